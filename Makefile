@@ -1,0 +1,47 @@
+# Everything a person or a machine needs; `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Settings for tests: one thread each, because pytest runs two processes.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## this page
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# The constraints pin every tested version, in the environment and in the isolated build of the package.
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (a minute or two, once) ..."
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(READY)
+
+.PHONY: setup
+setup: $(READY)  ## an environment in .venv
+
+.PHONY: train
+train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment
+	$(BIN)/proxlearn train dataset=wdbc beta=0.05 steps=20000
+
+.PHONY: test
+test: $(READY)  ## set up, then lint, type-check and test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -m 'not slow'
+
+.PHONY: test-slow
+test-slow: $(READY)  ## the checks that take longer than `make test` may
+	$(PYTEST) -m slow
+
+.PHONY: format
+format: $(READY)  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: clean
+clean:  ## remove the environment and caches (outputs/ stays)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

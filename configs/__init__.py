@@ -1,0 +1,1 @@
+"""The configs as a package, so that they travel inside the wheel."""

@@ -1,0 +1,7 @@
+"""``python -m proxlearn``: the console script without an installation."""
+
+import sys
+
+from proxlearn.cli import main
+
+sys.exit(main())

@@ -1,0 +1,105 @@
+"""Checks of single values: each takes a key's name and a value, and returns the value or says what is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from proxlearn.errors import InputError, did_you_mean
+
+Check = Callable[[str, Any], Any]
+
+
+def real(
+    *, above: float | None = None, at_least: float | None = None, below: float | None = None, example: float
+) -> Check:
+    """A finite number in a range."""
+
+    def check(name: str, value: Any) -> float:
+        number = _number(value)
+        wanted = "a finite number" + _range(above, at_least, below)
+        if number is None or not math.isfinite(number) or not _inside(number, above, at_least, below):
+            raise InputError(f"{name} must be {wanted}, got {value!r}", f"try {name}={example:g}")
+        return number
+
+    return check
+
+
+def integer(*, at_least: int, below: int = 2**63, example: int) -> Check:
+    """A whole number in a range; ``1e6`` is one."""
+
+    def check(name: str, value: Any) -> int:
+        number = _number(value)
+        if number is None or not math.isfinite(number) or number != int(number) or not at_least <= number < below:
+            raise InputError(f"{name} must be a whole number >= {at_least}, got {value!r}", f"try {name}={example}")
+        return int(value)
+
+    return check
+
+
+def choice(options: Any) -> Check:
+    """One of a Literal's strings."""
+    names = get_args(options)
+
+    def check(name: str, value: Any) -> str:
+        if value not in names:
+            raise InputError(f"{name} cannot be {value!r}", f"choose {name}=" + "|".join(names))
+        return str(value)
+
+    return check
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} must be a text, got {value!r}", f"quote it: {name}='...'")
+    return value
+
+
+def optional(check: Check) -> Check:
+    """``null``, or what ``check`` takes."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def intervals(name: str, value: Any) -> dict[str, tuple[float, float]]:
+    """A box: block -> [low, high] with low < high."""
+    if not isinstance(value, Mapping) or not value:
+        raise InputError(f"{name} must map each block of theta to [low, high], got {value!r}", f"try {name}.w=[-1,1]")
+    return {str(key): _interval(f"{name}.{key}", ends) for key, ends in value.items()}
+
+
+def known_keys(mapping: Mapping[str, Any], known: set[str], prefix: str = "") -> None:
+    """Refuse a key that nobody reads: it is a spelling mistake."""
+    for key in mapping:
+        if key not in known:
+            raise InputError(f"unknown key `{prefix}{key}`", did_you_mean(prefix + key, {prefix + k for k in known}))
+
+
+def _interval(name: str, ends: Any) -> tuple[float, float]:
+    remedy = f"try {name}=[-1,1]"
+    if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+        raise InputError(f"{name} must be [low, high], got {ends!r}", remedy)
+    low, high = (_number(end) for end in ends)
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"{name} must be two finite numbers, low < high, got {ends!r}", remedy)
+    return low, high
+
+
+def _number(value: Any) -> float | None:
+    # int(float) below would round integers beyond 2^53: keep an int as it is.
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value
+
+
+def _inside(number: float, above: float | None, at_least: float | None, below: float | None) -> bool:
+    return (
+        (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (below is None or number < below)
+    )
+
+
+def _range(above: float | None, at_least: float | None, below: float | None) -> str:
+    parts = [f"{sign} {bound:g}" for sign, bound in ((">", above), (">=", at_least), ("<", below)) if bound is not None]
+    return " " + " and ".join(parts) if parts else ""

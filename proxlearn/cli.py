@@ -1,0 +1,93 @@
+"""The command line: a table of commands. Each takes its words and returns an exit code.
+
+Nothing heavy is imported here: ``proxlearn --help`` must answer at once. ``train`` composes its config with Hydra;
+every other command uses argparse.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+
+from proxlearn import __version__
+from proxlearn.errors import ProxlearnError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command's module (which has ``main(args) -> exit code``) and its line in the help."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "train": Command(
+        "proxlearn.commands.train", "train a cloud of neurons: Hydra overrides such as dataset=wdbc beta=0.05"
+    ),
+    "plot": Command("proxlearn.commands.plot", "draw the tables and plots of run folders again"),
+}
+"""Every command: a new one is added here."""
+
+EXAMPLES = """\
+examples:
+  proxlearn train dataset=wdbc beta=0.05                           one run
+  proxlearn train dataset=wdbc beta=0.05 steps=2000                a short one
+  proxlearn train -m dataset=wdbc beta=0.03,0.05,0.07 steps=2000   a sweep
+  proxlearn train dataset=wdbc --cfg job                           show the config, run nothing
+  proxlearn plot outputs/wdbc/*                                    draw again
+
+`proxlearn COMMAND --help` tells more. Tab completion: eval "$(proxlearn -sc install=bash)"
+"""
+
+
+def usage() -> str:
+    lines = ["usage: proxlearn COMMAND ...", "", "Proximal mean field learning, run from configs.", "", "commands:"]
+    lines += [f"  {name:<8}{command.help}" for name, command in COMMANDS.items()]
+    lines += ["", "options:", "  -h, --help     this page", "  --version      the version", ""]
+    return "\n".join(lines) + "\n" + EXAMPLES
+
+
+def run(name: str, args: list[str]) -> int:
+    """Run one command; an expected error becomes one line on stderr and its exit code."""
+    try:
+        code: int = importlib.import_module(COMMANDS[name].module).main(args)
+        return code
+    except ProxlearnError as error:
+        print(f"proxlearn: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def complete(args: list[str]) -> int:
+    """Shell completion: the command's name is ours to complete, the rest is Hydra's."""
+    words = os.environ.get("COMP_LINE", "").split()
+    if args and args[0].startswith("query="):
+        on_first = len(words) < 2 or (len(words) == 2 and not os.environ["COMP_LINE"].endswith(" "))
+        if on_first:
+            prefix = words[1] if len(words) == 2 else ""
+            print(" ".join(name for name in COMMANDS if name.startswith(prefix)))
+            return 0
+        if words[1] != "train":
+            return 0
+        # Hydra knows no subcommands: it sees the line without it.
+        os.environ["COMP_LINE"] = os.environ["COMP_LINE"].replace(" train", "", 1)
+    return run("train", ["-sc", *args])
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = sys.argv[1:] if argv is None else argv
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(usage(), end="")
+        return 0 if args else 2
+    first, rest = args[0], args[1:]
+    if first == "--version":
+        print(f"proxlearn {__version__}")
+        return 0
+    if first in ("-sc", "--shell-completion"):
+        return complete(rest)
+    if first not in COMMANDS:
+        print(f"proxlearn: unknown command `{first}`; {did_you_mean(first, COMMANDS)}", file=sys.stderr)
+        return 2
+    return run(first, rest)

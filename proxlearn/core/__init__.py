@@ -1,0 +1,1 @@
+"""Pure mathematics: tensors in, tensors out; no files, no configuration, no printing."""

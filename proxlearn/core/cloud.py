@@ -1,0 +1,55 @@
+"""The weighted point cloud (theta, rho), and how the first one is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.options import Rho0
+
+
+@dataclass(frozen=True)
+class PointCloud:
+    """N weighted particles after ``step`` recursions.
+
+    The weights are carried as logarithms: over 10^6 recursions a weight may become smaller than any float.
+    """
+
+    theta: Tensor
+    """Locations, N x p."""
+    log_rho: Tensor
+    """Logarithms of the weights, N."""
+    step: int = 0
+
+    @property
+    def rho(self) -> Tensor:
+        return self.log_rho.exp()
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
+        return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype))
+
+
+Intervals = Mapping[str, tuple[float, float]]
+"""A box: for each block of theta the interval of its coordinates."""
+
+
+def draw_cloud(
+    coordinates: Mapping[str, int], intervals: Intervals, N: int, rho0: Rho0, generator: torch.Generator
+) -> PointCloud:
+    """cloud_0: uniform on a box, in float64, so that every precision starts from the same points.
+
+    ``rho0="pdf"`` gives each particle the box's density, 1/volume (2.3e-8 for the paper's WDBC box: the total
+    mass is then not 1); ``"uniform"`` gives it 1/N.
+    """
+    lengths = list(coordinates.values())
+    low, high = (
+        torch.cat([torch.full((n,), intervals[name][end]) for name, n in coordinates.items()]).double()
+        for end in (0, 1)
+    )
+    theta = low + (high - low) * torch.rand(N, sum(lengths), generator=generator, dtype=torch.float64)
+    log_weight = -float((high - low).log().sum()) if rho0 == "pdf" else -math.log(N)
+    return PointCloud(theta, torch.full((N,), log_weight, dtype=torch.float64))

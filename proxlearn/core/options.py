@@ -1,0 +1,24 @@
+"""The choices the mathematics offers, by name; free of torch, so that a config is checked without it."""
+
+from typing import Literal
+
+Drift = Literal["paper", "first_variation"]
+"""Gradient that moves the particles: of ``sum(u + v)`` as Algorithm 2 prints it, or of the risk itself."""
+
+Kernel = Literal["dense", "log"]
+"""How the Gibbs kernel is held: the matrix itself (it underflows, as the paper's does), or its logarithm."""
+
+Orientation = Literal["paper", "consistent"]
+"""Row i of the cost: the *new* point (as printed), or the *old* one, whose mass the row carries."""
+
+Potential = Literal["paper", "first_variation"]
+"""What the proximal step sees of the risk: ``v + u`` (as printed), or its first variation ``v + 2 u``."""
+
+Tolerance = Literal["paper", "log"]
+"""When the fixed point stops: absolute norms on z and q, or a bound on the error of log rho."""
+
+Rho0 = Literal["pdf", "uniform"]
+"""Initial weights: values of the initial density, or 1/N."""
+
+Weights = Literal["proximal", "uniform"]
+"""Weight update: Algorithm 1, or none."""

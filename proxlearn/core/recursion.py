@@ -1,0 +1,89 @@
+"""One recursion of proximal mean field learning: Algorithms 1 and 2 of the paper in closed form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proxlearn.core import options, proximal
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.energy import field
+from proxlearn.core.kernel import Kernel, make_kernel
+from proxlearn.core.problem import Problem
+from proxlearn.core.proximal import ProximalSolution
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """The paper's hyperparameters, and the readings of the places where it is ambiguous (options.py)."""
+
+    beta: float
+    h: float
+    epsilon: float
+    delta: float
+    L: int
+    noise_scale: float = 1.0
+    drift: options.Drift = "paper"
+    kernel: options.Kernel = "log"
+    orientation: options.Orientation = "paper"
+    prox_potential: options.Potential = "paper"
+    tolerance: options.Tolerance = "paper"
+    weights: options.Weights = "proximal"
+
+    @property
+    def kappa(self) -> float:
+        return self.beta * self.epsilon / self.h
+
+    @property
+    def diffusion(self) -> float:
+        """Standard deviation of one Euler-Maruyama increment."""
+        return self.noise_scale * math.sqrt(2 * self.h / self.beta)
+
+
+@dataclass(frozen=True)
+class Info:
+    """How the proximal step went; the costlier figures are computed only when somebody asks."""
+
+    previous: PointCloud
+    theta: Tensor
+    hyper: Hyper
+    w: Tensor
+    kernel: Kernel
+    solution: ProximalSolution
+
+    def prox_objective(self) -> tuple[Tensor, Tensor]:
+        """Value of the regularised problem before and after the step."""
+        cost_stay = (self.theta - self.previous.theta).square().sum(1)
+        hyper = self.hyper
+        return proximal.objective(
+            self.solution, self.previous.log_rho, cost_stay, self.w, hyper.beta, hyper.h, hyper.epsilon
+        )
+
+    def kernel_offdiag(self) -> Tensor:
+        """Below the rounding unit the proximal step is the identity."""
+        return self.kernel.offdiagonal_share(self.solution.log_z)
+
+
+def step(
+    problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
+) -> tuple[PointCloud, Info | None]:
+    """(Theta, rho)_{k-1} -> (Theta, rho)_k; a pure function: the same inputs give the same bits.
+
+    ``noise`` is standard normal, N x p; ``z0`` uniform on (0, 1], N. There is no Info where no proximal step is made.
+    """
+    now = field(problem, cloud.theta, cloud.rho, hyper.drift)
+    theta = cloud.theta - hyper.h * now.gradient + hyper.diffusion * noise
+    if hyper.weights == "uniform":
+        return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
+    w = now.potential(hyper.prox_potential)
+    # M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
+    rows, columns = (theta, cloud.theta) if hyper.orientation == "paper" else (cloud.theta, theta)
+    kernel = make_kernel(hyper.kernel, rows, columns, hyper.epsilon)
+    log_xi = -hyper.beta * w - 1
+    solution = proximal.solve(
+        kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
+    )
+    info = Info(previous=cloud, theta=theta, hyper=hyper, w=w, kernel=kernel, solution=solution)
+    return PointCloud(theta, solution.log_rho, cloud.step + 1), info

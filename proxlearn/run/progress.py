@@ -1,0 +1,55 @@
+"""Progress on a terminal (a bar), or in a log (a line now and then)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from tqdm import tqdm
+
+from proxlearn.run.metrics import Row
+
+LINE_SECONDS = 10.0
+
+
+class Progress:
+    """Shows the step, risk, accuracy, recursions per second and the time left."""
+
+    def __init__(self, steps: int, start: int) -> None:
+        self.steps, self.start, self.step = steps, start, start
+        self.began = self.shown = time.monotonic()
+        self.newest = ""
+        terminal = sys.stderr.isatty()
+        self.bar = tqdm(total=steps, initial=start, unit="rec", dynamic_ncols=True) if terminal else None
+
+    def advance(self, step: int) -> None:
+        self.step = step
+        if self.bar is not None:
+            self.bar.update(step - self.bar.n)
+        elif time.monotonic() - self.shown > LINE_SECONDS:
+            self._line()
+
+    def metrics(self, row: Row) -> None:
+        parts = [f"risk {row['test_risk_weighted']:.4g}"]
+        if "test_accuracy_weighted" in row:
+            parts.append(f"accuracy {row['test_accuracy_weighted']:.4f}")
+        self.newest = ", ".join(parts)
+        if self.bar is not None:
+            self.bar.set_postfix_str(self.newest)
+
+    def _line(self) -> None:
+        self.shown = time.monotonic()
+        done = self.step - self.start
+        rate = done / (self.shown - self.began)
+        left = tqdm.format_interval((self.steps - self.step) / rate) if rate else "?"
+        print(
+            f"step {self.step}/{self.steps}  {self.newest}  {rate:.1f} rec/s, {left} left", file=sys.stderr, flush=True
+        )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar is not None:
+            self.bar.close()

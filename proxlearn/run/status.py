@@ -1,0 +1,63 @@
+"""status.json: what a run is doing, for whoever looks from outside."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxlearn import __version__
+from proxlearn.run.checkpoint import Checkpoint
+from proxlearn.run.experiment import Experiment
+from proxlearn.run.folder import RunFolder
+
+EVERY_SECONDS = 2.0
+
+
+class Status:
+    """Kept in memory, written whole at most every two seconds while running."""
+
+    def __init__(self, folder: RunFolder, experiment: Experiment, threads: int, command: str, seconds: float) -> None:
+        self._folder = folder
+        self._before, self._start = seconds, time.monotonic()
+        self._written = self._start
+        self.values: dict[str, Any] = {
+            "state": "running",
+            "step": 0,
+            "steps": experiment.config.steps,
+            "seconds": seconds,
+            "dtype": experiment.config.device.dtype,
+            "switched_at": None,
+            "unmet": 0,
+            "device": experiment.device.type,
+            "engine": f"{experiment.config.solver}-eager",
+            "threads": threads,
+            "data_sha256": experiment.prepared.table.sha256,
+            "versions": {
+                "proxlearn": __version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+            },
+            "command": command,
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "error": None,
+        }
+
+    def write(self, state: str, now: Checkpoint | None = None, error: str | None = None) -> None:
+        self._written = time.monotonic()
+        self.values |= {"state": state, "error": error, "seconds": round(self._before + self._written - self._start, 3)}
+        if now is not None:
+            dtype = str(now.cloud.theta.dtype).removeprefix("torch.")
+            self.values |= {"step": now.cloud.step, "unmet": now.unmet, "switched_at": now.switched_at, "dtype": dtype}
+        self._folder.write_status(self.values)
+
+    def running(self, now: Checkpoint) -> None:
+        if time.monotonic() - self._written > EVERY_SECONDS:
+            self.write("running", now)

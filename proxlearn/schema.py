@@ -1,0 +1,135 @@
+"""The composed config becomes one frozen, checked dataclass here; only that goes further in."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from proxlearn.checks import Check, choice, integer, intervals, known_keys, optional, real, text
+from proxlearn.core import options
+from proxlearn.errors import InputError
+
+Device = Literal["cpu", "cuda", "auto"]
+Dtype = Literal["float32", "float64"]
+Split = Literal["file_order", "shuffled"]
+Scaling = Literal["none"]
+NeuronName = Literal["tanh"]
+Solver = Literal["closed_form", "literal"]
+Logger = Literal["csv"]
+T = TypeVar("T")
+
+
+def checked(check: Check) -> Any:
+    """A field without a default (defaults live in the YAML files only), with its check."""
+    return field(metadata={"check": check})
+
+
+def section(cls: type) -> Any:
+    """A field that is itself a checked dataclass."""
+    return field(metadata={"check": lambda name, value: build(cls, value, f"{name}.")})
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
+
+    name: str = checked(text)
+    neuron: NeuronName = checked(choice(NeuronName))
+    split: Split = checked(choice(Split))
+    train_fraction: float = checked(real(above=0, below=1, example=0.7))
+    scaling: Scaling = checked(choice(Scaling))
+    noise_scale: float = checked(real(at_least=0, example=1.0))
+    initial: Mapping[str, tuple[float, float]] = checked(intervals)
+    points: int | None = checked(optional(integer(at_least=2, below=10**8, example=100)))
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """Where and in which precision; ``fallback_dtype`` takes over at the first non-finite value."""
+
+    device: Device = checked(choice(Device))
+    dtype: Dtype = checked(choice(Dtype))
+    fallback_dtype: Dtype | None = checked(optional(choice(Dtype)))
+    threads: int | None = checked(optional(integer(at_least=1, below=4097, example=1)))
+
+
+@dataclass(frozen=True)
+class LoggerConfig:
+    """Where the metrics go."""
+
+    name: Logger = checked(choice(Logger))
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything ``proxlearn train`` needs to know."""
+
+    dataset: DatasetConfig = section(DatasetConfig)
+    device: DeviceConfig = section(DeviceConfig)
+    logger: LoggerConfig = section(LoggerConfig)
+    recipe: str = checked(text)
+    beta: float = checked(real(above=0, example=0.05))
+    h: float = checked(real(above=0, example=1e-3))
+    epsilon: float = checked(real(above=0, example=1.0))
+    N: int = checked(integer(at_least=1, example=1000))
+    delta: float = checked(real(at_least=0, example=1e-3))
+    L: int = checked(integer(at_least=1, example=300))
+    steps: int = checked(integer(at_least=0, example=1000))
+    seed: int = checked(integer(at_least=0, example=0))
+    split_seed: int = checked(integer(at_least=0, below=2**32, example=0))
+    threads: int | None = checked(optional(integer(at_least=1, below=4097, example=1)))
+    log_every: int | None = checked(optional(integer(at_least=1, example=100)))
+    checkpoint_every: int = checked(integer(at_least=1, example=10000))
+    solver: Solver = checked(choice(Solver))
+    drift: options.Drift = checked(choice(options.Drift))
+    kernel: options.Kernel = checked(choice(options.Kernel))
+    orientation: options.Orientation = checked(choice(options.Orientation))
+    prox_potential: options.Potential = checked(choice(options.Potential))
+    tolerance: options.Tolerance = checked(choice(options.Tolerance))
+    rho0: options.Rho0 = checked(choice(options.Rho0))
+    weights: options.Weights = checked(choice(options.Weights))
+
+    def __post_init__(self) -> None:
+        if self.solver == "literal":
+            for key in ("drift", "orientation", "prox_potential", "tolerance"):
+                if getattr(self, key) != "paper":
+                    raise InputError(f"solver=literal is the paper's print and has {key}=paper only", f"drop {key}=...")
+            if self.weights != "proximal":
+                raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
+
+
+NOT_TRAJECTORY = ("steps", "log_every", "checkpoint_every", "logger", "threads", "recipe")
+"""Keys that do not change where the particles go: the same run whatever they are."""
+
+
+def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
+    """A checked dataclass from a plain mapping (a composed config, or a run folder's config.yaml)."""
+    where = prefix.rstrip(".") or "the config"
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    known_keys(mapping, set(fields), prefix)
+    for name in fields:
+        if name not in mapping:
+            raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")
+    return cls(**{name: f.metadata["check"](prefix + name, mapping[name]) for name, f in fields.items()})
+
+
+def trajectory(config: TrainConfig) -> dict[str, Any]:
+    """What determines where the particles go, as plain values."""
+    values = dataclasses.asdict(config)
+    for key in NOT_TRAJECTORY:
+        del values[key]
+    del values["device"]["threads"]
+    return values
+
+
+def run_name(config: TrainConfig) -> str:
+    """The run folder's name: readable, and with a hash of the trajectory."""
+    canonical = json.dumps(trajectory(config), sort_keys=True)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
+    return f"{config.recipe}-beta{config.beta:g}-eps{config.epsilon:g}-N{config.N}-seed{config.seed}-{digest}"

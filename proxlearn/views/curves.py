@@ -1,0 +1,63 @@
+"""Curves over the recursions: the risk, and the health of the weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from proxlearn.views.source import Run
+from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, figure, save
+
+SMALLEST_SHARE = 1e-45
+"""Where a kernel share of exactly zero is drawn, on a logarithmic axis."""
+
+
+def draw_risk(run: Run) -> list[Path]:
+    """Risk over k, log-log: both estimates, training and test part."""
+    made, (axes,) = figure(5.0, 3.3)
+    later = run.metrics[run.metrics["step"] > 0]
+    curves = later if len(later) else run.metrics
+    marker = "o" if len(curves) < 3 else ""
+    for estimate, colour in ESTIMATE_COLOURS.items():
+        for part, line, alpha in (("test", "-", 1.0), ("train", "--", 0.6)):
+            values = curves[f"{part}_risk_{estimate}"]
+            axes.plot(
+                curves["step"], values, line, marker=marker, color=colour, alpha=alpha, label=f"{part}, {estimate}"
+            )
+    if len(later):
+        axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set(xlabel="recursion k", ylabel="risk: mean of $(y - f)^2$", title=run.title)
+    axes.legend()
+    return save(made, run.path, "risk")
+
+
+def draw_health(run: Run) -> list[Path]:
+    """Effective sample size, and the share of mass that the coupling moves between particles."""
+    made, (left, right) = figure(7.2, 3.0, columns=2)
+    curves = run.metrics[run.metrics["step"] > 0]
+    left.plot(curves["step"], curves["ess"], color=WEIGHTED)
+    left.axhline(run.config["N"], color=GREY, linewidth=0.8, linestyle=":")
+    left.annotate("N", (1, run.config["N"]), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY)
+    left.set(xlabel="recursion k", ylabel="effective sample size", title="weights", ylim=(0, 1.12 * run.config["N"]))
+    share = curves["kernel_offdiag"].dropna()
+    if len(share):
+        right.plot(curves.loc[share.index, "step"], share.clip(lower=SMALLEST_SHARE), color=THIRD)
+        unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
+        right.axhline(unit, color=GREY, linewidth=0.8, linestyle=":")
+        right.annotate(
+            "rounding unit", (1, unit), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY
+        )
+        right.set_yscale("log")
+    else:
+        _write(right, "no proximal step")
+    right.set(xlabel="recursion k", ylabel="largest off-diagonal share", title="kernel: below the line, the identity")
+    for axes in (left, right):
+        if len(curves):
+            axes.set_xscale("log")
+    return save(made, run.path, "health")
+
+
+def _write(axes: Axes, text: str) -> None:
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)

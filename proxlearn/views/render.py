@@ -1,0 +1,32 @@
+"""All views of a run folder, and the words a run ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxlearn.views import confusion, curves, function, tables
+from proxlearn.views.source import read
+
+
+def render(folder: Path) -> list[Path]:
+    """Draw everything that this run's files allow; returns the files written."""
+    run = read(folder)
+    paths = tables.write_accuracy(run) + curves.draw_risk(run) + curves.draw_health(run)
+    if run.confusion is not None:
+        paths += confusion.draw_confusion(run)
+    if len(run.model["columns"]) == 1:
+        paths += function.draw_function(run)
+    return paths
+
+
+def summary(folder: Path) -> str:
+    """The end of a run on the terminal: its table, what to know about it, where things are."""
+    run = read(folder)
+    status = run.status
+    lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]
+    if run.accuracy is not None:
+        lines.append(tables.markdown(run.accuracy))
+    lines += tables.remarks(run)
+    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    lines.append(f"\nRisk curve: {shown / 'risk.png'}; the rest of the results beside it.")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,55 @@
+"""What a view may know: the run folder's files, read into memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from proxlearn.errors import InputError
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as the views see it; a file that is not there yet is None."""
+
+    path: Path
+    config: dict[str, Any]
+    status: dict[str, Any]
+    model: dict[str, Any]
+    metrics: pd.DataFrame
+    accuracy: pd.DataFrame | None
+    confusion: pd.DataFrame | None
+    points: pd.DataFrame | None
+
+    @property
+    def title(self) -> str:
+        config = self.config
+        return f"{config['dataset']['name']}, β={config['beta']:g}, ε={config['epsilon']:g}, N={config['N']}"
+
+
+def read(path: Path) -> Run:
+    """Read a finished or running run."""
+    try:
+        return Run(
+            path=path,
+            config=yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8")),
+            status=json.loads((path / "status.json").read_text(encoding="utf-8")),
+            model=json.loads((path / "model.json").read_text(encoding="utf-8")),
+            metrics=pd.read_csv(path / "metrics.csv"),
+            accuracy=_table(path / "accuracy.csv"),
+            confusion=_table(path / "confusion.csv"),
+            points=_table(path / "points.csv"),
+        )
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{path} is not a run folder: no {Path(error.filename).name} in it", "name a folder `train` made"
+        ) from error
+
+
+def _table(path: Path) -> pd.DataFrame | None:
+    return pd.read_csv(path) if path.is_file() else None

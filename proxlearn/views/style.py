@@ -1,0 +1,44 @@
+"""How every figure looks: sizes, colours, and saving as PNG and PDF; no global state of matplotlib is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
+ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
+RC: Any = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "pdf.fonttype": 42,
+}
+
+
+def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of its own with ``columns`` axes in a row, in inches."""
+    with matplotlib.rc_context(RC):
+        made = Figure(figsize=(width, height), layout="constrained")
+        axes = made.subplots(1, columns, squeeze=False)[0]
+    return made, list(axes)
+
+
+def save(made: Figure, folder: Path, name: str) -> list[Path]:
+    """``name``.png and ``name``.pdf in the folder."""
+    paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
+    with matplotlib.rc_context(RC):
+        for path in paths:
+            # Without the date in it, the same run gives the same file.
+            metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
+            made.savefig(path, dpi=180, metadata=metadata)
+    return paths

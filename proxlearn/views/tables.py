@@ -1,0 +1,66 @@
+"""Tables for people: accuracy.md, and the lines a run ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from proxlearn.views.source import Run
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A table in aligned Markdown; numbers to four digits, empty where there is none."""
+    cells = [list(table.columns), *([_cell(value) for value in row] for row in table.itertuples(index=False))]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines) + "\n"
+
+
+def write_accuracy(run: Run) -> list[Path]:
+    """accuracy.md: accuracy.csv as a person reads it."""
+    if run.accuracy is None:
+        return []
+    path = run.path / "accuracy.md"
+    heading = f"# {run.title}: after {run.status['step']} recursions\n\n"
+    path.write_text(heading + markdown(run.accuracy) + "\n" + NOTE, encoding="utf-8")
+    return [path]
+
+
+NOTE = """\
+`weighted`: mean of the neurons under rho / sum rho. `unweighted`: their plain mean. If the rho_i are density values at
+points drawn from that density, the plain mean already estimates the integral, and the weighted one the integral against
+rho^2. `unweighted_saturated` (classification): a point counts only if logistic(f) is within 1e-3 of its label, which is
+what the paper's "unweighted" columns for WDBC contain.
+"""
+
+
+def remarks(run: Run) -> list[str]:
+    """What a user should know about this run and would not see in its accuracy."""
+    said = []
+    share = run.metrics.dropna(subset=["kernel_offdiag"])
+    unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
+    moving = share[share["kernel_offdiag"] >= unit]["step"]
+    last = int(share["step"].max()) if len(share) else 0
+    if len(share) and (not len(moving) or moving.max() < last):
+        since = share["step"].min() if not len(moving) else share[share["step"] > moving.max()]["step"].min()
+        said.append(
+            f"From recursion {int(since)} on, the kernel was the identity to rounding at every logged step: "
+            "the proximal step left the weights as they were."
+        )
+    if run.status["unmet"]:
+        count, L = run.status["unmet"], run.config["L"]
+        said.append(f"{count} of {run.status['step']} proximal steps did not meet their tolerance within L={L} rounds.")
+    if run.status["switched_at"] is not None:
+        before, after = run.config["device"]["dtype"], run.status["dtype"]
+        said.append(f"Not finite in {before} at step {run.status['switched_at']}: went on in {after}.")
+    return said
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if pd.isna(value) else f"{value:.4g}"
+    return str(value)
