@@ -6,16 +6,19 @@ from pathlib import Path
 
 from proxlearn.views import confusion, curves, function, tables
 from proxlearn.views.source import read
+from proxlearn.views.style import house_style
 
 
 def render(folder: Path) -> list[Path]:
     """Draw everything that this run's files allow; returns the files written."""
     run = read(folder)
-    paths = tables.write_accuracy(run) + curves.draw_risk(run) + curves.draw_health(run)
-    if run.confusion is not None:
-        paths += confusion.draw_confusion(run)
-    if len(run.model["columns"]) == 1:
-        paths += function.draw_function(run)
+    paths = tables.write_accuracy(run)
+    with house_style():
+        paths += curves.draw_risk(run) + curves.draw_health(run)
+        if run.confusion is not None:
+            paths += confusion.draw_confusion(run)
+        if len(run.model["columns"]) == 1:
+            paths += function.draw_function(run)
     return paths
 
 

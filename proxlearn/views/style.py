@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
@@ -25,20 +28,30 @@ RC: Any = {
 }
 
 
+def house_style() -> AbstractContextManager[None]:
+    """The settings under which everything is drawn; matplotlib's own come back afterwards."""
+    return matplotlib.rc_context(RC)
+
+
+def plain_ticks(axis: Axis) -> None:
+    """0.9, not 9 x 10^-1, where a logarithmic axis spans less than a decade."""
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+
+
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``columns`` axes in a row, in inches."""
-    with matplotlib.rc_context(RC):
-        made = Figure(figsize=(width, height), layout="constrained")
-        axes = made.subplots(1, columns, squeeze=False)[0]
-    return made, list(axes)
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, list(made.subplots(1, columns, squeeze=False)[0])
 
 
 def save(made: Figure, folder: Path, name: str) -> list[Path]:
     """``name``.png and ``name``.pdf in the folder."""
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
-    with matplotlib.rc_context(RC):
-        for path in paths:
-            # Without the date in it, the same run gives the same file.
-            metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
-            made.savefig(path, dpi=180, metadata=metadata)
+    for path in paths:
+        # Without the date in it, the same run gives the same file.
+        metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
+        made.savefig(path, dpi=180, metadata=metadata)
     return paths
