@@ -64,9 +64,12 @@ def test_the_name_does_not_depend_on_what_leaves_the_trajectory_alone(override: 
 
 @pytest.mark.parametrize(
     "override",
-    ["beta=0.06", "h=2e-3", "epsilon=2", "N=7", "delta=1e-4", "L=3", "seed=1", "split_seed=1", "drift=first_variation"]
-    + ["kernel=dense", "orientation=consistent", "prox_potential=first_variation", "tolerance=log", "rho0=uniform"]
-    + ["weights=uniform", "solver=literal", "dataset=sine", "device.dtype=float64", "dataset.initial.w=[-2,2]"],
+    [
+        *("beta=0.06", "h=2e-3", "epsilon=2", "N=7", "delta=1e-4", "L=3", "seed=1", "split_seed=1", "kernel=dense"),
+        *("drift=first_variation", "prox_potential=first_variation", "orientation=consistent", "tolerance=log"),
+        *("rho0=uniform", "weights=uniform", "solver=literal", "dataset=sine", "device.dtype=float64"),
+        "dataset.initial.w=[-2,2]",
+    ],
 )
 def test_the_name_depends_on_everything_else(override: str) -> None:
     assert run_name(config(override)) != run_name(config())

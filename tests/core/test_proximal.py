@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import pytest
@@ -114,7 +115,7 @@ def test_the_minimiser_does_not_depend_on_z0(case: Case, kernel: options.Kernel)
 def test_a_round_contracts_by_at_least_one_over_one_plus_kappa(orientation: str, seed: int) -> None:
     changes = make_case(orientation, seed).solve("log", zeros).changes
     # Below 1e-8 rounding shows in the ratio.
-    ratios = [float(b / a) for a, b in zip(changes[:-1], changes[1:], strict=True) if a > 1e-8]
+    ratios = [float(b / a) for a, b in itertools.pairwise(changes) if a > 1e-8]
     assert len(ratios) >= 8
     assert max(ratios) <= (1 + 1e-6) / (1 + KAPPA)
 

@@ -108,7 +108,7 @@ def test_uniform_weights_make_no_proximal_step(wdbc: Problem, generator: torch.G
 
 
 class QuadraticNeuron:
-    """Phi = |theta|^2 / 2: with y = -1/2 and no interaction its drift is Ornstein-Uhlenbeck, d theta = -theta dt + noise."""
+    """Phi = |theta|^2 / 2: with y = -1/2 and no interaction its drift is Ornstein-Uhlenbeck's, -theta."""
 
     name = "quadratic"
 
