@@ -20,6 +20,7 @@ Scaling = Literal["none"]
 NeuronName = Literal["tanh"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv"]
+Compile = Literal["auto", "on", "off"]
 T = TypeVar("T")
 
 
@@ -85,6 +86,7 @@ class TrainConfig:
     log_every: int | None = checked(optional(integer(at_least=1, example=100)))
     checkpoint_every: int = checked(integer(at_least=1, example=10000))
     solver: Solver = checked(choice(Solver))
+    compile: Compile = checked(choice(Compile))
     drift: options.Drift = checked(choice(options.Drift))
     kernel: options.Kernel = checked(choice(options.Kernel))
     orientation: options.Orientation = checked(choice(options.Orientation))
@@ -102,7 +104,7 @@ class TrainConfig:
                 raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
 
 
-NOT_TRAJECTORY = ("steps", "log_every", "checkpoint_every", "logger", "threads", "recipe")
+NOT_TRAJECTORY = ("steps", "log_every", "checkpoint_every", "logger", "threads", "recipe", "compile")
 """Keys that do not change where the particles go: the same run whatever they are."""
 
 

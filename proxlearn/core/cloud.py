@@ -13,6 +13,14 @@ from proxlearn.core.options import Rho0
 
 
 @dataclass(frozen=True)
+class Screen:
+    """What a neighbour list is a function of: the cloud it was built for, and how far it reaches."""
+
+    reference: Tensor
+    radius: float
+
+
+@dataclass(frozen=True)
 class PointCloud:
     """N weighted particles after ``step`` recursions.
 
@@ -24,13 +32,18 @@ class PointCloud:
     log_rho: Tensor
     """Logarithms of the weights, N."""
     step: int = 0
+    screen: Screen | None = None
+    """The neighbour list in use, if there is one: part of the state, because sums depend on it in their last bits."""
 
     @property
     def rho(self) -> Tensor:
         return self.log_rho.exp()
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype))
+        """The same cloud elsewhere or in another precision; a screen is built anew there."""
+        if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
+            return self
+        return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype), screen=None)
 
 
 Intervals = Mapping[str, tuple[float, float]]

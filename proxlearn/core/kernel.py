@@ -38,9 +38,6 @@ class Kernel(Protocol):
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
         """log of z o Gamma^T (rho / Gamma z): each row's mass spread along the row, so none is lost."""
 
-    def offdiagonal_share(self, log_z: Tensor) -> Tensor:
-        """Largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles."""
-
 
 class DenseKernel:
     """Gamma as a matrix: two matrix-vector products a round; underflows where C exceeds some 200 epsilon."""
@@ -57,11 +54,6 @@ class DenseKernel:
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
         return log_z + self.log_apply_transpose(log_rho - self.log_apply(log_z))
-
-    def offdiagonal_share(self, log_z: Tensor) -> Tensor:
-        z = log_z.exp()
-        others = self.Gamma @ z - self.Gamma.diagonal() * z
-        return (others.clamp_min(0) / (self.Gamma @ z)).max()
 
 
 class LogKernel:
@@ -89,14 +81,32 @@ class LogKernel:
         shares = torch.log_softmax(self.log_Gamma + log_z, dim=1)
         return torch.logsumexp(shares + log_rho[:, None], dim=0)
 
-    def offdiagonal_share(self, log_z: Tensor) -> Tensor:
-        # Not 1 - (diagonal share): shares far below the rounding unit are what one wants to see vanish.
-        shares = torch.log_softmax(self.log_Gamma + log_z, dim=1)
-        shares.diagonal().fill_(-torch.inf)
-        return torch.logsumexp(shares, dim=1).max().exp()
-
 
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
     """Gamma between two clouds, row i for ``rows[i]``."""
+    # The eager path does not screen: there ``auto`` is the log kernel.
     kernel = DenseKernel if which == "dense" else LogKernel
     return kernel(squared_distances(rows, columns), epsilon)
+
+
+MOST_ROWS = 20_000
+"""Particles beyond which the share below, N^2 distances, would take longer than many steps."""
+
+
+def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: float) -> Tensor:
+    """Largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
+
+    Not 1 - (diagonal share): shares far below the rounding unit are what one wants to see vanish. NaN where there are
+    too many particles to look at every pair.
+    """
+    N = len(rows)
+    if N > MOST_ROWS:
+        return rows.new_tensor(torch.nan)
+    largest = rows.new_tensor(-torch.inf)
+    block = max(1, 2**22 // N)
+    for first in range(0, N, block):
+        kernel = LogKernel(squared_distances(rows[first : first + block], columns), epsilon)
+        shares = torch.log_softmax(kernel.log_Gamma + log_z, dim=1)
+        shares.diagonal(offset=first).fill_(-torch.inf)
+        largest = torch.maximum(largest, torch.logsumexp(shares, dim=1).max())
+    return largest.exp()

@@ -5,8 +5,9 @@ from typing import Literal
 Drift = Literal["paper", "first_variation"]
 """Gradient that moves the particles: of ``sum(u + v)`` as Algorithm 2 prints it, or of the risk itself."""
 
-Kernel = Literal["dense", "log"]
-"""How the Gibbs kernel is held: the matrix itself (it underflows, as the paper's does), or its logarithm."""
+Kernel = Literal["auto", "dense", "log"]
+"""How the Gibbs kernel is held: only the pairs that matter (exact to 2^-53; on the eager path the same as log), the
+matrix itself (it underflows, as the paper's does), or its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
 """Row i of the cost: the *new* point (as printed), or the *old* one, whose mass the row carries."""

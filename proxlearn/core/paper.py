@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.kernel import DenseKernel
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.recursion import Hyper, Info
@@ -94,6 +93,4 @@ def step(problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: T
         delta=hyper.delta,
         stopped=made.met,
     )
-    kernel = DenseKernel(made.C, hyper.epsilon)
-    info = Info(previous=cloud, theta=made.theta, hyper=hyper, w=made.w, kernel=kernel, solution=solution)
-    return PointCloud(made.theta, solution.log_rho, cloud.step + 1), info
+    return PointCloud(made.theta, solution.log_rho, cloud.step + 1), Info(cloud, made.theta, hyper, made.w, solution)

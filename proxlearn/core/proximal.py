@@ -92,8 +92,9 @@ def solve(
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> bool:
     """Line 13 of Algorithm 1: Euclidean norms of the changes of q and z themselves."""
-    change_q = torch.exp(next_q - kernel.row_shift) - torch.exp(q - kernel.row_shift)
-    change_z = next_z.exp() - z.exp()
+    # In float64: q may exceed float32's range where nothing is wrong with the weights.
+    change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
+    change_z = next_z.double().exp() - z.double().exp()
     return bool((torch.linalg.vector_norm(change_q) < delta) & (torch.linalg.vector_norm(change_z) < delta))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from proxlearn.core import options, proximal
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import field
-from proxlearn.core.kernel import Kernel, make_kernel
+from proxlearn.core.kernel import make_kernel, offdiagonal_share
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
 
@@ -26,7 +26,7 @@ class Hyper:
     L: int
     noise_scale: float = 1.0
     drift: options.Drift = "paper"
-    kernel: options.Kernel = "log"
+    kernel: options.Kernel = "auto"
     orientation: options.Orientation = "paper"
     prox_potential: options.Potential = "paper"
     tolerance: options.Tolerance = "paper"
@@ -50,8 +50,12 @@ class Info:
     theta: Tensor
     hyper: Hyper
     w: Tensor
-    kernel: Kernel
     solution: ProximalSolution
+
+    @property
+    def stopped(self) -> bool:
+        """The proximal step met its tolerance within L rounds."""
+        return self.solution.stopped
 
     def prox_objective(self) -> tuple[Tensor, Tensor]:
         """Value of the regularised problem before and after the step."""
@@ -62,8 +66,10 @@ class Info:
         )
 
     def kernel_offdiag(self) -> Tensor:
-        """Below the rounding unit the proximal step is the identity."""
-        return self.kernel.offdiagonal_share(self.solution.log_z)
+        """Largest share of its mass that a particle sends to others; below the rounding unit the step is the
+        identity."""
+        rows, columns = oriented(self.previous.theta, self.theta, self.hyper.orientation)
+        return offdiagonal_share(rows, columns, self.solution.log_z, self.hyper.epsilon)
 
 
 def step(
@@ -78,12 +84,18 @@ def step(
     if hyper.weights == "uniform":
         return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
     w = now.potential(hyper.prox_potential)
-    # M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
-    rows, columns = (theta, cloud.theta) if hyper.orientation == "paper" else (cloud.theta, theta)
+    rows, columns = oriented(cloud.theta, theta, hyper.orientation)
     kernel = make_kernel(hyper.kernel, rows, columns, hyper.epsilon)
     log_xi = -hyper.beta * w - 1
     solution = proximal.solve(
         kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
     )
-    info = Info(previous=cloud, theta=theta, hyper=hyper, w=w, kernel=kernel, solution=solution)
-    return PointCloud(theta, solution.log_rho, cloud.step + 1), info
+    return PointCloud(theta, solution.log_rho, cloud.step + 1), Info(cloud, theta, hyper, w, solution)
+
+
+def oriented(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
+    """The clouds of the cost's rows and columns.
+
+    M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
+    """
+    return (new, old) if orientation == "paper" else (old, new)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.core import paper, recursion
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.neurons import NEURONS
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Hyper, Info
+from proxlearn.core.recursion import Hyper
 from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, prepare
 from proxlearn.errors import InputError, RunError
@@ -21,8 +19,6 @@ from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.device import resolve_device
 from proxlearn.schema import TrainConfig
 
-Step = Callable[[Problem, PointCloud, Hyper, Tensor, Tensor], tuple[PointCloud, Info | None]]
-STEPS: dict[str, Step] = {"closed_form": recursion.step, "literal": paper.step}
 HYPER = (
     "beta",
     "h",
@@ -53,9 +49,6 @@ class Experiment:
         """The same experiment in another precision, from the float64 data."""
         problem = Problem(self.problem.neuron, self.prepared.train).to(self.device, dtype)
         return replace(self, problem=problem, test=self.prepared.test.to(self.device, dtype))
-
-    def step(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
-        return STEPS[self.config.solver](self.problem, cloud, self.hyper, noise, z0)
 
 
 def build_experiment(config: TrainConfig) -> Experiment:

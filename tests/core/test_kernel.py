@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.kernel import DenseKernel, LogKernel, squared_distances
+from proxlearn.core.kernel import DenseKernel, LogKernel, offdiagonal_share, squared_distances
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper, step
 from tests.conftest import paper_cloud, randomness
@@ -26,8 +26,17 @@ def test_log_and_dense_kernels_are_the_same_operator(seed: int, N: int, epsilon:
     torch.testing.assert_close(dense.log_apply(a), log.log_apply(a) + log.row_shift)
     torch.testing.assert_close(dense.log_apply_transpose(a), log.log_apply_transpose(a + log.row_shift))
     torch.testing.assert_close(dense.log_transport(a, b), log.log_transport(a, b))
-    # The dense kernel knows the share only as a difference, to the rounding unit.
-    torch.testing.assert_close(dense.offdiagonal_share(a), log.offdiagonal_share(a), rtol=1e-9, atol=1e-14)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 12), st.floats(0.05, 20))
+@settings(max_examples=40, deadline=None)
+def test_the_offdiagonal_share_is_the_couplings(seed: int, N: int, epsilon: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    old, new = torch.randn(2, N, 3, generator=generator, dtype=torch.float64)
+    log_z = torch.randn(N, generator=generator, dtype=torch.float64)
+    shares = torch.softmax(log_z - squared_distances(new, old) / (2 * epsilon), dim=1)
+    wanted = (shares.sum(1) - shares.diagonal()).max()
+    torch.testing.assert_close(offdiagonal_share(new, old, log_z, epsilon), wanted, rtol=1e-9, atol=1e-14)
 
 
 def test_distances_are_exact_in_float32_for_a_spread_cloud(generator: torch.Generator) -> None:

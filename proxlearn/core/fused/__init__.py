@@ -1,0 +1,21 @@
+"""The recursion for the CPU, compiled once: the same mathematics as core/, with its loops fused.
+
+torch offers the matrix products at full speed but makes a pass over memory for every elementary operation, and knows no
+neighbour lists. Here Numba compiles the passes between the products (no C compiler is needed, and the result is
+cached on disk). core/recursion.py stays the reference: every law is tested on both, and each against the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numba
+import platformdirs
+
+# Numba looks only at the file a function stands in; the passes also depend on functions.py, so all of them are the key.
+_sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+_key = hashlib.sha256(_sources + numba.__version__.encode()).hexdigest()[:12]
+numba.config.CACHE_DIR = str(Path(platformdirs.user_cache_dir("proxlearn")) / f"compiled-{_key}")
+# OpenMP is what torch uses: one pool of threads for both, instead of two that wait for each other.
+numba.config.THREADING_LAYER = "omp"

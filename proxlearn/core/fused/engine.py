@@ -1,0 +1,220 @@
+"""One recursion with fused passes, and with the kernel's work limited to the pairs that matter (kernel=auto).
+
+Three regimes, chosen from the cloud. *Nobody*: no two particles are near enough to exchange mass, and the proximal
+step is the identity to 2^-53; it costs O(N p) to know that. *Few*: sparse products over a neighbour list with a skin.
+*Many*: all pairs. Both bounds that make this exact are algorithm.md's, section 3, in the module ``screening``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn.core import options, proximal
+from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.core.fused import fixed_point
+from proxlearn.core.fused.fixed_point import FixedPoint
+from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
+from proxlearn.core.fused.screening import LOG_TOLERANCE, cutoff, oscillation, skin
+from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
+from proxlearn.core.fused.tanh import TanhDrift
+from proxlearn.core.kernel import make_kernel
+from proxlearn.core.problem import Problem
+from proxlearn.core.proximal import ProximalSolution
+from proxlearn.core.recursion import Hyper, Info
+
+Drift = Callable[[Tensor, np.ndarray, Tensor], tuple[Tensor, np.ndarray]]
+DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], Drift]] = {"tanh": TanhDrift}
+"""Neurons whose drift is fused; another neuron runs on the eager path."""
+
+MOST_DENSE = 8192
+"""Particles beyond which an N x N matrix is never formed."""
+
+
+class FusedStep:
+    """``recursion.step`` for one problem and one set of hyperparameters, with memory of its own."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
+        self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
+        self.dtype = problem.samples.y.numpy().dtype
+        self._block = np.empty(threads, self.dtype)
+        self._K: np.ndarray | None = None
+        self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
+        self._lists: dict[int, tuple[Screen, Neighbours | None]] = {}
+        self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
+
+    def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+        rho, spread = self._of_weights(cloud.log_rho)
+        theta, w = self.drift(cloud.theta, rho, noise)
+        hyper = self.hyper
+        if hyper.weights == "uniform":
+            return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
+        if hyper.kernel != "auto":
+            return self._plain(cloud, theta, w, z0)
+        max_step = farthest(theta.numpy(), cloud.theta.numpy(), self._block)
+        start = z0.numpy()
+        osc_z = max(
+            math.log(float(start.max()) / float(start.min())),
+            hyper.h / hyper.epsilon * oscillation(w + cloud.log_rho.numpy() / hyper.beta),
+        )
+        radius = cutoff(max_step, spread, osc_z, self.N, hyper.epsilon)
+        screen, found = self._screened(cloud, theta, w, z0, radius, max_step)
+        if found is None:
+            after = PointCloud(theta, cloud.log_rho, cloud.step + 1, screen)
+            return after, IdentityInfo(cloud, theta, hyper, w)
+        log_rho = torch.from_numpy(found.log_rho).to(theta.dtype)
+        info = Info(cloud, theta, hyper, torch.from_numpy(w), _solution(found, hyper, log_rho))
+        return PointCloud(theta, log_rho, cloud.step + 1, screen), info
+
+    def _screened(
+        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
+    ) -> tuple[Screen | None, FixedPoint | None]:
+        """The screen to go on with and the fixed point; no fixed point where the weights stay."""
+        epsilon = self.hyper.epsilon
+        screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
+        tries = 0
+        while screen is not None or (self.N > MOST_DENSE and tries == 0):
+            if screen is not None:
+                neighbours = self._list_of(screen)
+                slack = screen.radius - before - self._distance(theta, screen)
+                if neighbours is not None and neighbours.empty and radius <= slack:
+                    return screen, None
+                if neighbours is not None and not neighbours.empty and slack > 0:
+                    found = self._solve(self._sparse(cloud.theta, theta, neighbours), cloud, w, z0)
+                    if found is None:
+                        break
+                    excess = found.log_eta(slack, epsilon) - LOG_TOLERANCE
+                    if excess <= 0:
+                        return screen, found
+                    radius = max(radius, math.sqrt(slack**2 + 2 * epsilon * 1.1 * excess))
+                if neighbours is None or tries == 5:
+                    break
+            tries += 1
+            screen = self._around(cloud.theta, radius + max_step + skin(radius + max_step, max_step))
+            before = 0.0
+        if self.N > MOST_DENSE:
+            raise MemoryError(f"too many neighbours: N={self.N} particles would need an N x N kernel")
+        return self._dense(cloud, theta, w, z0, radius, max_step)
+
+    def _dense(
+        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
+    ) -> tuple[Screen | None, FixedPoint | None]:
+        if self._K is None:
+            self._K = np.empty((self.N, self.N), self.dtype)
+        rows, columns = self._oriented(cloud.theta, theta)
+        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._K, radius)
+        found = self._solve(kernel, cloud, w, z0)
+        near = int(kernel.counts.sum()) - self.N
+        screen = None
+        if near <= self.N**2 // 16:
+            wide = self._around(theta, 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step))
+            screen = wide if self._list_of(wide) is not None else None
+        if found is None:
+            found = self._in_log_domain(cloud, theta, w, z0)
+        return screen, found
+
+    def _solve(self, kernel: StabilisedKernel, cloud: PointCloud, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
+        hyper = self.hyper
+        log_rho = cloud.log_rho.numpy().astype(np.float64)
+        log_xi = -hyper.beta * w.astype(np.float64) - 1
+        log_z0 = np.log(z0.numpy().astype(np.float64))
+        return fixed_point.solve(kernel, log_rho, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
+
+    def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
+        """Where plain numbers leave their range: the reference's own solver."""
+        made = self._reference_solve("log", cloud, theta, w, z0)
+        values = (t.double().numpy() for t in (made.log_rho, made.log_z, made.log_q))
+        log_rho, log_z, log_q = values
+        empty = np.empty(0)
+        return FixedPoint(log_rho, log_z, log_q, empty, empty, made.changes.tolist(), made.stopped)
+
+    def _plain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> tuple[PointCloud, Info]:
+        """kernel=dense|log: the reference's proximal step after the fused drift."""
+        solution = self._reference_solve(self.hyper.kernel, cloud, theta, w, z0)
+        info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
+        return PointCloud(theta, solution.log_rho, cloud.step + 1), info
+
+    def _reference_solve(
+        self, which: options.Kernel, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor
+    ) -> ProximalSolution:
+        hyper = self.hyper
+        rows, columns = (theta, cloud.theta) if hyper.orientation == "paper" else (cloud.theta, theta)
+        kernel = make_kernel(which, rows, columns, hyper.epsilon)
+        log_xi = -hyper.beta * torch.from_numpy(w) - 1
+        return proximal.solve(
+            kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
+        )
+
+    def _sparse(self, old: Tensor, new: Tensor, neighbours: Neighbours) -> SparseStabilised:
+        rows, columns = self._oriented(old, new)
+        return SparseStabilised(rows, columns, self.hyper.epsilon, self.threads, neighbours)
+
+    def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        rows, columns = (new, old) if self.hyper.orientation == "paper" else (old, new)
+        return rows.numpy(), columns.numpy()
+
+    def _around(self, reference: Tensor, radius: float) -> Screen:
+        """A screen around a cloud; where its list is empty, as wide as it stays so."""
+        screen = Screen(reference, radius)
+        neighbours = self._list_of(screen)
+        if neighbours is not None and neighbours.empty:
+            screen = Screen(reference, max(radius, widest_empty(reference.numpy(), radius)))
+            self._lists = {id(screen): (screen, neighbours)}
+        return screen
+
+    def _list_of(self, screen: Screen) -> Neighbours | None:
+        """The list, a function of the screen alone; remembered while the screen lives."""
+        if id(screen) not in self._lists:
+            most = self.N**2 // 8 if self.N <= MOST_DENSE else 1000 * self.N
+            self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
+        return self._lists[id(screen)][1]
+
+    def _distance(self, theta: Tensor, screen: Screen | None) -> float:
+        """How far a cloud has moved from the screen's reference; the newest answer is the next step's first
+        question."""
+        if screen is None:
+            return 0.0
+        if self._moved[0] is not theta or self._moved[1] is not screen:
+            self._moved = (theta, screen, farthest(theta.numpy(), screen.reference.numpy(), self._block))
+        return self._moved[2]
+
+    def _of_weights(self, log_rho: Tensor) -> tuple[np.ndarray, float]:
+        """rho and osc(log rho); they stay the same for as long as nobody has neighbours."""
+        if self._weights[0] is not log_rho:
+            values = log_rho.numpy()
+            self._weights = (log_rho, np.exp(values), oscillation(values))
+        return self._weights[1], self._weights[2]
+
+
+class IdentityInfo(Info):
+    """The proximal step as the identity: its potentials are known in closed form, and computed when somebody asks."""
+
+    def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:
+        # The solution is made on demand: in this regime a step must not pay for it.
+        for name, value in (("previous", previous), ("theta", theta), ("hyper", hyper), ("w", torch.from_numpy(w))):
+            object.__setattr__(self, name, value)
+
+    @property
+    def stopped(self) -> bool:
+        return True
+
+    @property
+    def solution(self) -> ProximalSolution:  # type: ignore[override]
+        log_rho, hyper = self.previous.log_rho, self.hyper
+        log_z = (-hyper.beta * self.w - 1 - log_rho) / hyper.kappa
+        stay = (self.theta - self.previous.theta).square().sum(1) / (2 * hyper.epsilon)
+        error = torch.tensor([math.exp(LOG_TOLERANCE) / 2], dtype=torch.float64)
+        return ProximalSolution(log_rho, log_z, log_rho - log_z + stay, 0, error, hyper.delta, stopped=True)
+
+
+def _solution(found: FixedPoint, hyper: Hyper, log_rho: Tensor) -> ProximalSolution:
+    log_z, log_q = (torch.from_numpy(values).to(log_rho.dtype) for values in (found.log_z, found.log_q))
+    changes = torch.tensor(found.changes, dtype=torch.float64)
+    return ProximalSolution(log_rho, log_z, log_q, len(changes), changes, hyper.delta, found.stopped)

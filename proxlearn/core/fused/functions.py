@@ -1,0 +1,85 @@
+"""exp and tanh as polynomials, so that the compiler can evaluate eight of them at once, in either precision.
+
+Numba's own call the mathematical library for each number. Both go through 2^y = 2^k 2^g with k whole and |g| <= 1/2,
+where 2^g is a Taylor polynomial and 2^k a matter of the exponent's bits. exp(x) is accurate to |x| + 2 units in the
+last place, which is what a rounded x is worth anyway; tanh to 2 units of 1 in absolute terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+FAST = {"nsz", "contract", "reassoc"}
+"""What the compiler may rearrange: sums may be reordered, but NaN and infinity keep their meaning."""
+
+f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
+LOG2E = 1 / math.log(2)
+A0, A1, A2, A3, A4, A5, A6 = (f4(math.log(2) ** k / math.factorial(k)) for k in range(7))
+B0, B1, B2, B3, B4, B5, B6, B7, B8, B9, B10, B11, B12 = (math.log(2) ** k / math.factorial(k) for k in range(13))
+FACTOR4, FACTOR8 = f4(-2 * LOG2E), -2 * LOG2E
+LOG2E4 = f4(LOG2E)
+
+
+@njit(inline="always")
+def _power4(y):  # type: ignore[no-untyped-def]
+    k = np.rint(y)
+    g = y - k
+    p = A0 + g * (A1 + g * (A2 + g * (A3 + g * (A4 + g * (A5 + g * A6)))))
+    return p * i4((i4(k) + i4(127)) << i4(23)).view(f4)
+
+
+@njit(inline="always")
+def _power8(y):  # type: ignore[no-untyped-def]
+    k = np.rint(y)
+    g = y - k
+    p = B6 + g * (B7 + g * (B8 + g * (B9 + g * (B10 + g * (B11 + g * B12)))))
+    p = B0 + g * (B1 + g * (B2 + g * (B3 + g * (B4 + g * (B5 + g * p)))))
+    return p * i8((i8(k) + i8(1023)) << i8(52)).view(f8)
+
+
+@njit(inline="always")
+def _exp4(x):  # type: ignore[no-untyped-def]
+    return _power4(min(max(x * LOG2E4, f4(-126)), f4(127)))
+
+
+@njit(inline="always")
+def _exp8(x):  # type: ignore[no-untyped-def]
+    return _power8(min(max(x * LOG2E, -1022.0), 1023.0))
+
+
+@njit(inline="always")
+def _tanh4(x):  # type: ignore[no-untyped-def]
+    # Beyond 2^60 the quotient is exactly -1 or 1: that is what saturation is recognised by.
+    e = _power4(min(max(x * FACTOR4, f4(-60)), f4(60)))
+    return (f4(1) - e) / (f4(1) + e)
+
+
+@njit(inline="always")
+def _tanh8(x):  # type: ignore[no-untyped-def]
+    e = _power8(min(max(x * FACTOR8, -120.0), 120.0))
+    return (1.0 - e) / (1.0 + e)
+
+
+def exp(x: Any) -> Any:
+    """Exponential; beyond the range it stays at the smallest or largest power of two."""
+    raise RuntimeError("for compiled code only")
+
+
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+    raise RuntimeError("for compiled code only")
+
+
+@overload(exp, inline="always")
+def _exp(x):  # type: ignore[no-untyped-def]
+    return (lambda x: _exp4(x)) if x is types.float32 else (lambda x: _exp8(x))
+
+
+@overload(tanh, inline="always")
+def _tanh(x):  # type: ignore[no-untyped-def]
+    return (lambda x: _tanh4(x)) if x is types.float32 else (lambda x: _tanh8(x))

@@ -1,0 +1,35 @@
+"""How far apart particles must be for their exchange of mass to vanish: cut-offs, and the skin of a neighbour list."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+LOG_TOLERANCE = -53 * math.log(2)
+"""Relative change of a weight that is not worth computing, in every precision: errors add up over 10^6 steps."""
+
+
+def oscillation(values: np.ndarray) -> float:
+    return float(values.max()) - float(values.min())
+
+
+def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilon: float) -> float:
+    """The distance beyond which no pair changes a weight by more than 2^-53.
+
+    In row i the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z)) of
+    the diagonal one; in column j to that times exp(osc(log rho)). With nobody near, log z stays between z0's and the
+    fixed point's, (log xi - log rho) / kappa, in every round: its oscillation is at most the larger one of theirs.
+    """
+    exponent = osc_log_rho + osc_log_z + math.log(max(N - 1, 1)) - LOG_TOLERANCE
+    return math.sqrt(max_step**2 + 2 * epsilon * exponent)
+
+
+def skin(radius: float, max_step: float) -> float:
+    """How much wider than needed a list is made, so that it serves for several steps.
+
+    In m steps two particles come nearer by some 2 sqrt(m) steps. Wider lists cost more in every step: a quarter of the
+    radius is the most that is added, and nothing where that would not last for one step.
+    """
+    steps = (0.25 * radius / (2 * max_step)) ** 2 if max_step > 0 else 0.0
+    return 0.25 * radius if steps >= 1 else 0.0

@@ -1,0 +1,180 @@
+"""Kernels as plain numbers, shifted by the current potentials: a round is one pass over them, without a logarithm.
+
+With K(i,j) = exp(alpha_i + log Gamma(i,j) + gamma_j), z = e^gamma z^ and q = e^alpha q^, a round is
+
+    u = K z^,   q^ = rho / u,   v = K^T q^,   log z <- (log xi + gamma - log v) / (1 + kappa),
+
+and row i's part of u, q^ and v needs row i of K alone: K is read once a round. gamma starts at log z_0 and K is rebuilt
+when log z has moved too far from it, so that the range is the log domain's. alpha makes each row's largest entry 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from proxlearn.core.fused.functions import FAST, exp
+from proxlearn.core.fused.neighbours import Neighbours
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def _dense_kernel(rows, columns_t, gamma, scale, K, alpha, shift, limit, counts):  # type: ignore[no-untyped-def]
+    N, p = rows.shape
+    blocks = len(counts)
+    for t in prange(blocks):
+        within = 0
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row = K[i]
+            x = rows[i, 0]
+            for j in range(N):
+                row[j] = (x - columns_t[0, j]) * (x - columns_t[0, j])
+            for k in range(1, p):
+                x = rows[i, k]
+                for j in range(N):
+                    row[j] += (x - columns_t[k, j]) * (x - columns_t[k, j])
+            smallest = row[0]
+            for j in range(N):
+                smallest = min(smallest, row[j])
+            for j in range(N):
+                within += row[j] < limit
+            top = (smallest - row[0]) * scale + gamma[0]
+            for j in range(N):
+                row[j] = (smallest - row[j]) * scale + gamma[j]
+                top = max(top, row[j])
+            for j in range(N):
+                row[j] = exp(row[j] - top)
+            alpha[i] = -top
+            shift[i] = -smallest * scale
+        counts[t] = within
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def _dense_sweep(K, z, rho, u, q, v):  # type: ignore[no-untyped-def]
+    N = len(K)
+    blocks = len(v)
+    for t in prange(blocks):
+        total = v[t]
+        total[:] = 0
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row = K[i]
+            inner = K.dtype.type(0)
+            for j in range(N):
+                inner += row[j] * z[j]
+            share = rho[i] / inner
+            u[i] = inner
+            q[i] = share
+            for j in range(N):
+                total[j] += row[j] * share
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def _sparse_kernel(rows, columns, starts, index, gamma, scale, K, diagonal, alpha, shift):  # type: ignore[no-untyped-def]
+    N, p = rows.shape
+    for i in prange(N):
+        smallest = K.dtype.type(0)
+        for k in range(p):
+            smallest += (rows[i, k] - columns[i, k]) ** 2
+        own = smallest
+        for e in range(starts[i], starts[i + 1]):
+            total = K.dtype.type(0)
+            for k in range(p):
+                total += (rows[i, k] - columns[index[e], k]) ** 2
+            K[e] = total
+            smallest = min(smallest, total)
+        diagonal[i] = (smallest - own) * scale + gamma[i]
+        top = diagonal[i]
+        for e in range(starts[i], starts[i + 1]):
+            K[e] = (smallest - K[e]) * scale + gamma[index[e]]
+            top = max(top, K[e])
+        diagonal[i] = exp(diagonal[i] - top)
+        for e in range(starts[i], starts[i + 1]):
+            K[e] = exp(K[e] - top)
+        alpha[i] = -top
+        shift[i] = -smallest * scale
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def _sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ignore[no-untyped-def]
+    N = len(diagonal)
+    blocks = len(v)
+    for t in prange(blocks):
+        total = v[t]
+        total[:] = 0
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            inner = diagonal[i] * z[i]
+            for e in range(starts[i], starts[i + 1]):
+                inner += K[e] * z[index[e]]
+            share = rho[i] / inner
+            u[i] = inner
+            q[i] = share
+            total[i] += diagonal[i] * share
+            for e in range(starts[i], starts[i + 1]):
+                total[index[e]] += K[e] * share
+
+
+class StabilisedKernel:
+    """What the two storages share: their potentials, and a round's results."""
+
+    def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, blocks: int) -> None:
+        N, dtype = len(rows), rows.dtype
+        self.rows, self.columns, self.dtype, self.blocks = rows, columns, dtype, blocks
+        self.scale = dtype.type(1 / (2 * epsilon))
+        self.alpha, self.shift = np.empty(N, dtype), np.empty(N, dtype)
+        self.u, self.q, self.v = np.empty(N, dtype), np.empty(N, dtype), np.empty((blocks, N), dtype)
+        self.gamma = np.empty(N, dtype)
+
+    def rebuild(self, gamma: np.ndarray) -> None:
+        """K for z near e^gamma."""
+        self.gamma = gamma.astype(self.dtype)
+        self._build()
+
+    def sweep(self, log_z: np.ndarray, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """u, q^ and v of one round, in float64."""
+        z = np.exp(log_z - self.gamma).astype(self.dtype)
+        self._sweep(z, rho)
+        return self.u.astype(np.float64), self.q.astype(np.float64), self.v.sum(axis=0, dtype=np.float64)
+
+    def _build(self) -> None:
+        raise NotImplementedError
+
+    def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:
+        raise NotImplementedError
+
+
+class DenseStabilised(StabilisedKernel):
+    """All N x N entries, where many neighbours matter."""
+
+    def __init__(
+        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, blocks: int, K: np.ndarray, cutoff: float
+    ) -> None:
+        super().__init__(rows, columns, epsilon, blocks)
+        self.K, self.limit = K, self.dtype.type(cutoff**2)
+        self.columns_t = np.ascontiguousarray(columns.T)
+        self.counts = np.empty(blocks, np.int64)
+
+    def _build(self) -> None:
+        _dense_kernel(
+            self.rows, self.columns_t, self.gamma, self.scale, self.K, self.alpha, self.shift, self.limit, self.counts
+        )
+
+    def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:
+        _dense_sweep(self.K, z, rho, self.u, self.q, self.v)
+
+
+class SparseStabilised(StabilisedKernel):
+    """The diagonal and the entries of a neighbour list, where few matter."""
+
+    def __init__(
+        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, blocks: int, neighbours: Neighbours
+    ) -> None:
+        super().__init__(rows, columns, epsilon, blocks)
+        self.list = neighbours
+        self.K, self.diagonal = np.empty(len(neighbours.columns), self.dtype), np.empty(len(rows), self.dtype)
+
+    def _build(self) -> None:
+        starts, index = self.list.starts, self.list.columns
+        args = (self.rows, self.columns, starts, index, self.gamma, self.scale)
+        _sparse_kernel(*args, self.K, self.diagonal, self.alpha, self.shift)
+
+    def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:
+        _sparse_sweep(self.K, self.diagonal, self.list.starts, self.list.columns, z, rho, self.u, self.q, self.v)

@@ -1,0 +1,155 @@
+"""The tanh neuron's passes between its two matrix products.
+
+A step's drift is: GEMM, ``forward`` (tanh in place, and P^T rho and P^T 1 on the way), ``backward`` (P times the
+cotangents, and the rows of G o S that are not zero, moved together), GEMM over those rows, and the update.
+
+With the paper's raw features nearly every neuron is saturated: all of its row of S = 1 - T o T is exactly zero, and
+so is its gradient but for a. Such rows are left out of the second product, which is exact and removes most of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from proxlearn.core.fused.functions import FAST, tanh
+from proxlearn.core.problem import Problem
+from proxlearn.core.recursion import Hyper
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
+    """Z -> T = tanh Z in place; sums[t] gets block t's share of (P^T rho, P^T 1)."""
+    N, n = Z.shape
+    blocks = sums.shape[0]
+    for t in prange(blocks):
+        r, s = sums[t, 0], sums[t, 1]
+        r[:] = 0
+        s[:] = 0
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row = Z[i]
+            a = theta[i, 0]
+            a_rho = a * rho[i]
+            for m in range(n):
+                value = tanh(row[m])
+                row[m] = value
+                r[m] += a_rho * value
+                s[m] += a * value
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-untyped-def]
+    """inner_c = T c, grad_a = T c + rho o T d; T's unsaturated rows become G o S and move to the top of their block.
+
+    ``rows[t]`` and ``counts[t]`` say which rows block t kept.
+    """
+    N, n = T.shape
+    blocks = counts.shape[0]
+    one = T.dtype.type(1)
+    for t in prange(blocks):
+        first = N * t // blocks
+        kept = 0
+        for i in range(first, N * (t + 1) // blocks):
+            row = T[i]
+            in_c = T.dtype.type(0)
+            in_d = T.dtype.type(0)
+            slope = T.dtype.type(0)
+            for m in range(n):
+                value = row[m]
+                in_c += value * c[m]
+                in_d += value * d[m]
+                slope += one - value * value
+            inner_c[i] = in_c
+            grad_a[i] = in_c + rho[i] * in_d
+            if slope > 0:
+                target = T[first + kept]
+                for m in range(n):
+                    value = row[m]
+                    target[m] = (c[m] + rho[i] * d[m]) * (one - value * value)
+                rows[first + kept] = i
+                kept += 1
+        counts[t] = kept
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
+    """Euler-Maruyama, from the gradient's first column and the kept rows of its others."""
+    N, p = theta.shape
+    blocks = counts.shape[0]
+    for t in prange(blocks):
+        first = N * t // blocks
+        kept = 0
+        for i in range(first, N * (t + 1) // blocks):
+            new[i, 0] = theta[i, 0] - h * grad_a[i] + diffusion * noise[i, 0]
+            if kept < counts[t] and rows[first + kept] == i:
+                factor = h * theta[i, 0]
+                for k in range(1, p):
+                    new[i, k] = theta[i, k] - factor * GX[first + kept, k - 1] + diffusion * noise[i, k]
+                kept += 1
+            else:
+                for k in range(1, p):
+                    new[i, k] = theta[i, k] + diffusion * noise[i, k]
+
+
+class TanhDrift:
+    """Moves a cloud of tanh neurons; keeps the memory that every step uses again."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        X, y = problem.samples.X, problem.samples.y
+        dtype = y.numpy().dtype
+        n = len(y)
+        self.hyper, self.blocks, self.n, self.y = hyper, blocks, n, y.numpy()
+        self.X1 = torch.cat((X.new_ones(n, 1), X), dim=1)
+        self.X1t = self.X1.T.contiguous()
+        self.T = X.new_empty(N, n)
+        self.GX = X.new_empty(N, self.X1.shape[1])
+        self.sums = np.empty((blocks, 2, n), dtype)
+        self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
+        self.rows, self.counts = np.empty(N, np.int64), np.empty(blocks, np.int64)
+        self.h, self.diffusion = dtype.type(hyper.h), dtype.type(hyper.diffusion)
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        """Theta_k and the proximal step's potential w."""
+        N, T = len(theta), self.T.numpy()
+        cloud = theta.numpy()
+        torch.mm(theta[:, 1:], self.X1t, out=self.T)
+        forward(T, cloud, rho, self.sums)
+        r, s = self.sums.sum(axis=0)
+        if self.hyper.drift == "paper":
+            c, d = (r - 2 * self.y) / self.n, s / self.n
+        else:
+            c, d = (r - self.y) * (2 / self.n), np.zeros_like(s)
+        u = None
+        if self.hyper.drift != self.hyper.prox_potential:
+            u = cloud[:, 0] * (T @ r) / self.n
+        backward(T, rho, c, d, self.inner_c, self.grad_a, self.rows, self.counts)
+        self._second_product(N)
+        new = torch.empty_like(theta)
+        update(
+            cloud,
+            self.grad_a,
+            self.GX.numpy(),
+            self.rows,
+            self.counts,
+            self.h,
+            self.diffusion,
+            noise.numpy(),
+            new.numpy(),
+        )
+        # a o T c is v + u for the paper's cotangent, and v + 2 u for the first variation's.
+        w = cloud[:, 0] * self.inner_c
+        if u is not None:
+            w = w + u if self.hyper.prox_potential == "first_variation" else w - u
+        return new, w
+
+    def _second_product(self, N: int) -> None:
+        """(G o S) [1 X] over the kept rows, each block's at its top."""
+        if int(self.counts.sum()) == N:
+            torch.mm(self.T, self.X1, out=self.GX)
+            return
+        for t in range(self.blocks):
+            first, kept = N * t // self.blocks, int(self.counts[t])
+            if kept:
+                torch.mm(self.T[first : first + kept], self.X1, out=self.GX[first : first + kept])
