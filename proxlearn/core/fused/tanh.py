@@ -15,6 +15,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.fused.functions import FAST, tanh
+from proxlearn.core.fused.potentials import cotangent, potential
 from proxlearn.core.problem import Problem
 from proxlearn.core.recursion import Hyper
 
@@ -117,13 +118,8 @@ class TanhDrift:
         torch.mm(theta[:, 1:], self.X1t, out=self.T)
         forward(T, cloud, rho, self.sums)
         r, s = self.sums.sum(axis=0)
-        if self.hyper.drift == "paper":
-            c, d = (r - 2 * self.y) / self.n, s / self.n
-        else:
-            c, d = (r - self.y) * (2 / self.n), np.zeros_like(s)
-        u = None
-        if self.hyper.drift != self.hyper.prox_potential:
-            u = cloud[:, 0] * (T @ r) / self.n
+        c, d = cotangent(self.hyper, r, s, self.y)
+        u = cloud[:, 0] * (T @ r) / self.n if self.hyper.drift != self.hyper.prox_potential else None
         backward(T, rho, c, d, self.inner_c, self.grad_a, self.rows, self.counts)
         self._second_product(N)
         new = torch.empty_like(theta)
@@ -138,11 +134,7 @@ class TanhDrift:
             noise.numpy(),
             new.numpy(),
         )
-        # a o T c is v + u for the paper's cotangent, and v + 2 u for the first variation's.
-        w = cloud[:, 0] * self.inner_c
-        if u is not None:
-            w = w + u if self.hyper.prox_potential == "first_variation" else w - u
-        return new, w
+        return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
 
     def _second_product(self, N: int) -> None:
         """(G o S) [1 X] over the kept rows, each block's at its top."""
