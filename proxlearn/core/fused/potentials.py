@@ -16,7 +16,8 @@ def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tupl
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """w from P c, which is v + u for the paper's cotangent and v + 2 u for the first variation's; u where they differ."""
+    """w from P c, which is v + u for the paper's cotangent and v + 2 u for the first variation's; u where they
+    differ."""
     if u is None:
         return inner_c
     total: np.ndarray = inner_c + u if hyper.prox_potential == "first_variation" else inner_c - u

@@ -51,7 +51,8 @@ def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, fastmath=FAST, cache=True)
 def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
-    """inner_c = P c; probabilities -> G P (delta_label - p) in place, which is the gradient with respect to the logits."""
+    """inner_c = P c; probabilities -> G P (delta_label - p) in place, which is the gradient with respect to the
+    logits."""
     N, n = P.shape
     C = len(Z) // N
     for t in prange(blocks):
