@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from proxlearn.errors import InputError
-from proxlearn.run.files import write_atomically, write_json
+from proxlearn.files import write_atomically, write_json
 from proxlearn.schema import TrainConfig, build, trajectory
 
 
@@ -57,6 +57,15 @@ class RunFolder:
                 f"{self.path} holds a run with other settings", "choose another hydra.run.dir, or leave it out"
             )
 
+    def check_same_data(self, sha256: str) -> None:
+        """Refuse to continue, or to call finished, a run whose data has changed since."""
+        before = self.read_status()["data_sha256"]
+        if before != sha256:
+            raise InputError(
+                f"the data of {self.path} has changed since (sha256 {before[:12]}..., now {sha256[:12]}...)",
+                "restore the file, or choose another hydra.run.dir for a new run",
+            )
+
     def journal(self) -> logging.Logger:
         """A logger of this run's own: everything into train.log, warnings to the terminal too."""
         logger = logging.Logger("proxlearn.run")
@@ -82,8 +91,10 @@ def check_writable(path: Path) -> None:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Take back a folder in which nothing was stored, and parents that held nothing else."""
+    """Take back a folder in which nothing was stored, and parents that held nothing else, up to where we are."""
     for folder in (path, *path.parents):
+        if Path.cwd().is_relative_to(folder):
+            return
         try:
             folder.rmdir()
         except OSError:

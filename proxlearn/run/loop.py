@@ -50,9 +50,11 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
     if folder.holds_run():
         folder.check_same_run(config)
         earlier = folder.read_status()
+    experiment = build_experiment(config)
+    if earlier:
+        folder.check_same_data(experiment.prepared.table.sha256)
         if earlier["state"] == "finished" and earlier["step"] >= config.steps:
             return Outcome(path, "finished", earlier["step"], already_finished=True)
-    experiment = build_experiment(config)
     now, generator = first_checkpoint(experiment)
     # The order of a sum depends on the number of threads: a run keeps the number it began with.
     threads = earlier.get("threads") or config.threads or torch.get_num_threads()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.views import confusion, curves, function, tables
+from proxlearn.views import confusion, curves, function, images, regions, tables
 from proxlearn.views.source import read
 
 
@@ -14,8 +14,12 @@ def render(folder: Path) -> list[Path]:
     paths = tables.write_accuracy(run) + curves.draw_risk(run) + curves.draw_health(run)
     if run.confusion is not None:
         paths += confusion.draw_confusion(run)
-    if len(run.model["columns"]) == 1:
+    if len(run.model["columns"]) == 1 and run.model["task"] != "multiclass":
         paths += function.draw_function(run)
+    if len(run.model["columns"]) == 2 and run.model["classes"]:
+        paths += regions.draw_regions(run)
+    if run.model["image"] and run.model["neuron"] == "softmax":
+        paths += images.draw_images(run)
     return paths
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
@@ -25,12 +26,30 @@ RC: Any = {
 }
 
 
+def class_colours(count: int) -> list[str]:
+    """Colours that tell classes apart: two that the estimates do not use, then a longer cycle."""
+    if count == 2:
+        return ["#7b4ea3", "#c9a227"]
+    cycle = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]
+    return [to_hex(cycle(i % cycle.N)) for i in range(count)]
+
+
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``columns`` axes in a row, in inches."""
     with matplotlib.rc_context(RC):
         made = Figure(figsize=(width, height), layout="constrained")
         axes = made.subplots(1, columns, squeeze=False)[0]
     return made, list(axes)
+
+
+def grid(
+    rows: int, columns: int, cell: float, left: float, right: float, top: float
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of ``rows`` x ``columns`` small axes of ``cell`` inches, with room for labels around them."""
+    with matplotlib.rc_context(RC):
+        made = Figure(figsize=(left + columns * cell + right, top + rows * cell), layout="constrained")
+        axes = made.subplots(rows, columns, squeeze=False)
+    return made, [list(row) for row in axes]
 
 
 def save(made: Figure, folder: Path, name: str) -> list[Path]:
