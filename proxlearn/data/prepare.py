@@ -24,6 +24,8 @@ class Prepared:
     test: Samples
     scaler: Scaler
     """Of the training part: what a later prediction applies to new rows."""
+    scaled_apart: bool
+    """The test part has been scaled by its own figures, as the paper did with some data."""
     target_scaler: Scaler
     """Of a real target; the identity otherwise."""
     rows: dict[str, np.ndarray]
@@ -66,8 +68,15 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
         return Samples(X, y, labels)
 
-    train, test = samples(train_rows, scaler), samples(test_rows, test_scaler)
-    return Prepared(train, test, scaler, target_scaler, {"train": train_rows, "test": test_rows}, table)
+    return Prepared(
+        train=samples(train_rows, scaler),
+        test=samples(test_rows, test_scaler),
+        scaler=scaler,
+        scaled_apart=scaler != test_scaler,
+        target_scaler=target_scaler,
+        rows={"train": train_rows, "test": test_rows},
+        table=table,
+    )
 
 
 def _fit(table: Table, config: DatasetConfig) -> Fit:

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaler:
     """x -> (x - shift) * factor, column by column."""
 
     shift: np.ndarray
     factor: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Scaler)
+            and np.array_equal(self.shift, other.shift)
+            and np.array_equal(self.factor, other.factor)
+        )
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         scaled: np.ndarray = (X - self.shift) * self.factor

@@ -35,6 +35,7 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
             "classes": table.classes,
             "image": table.image,
             "scaling": _plain(prepared.scaler),
+            "scaled_apart": prepared.scaled_apart,
             "target_scaling": _plain(prepared.target_scaler),
         },
     )

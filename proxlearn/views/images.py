@@ -10,7 +10,7 @@ from matplotlib.colors import TwoSlopeNorm
 
 from proxlearn.views import model
 from proxlearn.views.source import Run
-from proxlearn.views.style import grid, save
+from proxlearn.views.style import GREY, grid, save
 
 HEAVIEST = 3
 
@@ -36,6 +36,7 @@ def draw_images(run: Run) -> list[Path]:
             panel = axes[row][column]
             shown = panel.imshow(images[row, column], cmap="RdBu_r", norm=TwoSlopeNorm(0.0, -largest, largest))
             panel.set(xticks=[], yticks=[])
+            panel.spines[:].set(visible=True, linewidth=0.5, color=GREY)
             panel.grid(False)
             if row == 0:
                 panel.set_title(name)

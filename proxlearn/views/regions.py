@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,11 +12,15 @@ from matplotlib.lines import Line2D
 
 from proxlearn.views import model
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_COLOURS, GREY, class_colours, figure, save
+from proxlearn.views.style import ESTIMATE_COLOURS, class_colours, figure, save
 
 GRID = 300
 MARGIN = 0.05
-LINES = {"weighted": "-", "unweighted": "--"}
+# Where the two estimates agree, the dashes lie upon the broader line and both are seen.
+LINES: dict[str, dict[str, Any]] = {
+    "weighted": {"linestyle": "-", "linewidth": 2.6},
+    "unweighted": {"linestyle": "--", "linewidth": 1.2},
+}
 
 
 def draw_regions(run: Run) -> list[Path]:
@@ -41,16 +46,17 @@ def draw_regions(run: Run) -> list[Path]:
         linewidth=0,
     )
     shown = run.points.query("part == 'test'")
+    size = 5.0 if len(shown) < 300 else 3.0
     handles = []
     for index, (name, colour) in enumerate(zip(classes, colours, strict=True)):
         own = shown[shown["target"] == index]
-        axes.plot(own["x0"], own["x1"], ".", color=colour, markersize=2.6, alpha=0.7, markeredgewidth=0)
+        axes.plot(own["x0"], own["x1"], "o", color=colour, markersize=size, alpha=0.75, markeredgewidth=0)
         handles.append(Line2D([], [], marker="o", linestyle="", markersize=4, color=colour, label=f"class {name}"))
-    for estimate, each in predicted.items():
-        handles.append(_boundary(axes, x0, x1, each, len(classes), estimate))
+    handles += [_boundary(axes, x0, x1, each, len(classes), estimate) for estimate, each in predicted.items()]
     columns = run.model["columns"]
-    axes.set(xlabel=columns[0], ylabel=columns[1], title=f"{run.title}, k={learnt.cloud.step}: test part")
+    axes.set(xlabel=columns[0], ylabel=columns[1])
     axes.grid(False)
+    made.suptitle(f"{run.title}, k={learnt.cloud.step}: test part and regions", fontsize=9)
     made.legend(handles=handles, loc="outside right center")
     return save(made, run.path, "regions")
 
@@ -61,15 +67,20 @@ def _range(values: np.ndarray) -> np.ndarray:
 
 
 def _boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, predicted: np.ndarray, C: int, estimate: str) -> Line2D:
-    """The edge of every class's region; says so in the legend where one class fills the picture."""
-    style = {"color": ESTIMATE_COLOURS[estimate], "linestyle": LINES[estimate], "linewidth": 1.5}
-    alone = len(np.unique(predicted)) == 1
+    """The edge of every class's region; the legend says so where one class fills the picture."""
+    style: dict[str, Any] = {"color": ESTIMATE_COLOURS[estimate], **LINES[estimate]}
+    present = np.unique(predicted).tolist()
+    if len(present) == 1:
+        return Line2D([], [], linestyle="", label=f"{estimate}: no boundary")
     # Between two classes one contour is enough; with more, each class draws its own edge.
-    for index in [] if alone else range(1, 2) if C == 2 else range(C):
-        inside = (predicted == index).astype(float)
-        if 0 < inside.mean() < 1:
-            axes.contour(
-                x0, x1, inside, levels=[0.5], colors=[style["color"]], linestyles=LINES[estimate], linewidths=1.5
-            )
-    label = f"{estimate} boundary" if not alone else f"{estimate}: one class\neverywhere"
-    return Line2D([], [], label=label, **(style if not alone else style | {"color": GREY, "linestyle": ""}))  # type: ignore[arg-type]
+    for index in present[1:] if C == 2 else present:
+        axes.contour(
+            x0,
+            x1,
+            (predicted == index).astype(float),
+            levels=[0.5],
+            colors=[style["color"]],
+            linestyles=style["linestyle"],
+            linewidths=style["linewidth"],
+        )
+    return Line2D([], [], label=f"{estimate} boundary", **style)

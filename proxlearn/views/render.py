@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.views import confusion, curves, function, images, regions, tables
-from proxlearn.views.source import read
+from proxlearn.views import confusion, curves, function, images, regions, style, tables
+from proxlearn.views.source import Run, read
 
 
 def render(folder: Path) -> list[Path]:
     """Draw everything that this run's files allow; returns the files written."""
     run = read(folder)
+    with style.applied():
+        return _draw(run)
+
+
+def _draw(run: Run) -> list[Path]:
     paths = tables.write_accuracy(run) + curves.draw_risk(run) + curves.draw_health(run)
     if run.confusion is not None:
         paths += confusion.draw_confusion(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ RC: Any = {
 }
 
 
+def applied() -> AbstractContextManager[None]:
+    """The look, for as long as something is drawn: titles and legends take it when they are made, not at the end."""
+    return matplotlib.rc_context(RC)
+
+
 def class_colours(count: int) -> list[str]:
     """Colours that tell classes apart: two that the estimates do not use, then a longer cycle."""
     if count == 2:
@@ -36,28 +42,23 @@ def class_colours(count: int) -> list[str]:
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``columns`` axes in a row, in inches."""
-    with matplotlib.rc_context(RC):
-        made = Figure(figsize=(width, height), layout="constrained")
-        axes = made.subplots(1, columns, squeeze=False)[0]
-    return made, list(axes)
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, list(made.subplots(1, columns, squeeze=False)[0])
 
 
 def grid(
     rows: int, columns: int, cell: float, left: float, right: float, top: float
 ) -> tuple[Figure, list[list[Axes]]]:
     """A figure of ``rows`` x ``columns`` small axes of ``cell`` inches, with room for labels around them."""
-    with matplotlib.rc_context(RC):
-        made = Figure(figsize=(left + columns * cell + right, top + rows * cell), layout="constrained")
-        axes = made.subplots(rows, columns, squeeze=False)
-    return made, [list(row) for row in axes]
+    made = Figure(figsize=(left + columns * cell + right, top + rows * cell), layout="constrained")
+    return made, [list(row) for row in made.subplots(rows, columns, squeeze=False)]
 
 
 def save(made: Figure, folder: Path, name: str) -> list[Path]:
     """``name``.png and ``name``.pdf in the folder."""
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
-    with matplotlib.rc_context(RC):
-        for path in paths:
-            # Without the date in it, the same run gives the same file.
-            metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
-            made.savefig(path, dpi=180, metadata=metadata)
+    for path in paths:
+        # Without the date in it, the same run gives the same file.
+        metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
+        made.savefig(path, dpi=180, metadata=metadata)
     return paths

@@ -52,9 +52,10 @@ def remarks(run: Run) -> list[str]:
     """What a user should know about this run and would not see in its accuracy."""
     said = []
     if run.config["dataset"]["scaling"] == "paper":
+        apart = ", each part by its own figures: a test point's features depend on the other test points"
         said.append(
-            "dataset.scaling=paper: as in the paper, each part was scaled by its own figures, so a test point's "
-            "features depend on the other test points. The other scalings look at the training part only."
+            "dataset.scaling=paper: the features were scaled as the paper did"
+            f"{apart if run.model['scaled_apart'] else ''}. The other scalings look at the training part only."
         )
     if run.model["target_scaling"]["factor"] != [1.0]:
         unit = 1 / run.model["target_scaling"]["factor"][0]
