@@ -63,6 +63,7 @@ def num_parameters(neuron: Neuron, n_x: int) -> int:
 
 NEURONS: dict[str, Callable[[int], Neuron]] = {
     "tanh": lambda classes: TanhNeuron(),
+    "softmax_intercept": lambda classes: SoftmaxNeuron(classes, intercept=True),
     "softmax": SoftmaxNeuron,
 }
-"""Every neuron by name, made for a number of classes: a new one is added here."""
+"""Every neuron by name, made for a number of classes: a new one is added here. The first for a task is its default."""

@@ -16,33 +16,43 @@ from proxlearn.core.problem import Samples
 class SoftmaxNeuron:
     """Phi(x_m, theta) = softmax(theta x_m)[label_m], theta C x n_x: the probability given to the right class.
 
-    It is regressed on y = 1, so the risk is the mean of (1 - f)^2.
+    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's has no intercept; data whose classes do
+    not lie around the origin needs one: theta = (b, w) then, softmax(w x + b).
     """
 
     classes: int
-    name: ClassVar[str] = "softmax"
+    intercept: bool = False
     tasks: ClassVar[tuple[Task, ...]] = ("multiclass",)
 
+    @property
+    def name(self) -> str:
+        return "softmax_intercept" if self.intercept else "softmax"
+
     def coordinates(self, n_x: int) -> dict[str, int]:
-        return {"w": self.classes * n_x}
+        w = {"w": self.classes * n_x}
+        return {"b": self.classes} | w if self.intercept else w
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
         # Class by class along the second axis, so that the logits of a whole cloud are one matrix product.
-        logits = theta.reshape(-1, X.shape[1]) @ X.T
+        if self.intercept:
+            b, w = theta[:, : self.classes], theta[:, self.classes :]
+            logits = torch.addmm(b.reshape(-1, 1), w.reshape(-1, X.shape[1]), X.T)
+        else:
+            logits = theta.reshape(-1, X.shape[1]) @ X.T
         return torch.softmax(logits.view(len(theta), self.classes, len(X)), dim=1)
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
         return _of_label(self.outputs(theta, samples.X), _labels(samples))
 
     def respond(self, theta: Tensor, samples: Samples) -> SoftmaxResponse:
-        return SoftmaxResponse(self.outputs(theta, samples.X), _labels(samples), samples.X)
+        return SoftmaxResponse(self.outputs(theta, samples.X), _labels(samples), samples.X, self.intercept)
 
 
 class SoftmaxResponse:
     """P = p_label, with the probabilities p of all classes kept for the way back."""
 
-    def __init__(self, p: Tensor, labels: Tensor, X: Tensor) -> None:
-        self.p, self.labels, self.X = p, labels, X
+    def __init__(self, p: Tensor, labels: Tensor, X: Tensor, intercept: bool) -> None:
+        self.p, self.labels, self.X, self.intercept = p, labels, X, intercept
         self.P = _of_label(p, labels)
 
     def over_particles(self, weights: Tensor) -> Tensor:
@@ -58,7 +68,8 @@ class SoftmaxResponse:
         back = self.p * -GP
         back.scatter_add_(1, self.labels.expand_as(GP), GP)
         N, classes, n = back.shape
-        return (back.view(N * classes, n) @ self.X).view(N, -1)
+        grad_w = (back.view(N * classes, n) @ self.X).view(N, -1)
+        return torch.cat((back.sum(2), grad_w), dim=1) if self.intercept else grad_w
 
 
 def _of_label(p: Tensor, labels: Tensor) -> Tensor:

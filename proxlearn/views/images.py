@@ -25,8 +25,10 @@ def draw_images(run: Run) -> list[Path]:
     weights = torch.softmax(cloud.log_rho, dim=0)
     heaviest = torch.sort(weights, descending=True, stable=True).indices[:HEAVIEST].tolist()
     shares = [f"particle {i}\n{100 * float(weights[i]):.3g} % of mass" for i in heaviest]
-    theta = torch.cat(((weights @ cloud.theta)[None], cloud.theta[heaviest]))
-    images = theta.view(len(theta), len(classes), height, width).numpy()
+    # The block of weights is theta's last; an intercept, where there is one, comes first.
+    w = cloud.theta[:, -len(classes) * height * width :]
+    w = torch.cat(((weights @ w)[None], w[heaviest]))
+    images = w.view(len(w), len(classes), height, width).numpy()
     # Softmax does not see what all classes share: only the difference from their mean means something.
     images = images - images.mean(axis=1, keepdims=True)
     made, axes = grid(len(images), len(classes), cell=0.62, left=1.1, right=0.8, top=0.75)

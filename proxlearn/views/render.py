@@ -23,7 +23,7 @@ def _draw(run: Run) -> list[Path]:
         paths += function.draw_function(run)
     if len(run.model["columns"]) == 2 and run.model["classes"]:
         paths += regions.draw_regions(run)
-    if run.model["image"] and run.model["neuron"] == "softmax":
+    if run.model["image"] and run.model["neuron"].startswith("softmax"):
         paths += images.draw_images(run)
     return paths
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from proxlearn.core import paper, recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import field
+from proxlearn.core.neurons import num_parameters
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 from proxlearn.core.softmax import SoftmaxNeuron
@@ -20,7 +21,9 @@ torch.set_num_threads(1)
 shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(2, 6))
 
 
-def problem_and_cloud(seed: int, N: int, n: int, n_x: int, C: int, spread: float = 1.0) -> tuple[Problem, PointCloud]:
+def problem_and_cloud(
+    seed: int, N: int, n: int, n_x: int, C: int, spread: float = 1.0, intercept: bool = False
+) -> tuple[Problem, PointCloud]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -29,7 +32,8 @@ def problem_and_cloud(seed: int, N: int, n: int, n_x: int, C: int, spread: float
     labels = torch.randint(0, C, (n,), generator=generator)
     samples = Samples(normal(n, n_x), torch.ones(n, dtype=torch.float64), labels)
     rho = normal(N).exp() / N
-    return Problem(SoftmaxNeuron(C), samples), PointCloud(spread * normal(N, C * n_x), rho.log())
+    neuron = SoftmaxNeuron(C, intercept)
+    return Problem(neuron, samples), PointCloud(spread * normal(N, num_parameters(neuron, n_x)), rho.log())
 
 
 @given(shapes)
@@ -64,10 +68,10 @@ def test_response_is_phi_behind_products(shape: tuple[int, int, int, int, int]) 
     torch.testing.assert_close(response.over_samples(problem.samples.y[:, None])[:, 0], P @ problem.samples.y)
 
 
-@given(shapes, st.sampled_from(["paper", "first_variation"]))
-@settings(max_examples=80, deadline=None)
-def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int], drift: str) -> None:
-    problem, cloud = problem_and_cloud(*shape)
+@given(shapes, st.booleans(), st.sampled_from(["paper", "first_variation"]))
+@settings(max_examples=100, deadline=None)
+def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int], intercept: bool, drift: str) -> None:
+    problem, cloud = problem_and_cloud(*shape, intercept=intercept)
     n, rho = len(problem.samples), cloud.rho
     theta = cloud.theta.clone().requires_grad_()
     P = problem.neuron.phi(theta, problem.samples)
@@ -112,3 +116,14 @@ def test_no_overflow_for_huge_logits() -> None:
     problem, cloud = problem_and_cloud(0, 5, 7, 3, 4, spread=1e6)
     now = field(problem, cloud.theta, cloud.rho, "paper")
     assert all(bool(torch.isfinite(t).all()) for t in (now.u, now.v, now.gradient))
+
+
+@given(shapes)
+@settings(max_examples=40, deadline=None)
+def test_an_intercept_is_the_weight_of_a_constant_feature(shape: tuple[int, int, int, int, int]) -> None:
+    problem, cloud = problem_and_cloud(*shape, intercept=True)
+    C, X = shape[4], problem.samples.X
+    b, w = cloud.theta[:, :C, None], cloud.theta[:, C:].view(len(cloud.theta), C, -1)
+    with_ones = torch.cat((X, torch.ones(len(X), 1, dtype=X.dtype)), dim=1)
+    wanted = SoftmaxNeuron(C).outputs(torch.cat((w, b), dim=2).flatten(1), with_ones)
+    torch.testing.assert_close(problem.neuron.outputs(cloud.theta, X), wanted, rtol=1e-10, atol=1e-12)
