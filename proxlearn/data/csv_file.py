@@ -97,7 +97,7 @@ def _target_values(series: Any, name: str) -> np.ndarray:
 
 def _numbers(frame: Any) -> np.ndarray:
     """The features as float64; a column of anything else is refused by name."""
-    for name in frame.columns:
+    for name in frame.columns if len(frame) else ():
         if frame[name].dtype.kind not in "biuf":
             raise _text_column(frame[name].dropna(), name)
     numbers: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))

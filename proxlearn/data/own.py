@@ -66,7 +66,7 @@ def _content(path: Path) -> bytes:
 def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
     """Numbers that a neuron can use: finite, and not the same in every row."""
     if len(X) < 2:
-        raise InputError(f"{path} has {len(X)} rows of data", "give at least two: one to train on and one to test on")
+        raise InputError(f"{path} has less than two rows of data", "give one to train on and one to test on, at least")
     if not columns:
         raise InputError(f"{path} has no column besides the target", "add the columns to predict from")
     finite = np.isfinite(X)

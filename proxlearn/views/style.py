@@ -46,12 +46,10 @@ def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[
     return made, list(made.subplots(1, columns, squeeze=False)[0])
 
 
-def grid(
-    rows: int, columns: int, cell: float, left: float, right: float, top: float
-) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of ``rows`` x ``columns`` small axes of ``cell`` inches, with room for labels around them."""
-    made = Figure(figsize=(left + columns * cell + right, top + rows * cell), layout="constrained")
-    return made, [list(row) for row in made.subplots(rows, columns, squeeze=False)]
+def strips(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
+    """A figure of its own with ``rows`` wide axes below each other, in inches."""
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, list(made.subplots(rows, 1, squeeze=False)[:, 0])
 
 
 def save(made: Figure, folder: Path, name: str) -> list[Path]:
