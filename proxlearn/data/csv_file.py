@@ -45,6 +45,8 @@ def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np
     except pd.errors.ParserError as error:
         why = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
         raise InputError(f"{path} cannot be read as a table: {why}", "correct that line (or its quotes)") from error
+    if len(frame.columns) != len(header):
+        raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
     frame.columns = pd.Index(header)
     values = _target_values(frame.pop(target), target)
     return _numbers(frame), values, list(frame.columns), target
@@ -68,7 +70,7 @@ def _header(path: Path, content: bytes) -> tuple[list[str], str]:
     header = records[delimiter]
     if len(header) < 2:
         raise InputError(
-            f"{path} has one column only, `{header[0] if header else ''}`",
+            f"{path} has one column only, `{''.join(header)[:60]}`",
             "separate the columns by commas, semicolons, tabs or |",
         )
     for position, name in enumerate(header):

@@ -12,6 +12,7 @@ import yaml
 
 from proxlearn.schema import DatasetConfig, build
 
+PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")
 CONFIGS = Path(__file__).parents[2] / "configs" / "dataset"
 
 
@@ -25,10 +26,13 @@ def dataset_config(name: str, **changes: Any) -> DatasetConfig:
 @pytest.fixture
 def paper_files() -> Path:
     """The folder of the paper's files."""
-    folder = os.environ.get("PROXLEARN_DATA")
-    if not folder:
+    if not os.environ.get("PROXLEARN_DATA"):
         pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
-    return Path(folder)
+    folder = Path(os.environ["PROXLEARN_DATA"])
+    absent = [name for name in PAPER_FILES if not (folder / name).is_file()]
+    if absent:
+        pytest.skip(f"PROXLEARN_DATA={folder} lacks {', '.join(absent)}: this test reads the paper's own files")
+    return folder
 
 
 @pytest.fixture

@@ -233,6 +233,51 @@ def test_what_a_csv_writer_writes_is_read_back_exactly(
     np.testing.assert_array_equal(table.X, X)
 
 
+tokens = st.sampled_from(
+    [
+        "1",
+        "2",
+        "-3.5",
+        "a",
+        "label",
+        "",
+        " ",
+        '"',
+        ",",
+        ",",
+        ",",
+        ";",
+        "\n",
+        "\n",
+        "\r",
+        "\t",
+        "nan",
+        "inf",
+        "\x00",
+        "é",
+    ]
+)
+
+
+@given(
+    st.one_of(
+        st.lists(tokens, max_size=40).map(lambda parts: ("x,label\n" + "".join(parts)).encode()),
+        st.lists(tokens, max_size=40).map(lambda parts: "".join(parts).encode()),
+        st.binary(max_size=60),
+    )
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_in_the_file_it_loads_or_gets_one_line(write: Write, content: bytes) -> None:
+    try:
+        table = load(write(content))
+    except InputError as error:
+        line = str(error)
+        assert line.isprintable()
+    else:
+        assert np.isfinite(table.X).all()
+        assert len(table.X) == len(table.target) >= 2
+
+
 def test_a_million_rows_of_twenty_columns_are_read_in_seconds(write: Write) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 20))
