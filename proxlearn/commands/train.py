@@ -65,6 +65,18 @@ def main(args: list[str]) -> int:
     return max(exit_codes, default=0)
 
 
+def compose(overrides: list[str], config_name: str | None = None) -> DictConfig:
+    """The composed config, Hydra's own part included, without running anything."""
+    path = config_path()
+    start = hydra.initialize_config_module if path.startswith("pkg://") else hydra.initialize_config_dir
+    with start(path.removeprefix("pkg://"), version_base="1.3"):
+        try:
+            return hydra.compose(config_name or "train", overrides, return_hydra_config=True)
+        except (ValueError, TypeError, AttributeError) as error:
+            # Hydra itself stumbles over some overrides (`dataset=null`): they are the user's all the same.
+            raise translated(error) from error
+
+
 def preflight(args: list[str]) -> None:
     """Compose and check once before Hydra creates anything; only where a single run is asked for."""
     parsed = get_args_parser().parse_args(args)
@@ -73,14 +85,7 @@ def preflight(args: list[str]) -> None:
     overrides = list(parsed.overrides)
     if parsed.config_dir:
         overrides.append(f"hydra.searchpath=[file://{Path(parsed.config_dir).resolve()}]")
-    path = config_path()
-    start = hydra.initialize_config_module if path.startswith("pkg://") else hydra.initialize_config_dir
-    with start(path.removeprefix("pkg://"), version_base="1.3"):
-        try:
-            composed = hydra.compose(parsed.config_name or "train", overrides, return_hydra_config=True)
-        except (ValueError, TypeError, AttributeError) as error:
-            # Hydra itself stumbles over some overrides (`dataset=null`): they are the user's all the same.
-            raise translated(error) from error
+    composed = compose(overrides, parsed.config_name)
     config = checked_config(composed)
     check_memory(config)
     resolve_device(config.device.device)

@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, figure, save
+from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, figure, plain_ticks, save
 
 SMALLEST_SHARE = 1e-45
 """Where a kernel share of exactly zero is drawn, on a logarithmic axis."""
@@ -28,6 +28,7 @@ def draw_risk(run: Run) -> list[Path]:
     if len(later):
         axes.set_xscale("log")
     axes.set_yscale("log")
+    plain_ticks(axes.yaxis)
     axes.set(xlabel="recursion k", ylabel="risk: mean of $(y - f)^2$", title=run.title)
     axes.legend()
     return save(made, run.path, "risk")

@@ -8,8 +8,10 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
@@ -27,9 +29,17 @@ RC: Any = {
 }
 
 
-def applied() -> AbstractContextManager[None]:
-    """The look, for as long as something is drawn: titles and legends take it when they are made, not at the end."""
+def house_style() -> AbstractContextManager[None]:
+    """The settings under which everything is drawn; matplotlib's own come back afterwards."""
     return matplotlib.rc_context(RC)
+
+
+def plain_ticks(axis: Axis) -> None:
+    """0.9, not 9 x 10^-1, where a logarithmic axis spans less than a decade."""
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
 def class_colours(count: int) -> list[str]:

@@ -1,0 +1,46 @@
+"""Shared by all tests: one thread (pytest runs two processes), and the problems that laws are checked on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+
+from proxlearn.core.cloud import PointCloud, draw_cloud
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.tanh import TanhNeuron
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def wdbc() -> Problem:
+    """The paper's WDBC training part, raw features, float64."""
+    bunch = load_breast_cancer()
+    labels = torch.from_numpy(1 - bunch.target[:399])
+    return Problem(TanhNeuron(), Samples(torch.from_numpy(bunch.data[:399]), 2.0 * labels.double() - 1.0, labels))
+
+
+@pytest.fixture(scope="session")
+def standardised(wdbc: Problem) -> Problem:
+    """The same with standardised features, where rounding errors do not grow."""
+    X = wdbc.samples.X
+    return Problem(wdbc.neuron, Samples((X - X.mean(0)) / X.std(0), wdbc.samples.y, wdbc.samples.labels))
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def paper_cloud(problem: Problem, N: int, generator: torch.Generator) -> PointCloud:
+    """cloud_0 of the paper's WDBC experiment, with PDF values as weights."""
+    coordinates = problem.neuron.coordinates(problem.samples.X.shape[1])
+    return draw_cloud(coordinates, {"a": (0.9, 1.1), "b": (-0.1, 0.1), "w": (-1.0, 1.0)}, N, "pdf", generator)
+
+
+def randomness(cloud: PointCloud, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noise and z0 of one step, in the cloud's precision."""
+    noise = torch.randn(cloud.theta.shape, generator=generator, dtype=torch.float64)
+    z0 = 1 - torch.rand(len(cloud.theta), generator=generator, dtype=torch.float64)
+    return noise.to(cloud.theta.dtype), z0.to(cloud.theta.dtype)

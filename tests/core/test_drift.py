@@ -1,0 +1,69 @@
+"""The drift in closed form is the gradient that automatic differentiation finds."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlearn.core.energy import field
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.tanh import TanhNeuron
+
+
+def problem_and_cloud(seed: int, N: int, n: int, n_x: int) -> tuple[Problem, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    return Problem(TanhNeuron(), Samples(normal(n, n_x), normal(n))), normal(N, n_x + 2), normal(N).exp() / N
+
+
+def gradient_by_autodiff(problem: Problem, theta: torch.Tensor, rho: torch.Tensor, factor_of_u: int) -> torch.Tensor:
+    """Of sum(v + factor * u) where u = U rho; for factor 2, U's other argument is frozen: the first variation."""
+    theta = theta.clone().requires_grad_()
+    n = len(problem.samples)
+    P = problem.neuron.phi(theta, problem.samples)
+    other = P if factor_of_u == 1 else P.detach()
+    total = (-2 / n * P @ problem.samples.y + factor_of_u / n * P @ (other.T @ rho)).sum()
+    (gradient,) = torch.autograd.grad(total, theta)
+    return gradient
+
+
+shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 15), st.integers(1, 6))
+
+
+@given(shapes)
+@settings(max_examples=60, deadline=None)
+def test_paper_drift_equals_autodiff_of_algorithm_2(shape: tuple[int, int, int, int]) -> None:
+    problem, theta, rho = problem_and_cloud(*shape)
+    found = field(problem, theta, rho, "paper").gradient
+    torch.testing.assert_close(found, gradient_by_autodiff(problem, theta, rho, 1), rtol=1e-10, atol=1e-10)
+
+
+@given(shapes)
+@settings(max_examples=60, deadline=None)
+def test_first_variation_drift_equals_autodiff_of_v_plus_two_u(shape: tuple[int, int, int, int]) -> None:
+    problem, theta, rho = problem_and_cloud(*shape)
+    found = field(problem, theta, rho, "first_variation").gradient
+    torch.testing.assert_close(found, gradient_by_autodiff(problem, theta, rho, 2), rtol=1e-10, atol=1e-10)
+
+
+@given(shapes, st.floats(1e-9, 10))
+@settings(max_examples=60, deadline=None)
+def test_both_drifts_agree_where_all_weights_are_equal(shape: tuple[int, int, int, int], weight: float) -> None:
+    problem, theta, _ = problem_and_cloud(*shape)
+    rho = torch.full((len(theta),), weight, dtype=torch.float64)
+    paper, first = (field(problem, theta, rho, drift).gradient for drift in ("paper", "first_variation"))
+    torch.testing.assert_close(paper, first, rtol=1e-10, atol=1e-10)
+
+
+@given(shapes)
+@settings(max_examples=30, deadline=None)
+def test_potentials_are_v_and_u_rho(shape: tuple[int, int, int, int]) -> None:
+    problem, theta, rho = problem_and_cloud(*shape)
+    n, P = len(problem.samples), problem.neuron.phi(theta, problem.samples)
+    found = field(problem, theta, rho, "paper")
+    torch.testing.assert_close(found.v, -2 / n * P @ problem.samples.y)
+    torch.testing.assert_close(found.u, (P @ P.T / n) @ rho)

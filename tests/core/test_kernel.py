@@ -1,0 +1,70 @@
+"""Kernels: both hold the same Gamma, and the log kernel never leaves the range."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.kernel import DenseKernel, LogKernel, squared_distances
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.recursion import Hyper, step
+from tests.conftest import paper_cloud, randomness
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.05, 20))
+@settings(max_examples=60, deadline=None)
+def test_log_and_dense_kernels_are_the_same_operator(seed: int, N: int, epsilon: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    old = torch.randn(N, 3, generator=generator, dtype=torch.float64)
+    new = old + 0.2 * torch.randn(N, 3, generator=generator, dtype=torch.float64)
+    a, b = torch.randn(2, N, generator=generator, dtype=torch.float64)
+    C = squared_distances(new, old)
+    dense, log = DenseKernel(C, epsilon), LogKernel(C, epsilon)
+    torch.testing.assert_close(dense.log_apply(a), log.log_apply(a) + log.row_shift)
+    torch.testing.assert_close(dense.log_apply_transpose(a), log.log_apply_transpose(a + log.row_shift))
+    torch.testing.assert_close(dense.log_transport(a, b), log.log_transport(a, b))
+    # The dense kernel knows the share only as a difference, to the rounding unit.
+    torch.testing.assert_close(dense.offdiagonal_share(a), log.offdiagonal_share(a), rtol=1e-9, atol=1e-14)
+
+
+def test_distances_are_exact_in_float32_for_a_spread_cloud(generator: torch.Generator) -> None:
+    """The matrix-product shortcut would be off by .25 on values near 1.3."""
+    old = 500 * torch.randn(100, 32, generator=generator, dtype=torch.float64)
+    new = old + 0.2 * torch.randn(100, 32, generator=generator, dtype=torch.float64)
+    found = squared_distances(new.float(), old.float())
+    exact = squared_distances(new.float().double(), old.float().double())
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("feature_scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("exponent", range(-8, 9, 2))
+@pytest.mark.parametrize("tolerance", ["paper", "log"])
+def test_log_kernel_keeps_the_mass_in_float32_at_any_epsilon(
+    wdbc: Problem, generator: torch.Generator, feature_scale: float, exponent: int, tolerance: str
+) -> None:
+    samples = Samples(wdbc.samples.X * feature_scale, wdbc.samples.y, wdbc.samples.labels)
+    problem = Problem(wdbc.neuron, samples).to("cpu", torch.float32)
+    cloud = paper_cloud(wdbc, 40, generator).to("cpu", torch.float32)
+    mass = float(cloud.rho.double().sum())
+    hyper = Hyper(0.05, 1e-3, 10.0**exponent, 1e-3, 300, kernel="log", tolerance=tolerance)  # type: ignore[arg-type]
+    for _ in range(4):
+        cloud, _ = step(problem, cloud, hyper, *randomness(cloud, generator))
+        assert bool(torch.isfinite(cloud.theta).all())
+        assert bool(torch.isfinite(cloud.log_rho).all())
+        assert float(cloud.rho.double().sum()) == pytest.approx(mass, rel=1e-5)
+
+
+def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Problem, generator: torch.Generator) -> None:
+    """beta = 1e4 makes xi overflow even float64, and duplicated particles make the nearest point another one."""
+    cloud = paper_cloud(wdbc, 20, generator)
+    cloud = PointCloud(cloud.theta[torch.arange(20) // 2], cloud.log_rho).to("cpu", torch.float32)
+    problem = wdbc.to("cpu", torch.float32)
+    mass = float(cloud.rho.double().sum())
+    for epsilon in (1e-6, 1e-2, 10.0):
+        hyper = Hyper(1e4, 0.1, epsilon, 1e-3, 300, tolerance="log")
+        after, _ = step(problem, cloud, hyper, *randomness(cloud, generator))
+        assert bool(torch.isfinite(after.log_rho).all())
+        assert float(after.rho.double().sum()) == pytest.approx(mass, rel=1e-5)
