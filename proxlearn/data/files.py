@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Protocol
 
 from proxlearn.errors import InputError
-from proxlearn.files import write_atomically
 from proxlearn.notice import notice
 
 VARIABLE = "PROXLEARN_DATA"
@@ -109,9 +108,19 @@ def fetch(file: DataFile) -> bytes:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, each in received.items():
-            write_atomically(folder / name, each)
+            _place(folder / name, each)
     except OSError as error:
         raise InputError(
             f"cannot write to the cache {folder}: {error.strerror}", "make room or correct its permissions"
         ) from error
     return content
+
+
+def _place(path: Path, content: bytes) -> None:
+    """Under a temporary name, then renamed: no reader sees a part. Not synced: a damaged file would be noticed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.files import write_atomically
+from proxlearn.run.files import write_atomically
 
 FORMAT = "proxlearn-cloud-1"
 BLANK = b"0" * 64

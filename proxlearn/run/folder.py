@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from proxlearn.errors import InputError
-from proxlearn.files import write_atomically, write_json
+from proxlearn.run.files import write_atomically, write_json
 from proxlearn.schema import TrainConfig, build, trajectory
 
 
@@ -55,15 +55,6 @@ class RunFolder:
         if trajectory(self.read_config()) != trajectory(config):
             raise InputError(
                 f"{self.path} holds a run with other settings", "choose another hydra.run.dir, or leave it out"
-            )
-
-    def check_same_data(self, sha256: str) -> None:
-        """Refuse to continue, or to call finished, a run whose data has changed since."""
-        before = self.read_status()["data_sha256"]
-        if before != sha256:
-            raise InputError(
-                f"the data of {self.path} has changed since (sha256 {before[:12]}..., now {sha256[:12]}...)",
-                "restore the file, or choose another hydra.run.dir for a new run",
             )
 
     def journal(self) -> logging.Logger:

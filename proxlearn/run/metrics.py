@@ -13,7 +13,7 @@ from proxlearn.core import energy, scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper, Info
-from proxlearn.files import write_atomically
+from proxlearn.run.files import write_atomically
 
 Row = dict[str, float | int | bool | None]
 

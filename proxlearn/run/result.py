@@ -15,7 +15,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.data.prepare import Prepared
 from proxlearn.data.scaling import Scaler
-from proxlearn.files import write_atomically, write_json
+from proxlearn.run.files import write_atomically, write_json
 from proxlearn.run.folder import RunFolder
 
 MOST_POINTS = 2000
