@@ -8,7 +8,7 @@ import numpy as np
 
 from proxlearn.views import model
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_COLOURS, GREY, figure, save
+from proxlearn.views.style import ESTIMATE_LINES, GREY, figure, save
 
 
 def draw_function(run: Run) -> list[Path]:
@@ -22,7 +22,7 @@ def draw_function(run: Run) -> list[Path]:
     target = run.points["target"] if run.model["task"] == "regression" else 2 * run.points["target"] - 1
     axes.plot(run.points["x0"], target, ".", color=GREY, markersize=3, label="data")
     for estimate, f in learnt.values(x[:, None]).items():
-        axes.plot(x, f, color=ESTIMATE_COLOURS[estimate], label=f"{estimate}, k = {learnt.cloud.step}")
+        axes.plot(x, f, label=f"{estimate}, k = {learnt.cloud.step}", **ESTIMATE_LINES[estimate])
     axes.set(xlabel=run.model["columns"][0], ylabel="f", title=run.title)
     axes.legend()
     return save(made, run.path, "function")

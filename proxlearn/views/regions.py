@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,15 +11,10 @@ from matplotlib.lines import Line2D
 
 from proxlearn.views import model
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_COLOURS, class_colours, figure, save
+from proxlearn.views.style import ESTIMATE_LINES, class_colours, figure, save
 
 GRID = 300
 MARGIN = 0.05
-# Where the two estimates agree, the dashes lie upon the broader line and both are seen.
-LINES: dict[str, dict[str, Any]] = {
-    "weighted": {"linestyle": "-", "linewidth": 2.6},
-    "unweighted": {"linestyle": "--", "linewidth": 1.2},
-}
 
 
 def draw_regions(run: Run) -> list[Path]:
@@ -68,7 +62,7 @@ def _range(values: np.ndarray) -> np.ndarray:
 
 def _boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, predicted: np.ndarray, C: int, estimate: str) -> Line2D:
     """The edge of every class's region; the legend says so where one class fills the picture."""
-    style: dict[str, Any] = {"color": ESTIMATE_COLOURS[estimate], **LINES[estimate]}
+    style = ESTIMATE_LINES[estimate]
     present = np.unique(predicted).tolist()
     if len(present) == 1:
         return Line2D([], [], linestyle="", label=f"{estimate}: no boundary")

@@ -15,6 +15,11 @@ from matplotlib.ticker import FuncFormatter
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
+# Where the two estimates agree, the dashes lie upon the broader line and both are seen.
+ESTIMATE_LINES: dict[str, dict[str, Any]] = {
+    "weighted": {"color": WEIGHTED, "linestyle": "-", "linewidth": 2.6},
+    "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
+}
 RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
