@@ -56,6 +56,11 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def word(name: str, value: Any) -> str:
+    """A name from the user's own world, which may look like a number: a column called 2024."""
+    return text(name, str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
+
+
 def optional(check: Check) -> Check:
     """``null``, or what ``check`` takes."""
     return lambda name, value: None if value is None else check(name, value)

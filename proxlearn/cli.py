@@ -27,6 +27,7 @@ COMMANDS = {
     "train": Command(
         "proxlearn.commands.train", "train a cloud of neurons: Hydra overrides such as dataset=wdbc beta=0.05"
     ),
+    "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of run folders again"),
 }
 """Every command: a new one is added here."""
@@ -37,6 +38,8 @@ examples:
   proxlearn train dataset=wdbc beta=0.05 steps=2000                a short one
   proxlearn train -m dataset=wdbc beta=0.03,0.05,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           show the config, run nothing
+  proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
+  proxlearn data                                                   what there is to train on
   proxlearn plot outputs/wdbc/*                                    draw again
 
 `proxlearn COMMAND --help` tells more. Tab completion: eval "$(proxlearn -sc install=bash)"

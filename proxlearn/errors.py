@@ -13,7 +13,9 @@ class ProxlearnError(Exception):
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy
-        super().__init__(f"{problem}; {remedy}")
+        # One line, whatever a file's own names and numbers contain.
+        line = f"{problem}; {remedy}"
+        super().__init__("".join(each if each.isprintable() else " " for each in line))
 
 
 class InputError(ProxlearnError):

@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from proxlearn.checks import Check, choice, integer, intervals, known_keys, optional, real, text
+from proxlearn.checks import Check, choice, integer, intervals, known_keys, optional, real, text, word
 from proxlearn.core import options
 from proxlearn.errors import InputError
 
 Device = Literal["cpu", "cuda", "auto"]
 Dtype = Literal["float32", "float64"]
 Split = Literal["file_order", "shuffled"]
-Scaling = Literal["none"]
-NeuronName = Literal["tanh"]
+Scaling = Literal["none", "standard", "minmax", "max", "paper"]
+TargetScaling = Literal["none", "standard"]
+NeuronName = Literal["tanh", "softmax", "softmax_intercept"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv"]
 Compile = Literal["auto", "on", "off"]
@@ -39,10 +40,14 @@ class DatasetConfig:
     """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
 
     name: str = checked(text)
-    neuron: NeuronName = checked(choice(NeuronName))
+    path: str | None = checked(optional(word))
+    target: str | None = checked(optional(word))
+    task: options.Task | None = checked(optional(choice(options.Task)))
+    neuron: NeuronName | None = checked(optional(choice(NeuronName)))
     split: Split = checked(choice(Split))
     train_fraction: float = checked(real(above=0, below=1, example=0.7))
     scaling: Scaling = checked(choice(Scaling))
+    target_scaling: TargetScaling = checked(choice(TargetScaling))
     noise_scale: float = checked(real(at_least=0, example=1.0))
     initial: Mapping[str, tuple[float, float]] = checked(intervals)
     points: int | None = checked(optional(integer(at_least=2, below=10**8, example=100)))

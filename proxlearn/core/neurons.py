@@ -4,16 +4,19 @@ A neuron answers a whole cloud at once. ``respond`` evaluates P(i,m) = Phi(x_m, 
 *response*, which offers just the three operations the recursion needs: P^T times vectors over the particles,
 P times vectors over the data, and the gradient of <G, P> with respect to theta for cotangents of the form
 G(i,m) = c_m + rho_i d_m. Every drift of this method has that form, so P's Jacobian is never stored and no
-N x N matrix is formed.
+N x N matrix is formed. ``outputs`` is what a prediction is made from: it knows no labels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
 
+from proxlearn.core.options import Task
 from proxlearn.core.problem import Samples
+from proxlearn.core.softmax import SoftmaxNeuron
 from proxlearn.core.tanh import TanhNeuron
 
 
@@ -33,16 +36,24 @@ class Response(Protocol):
 class Neuron(Protocol):
     """One hidden unit as a function of its parameter vector."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What it can be trained for."""
 
     def coordinates(self, n_x: int) -> dict[str, int]:
         """Names and lengths of the blocks of theta, in order."""
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """P itself, N x n; differentiable, for oracles and predictions."""
+        """P itself, N x n; differentiable, for oracles."""
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
         """P behind the operations of the recursion."""
+
+    def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
+        """What each particle says of unlabelled samples, N x (outputs) x n: one real number, or C probabilities."""
 
 
 def num_parameters(neuron: Neuron, n_x: int) -> int:
@@ -50,5 +61,9 @@ def num_parameters(neuron: Neuron, n_x: int) -> int:
     return sum(neuron.coordinates(n_x).values())
 
 
-NEURONS: dict[str, Neuron] = {neuron.name: neuron for neuron in (TanhNeuron(),)}
-"""Every neuron by name: a new one is added here."""
+NEURONS: dict[str, Callable[[int], Neuron]] = {
+    "tanh": lambda classes: TanhNeuron(),
+    "softmax_intercept": lambda classes: SoftmaxNeuron(classes, intercept=True),
+    "softmax": SoftmaxNeuron,
+}
+"""Every neuron by name, made for a number of classes: a new one is added here. The first for a task is its default."""

@@ -23,3 +23,6 @@ Rho0 = Literal["pdf", "uniform"]
 
 Weights = Literal["proximal", "uniform"]
 """Weight update: Algorithm 1, or none."""
+
+Task = Literal["binary", "multiclass", "regression"]
+"""What is learnt: two classes told apart by the sign of f, C classes by their probabilities, or a real target."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from proxlearn.core.options import Task
 from proxlearn.core.problem import Samples
 
 
@@ -12,19 +13,23 @@ class TanhNeuron:
     """Phi(x, theta) = a tanh(<w, x> + b), theta = (a, b, w): the paper's neuron for one real output."""
 
     name = "tanh"
+    tasks: tuple[Task, ...] = ("binary", "regression")
 
     def coordinates(self, n_x: int) -> dict[str, int]:
         return {"a": 1, "b": 1, "w": n_x}
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        return theta[:, :1] * self._tanh(theta, samples)
+        return self.outputs(theta, samples.X)[:, 0]
+
+    def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
+        return (theta[:, :1] * self._tanh(theta, X))[:, None]
 
     def respond(self, theta: Tensor, samples: Samples) -> TanhResponse:
-        return TanhResponse(theta[:, :1], self._tanh(theta, samples), samples.X)
+        return TanhResponse(theta[:, :1], self._tanh(theta, samples.X), samples.X)
 
     @staticmethod
-    def _tanh(theta: Tensor, samples: Samples) -> Tensor:
-        return torch.tanh(torch.addmm(theta[:, 1:2], theta[:, 2:], samples.X.T))
+    def _tanh(theta: Tensor, X: Tensor) -> Tensor:
+        return torch.tanh(torch.addmm(theta[:, 1:2], theta[:, 2:], X.T))
 
 
 class TanhResponse:

@@ -9,21 +9,11 @@ import numpy as np
 import torch
 
 from proxlearn.core.problem import Samples
+from proxlearn.data import scaling
+from proxlearn.data.scaling import Fit, Scaler
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 from proxlearn.schema import DatasetConfig
-
-
-@dataclass(frozen=True)
-class Scaler:
-    """x -> (x - shift) * factor, column by column."""
-
-    shift: np.ndarray
-    factor: np.ndarray
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        scaled: np.ndarray = (X - self.shift) * self.factor
-        return scaled
 
 
 @dataclass(frozen=True)
@@ -33,6 +23,13 @@ class Prepared:
     train: Samples
     test: Samples
     scaler: Scaler
+    """Of the training part: what a later prediction applies to new rows."""
+    scaled_apart: bool
+    """The test part has been scaled by its own figures, as the paper did with some data."""
+    target_scaler: Scaler
+    """Of a real target; the identity otherwise."""
+    rows: dict[str, np.ndarray]
+    """Row numbers in the table of the two parts."""
     table: Table
 
 
@@ -52,16 +49,51 @@ def split(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndar
 
 
 def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
-    """Split, then scale with figures of the training part."""
+    """Split, then scale with figures of the training part (``scaling=paper``: of each part by itself)."""
     train_rows, test_rows = split(table, config, split_seed)
-    n_x = table.X.shape[1]
-    scaler = Scaler(np.zeros(n_x), np.ones(n_x))
+    _check_classes(table, train_rows)
+    fit = _fit(table, config)
+    scaler = fit(table.X[train_rows])
+    test_scaler = fit(table.X[test_rows]) if config.scaling == "paper" else scaler
+    real = table.task == "regression"
+    target_fit = scaling.FITS[config.target_scaling if real else "none"]
+    target_scaler = target_fit(table.target[train_rows, None])
 
-    def samples(rows: np.ndarray) -> Samples:
-        X = torch.from_numpy(scaler(table.X[rows]))
-        target = torch.from_numpy(table.target[rows])
-        if table.task == "binary":
-            return Samples(X, 2.0 * target.double() - 1.0, labels=target)
-        return Samples(X, target.double())
+    def samples(rows: np.ndarray, scale: Scaler) -> Samples:
+        X = torch.from_numpy(scale(table.X[rows]))
+        if real:
+            return Samples(X, torch.from_numpy(target_scaler(table.target[rows, None])[:, 0]))
+        labels = torch.from_numpy(table.target[rows])
+        # Two classes are regressed as -1/+1; with many, f is the right class's probability, which is to be 1.
+        y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
+        return Samples(X, y, labels)
 
-    return Prepared(samples(train_rows), samples(test_rows), scaler, table)
+    return Prepared(
+        train=samples(train_rows, scaler),
+        test=samples(test_rows, test_scaler),
+        scaler=scaler,
+        scaled_apart=scaler != test_scaler,
+        target_scaler=target_scaler,
+        rows={"train": train_rows, "test": test_rows},
+        table=table,
+    )
+
+
+def _fit(table: Table, config: DatasetConfig) -> Fit:
+    if config.scaling != "paper":
+        return scaling.FITS[config.scaling]
+    if table.paper_scaling is None:
+        raise InputError(
+            f"dataset={config.name} is not in the paper, so it has no paper scaling", "use dataset.scaling=standard"
+        )
+    return table.paper_scaling
+
+
+def _check_classes(table: Table, train_rows: np.ndarray) -> None:
+    """A class without a training row cannot be learnt: better to hear it now than from a confusion matrix."""
+    absent = sorted(set(range(len(table.classes))) - set(np.unique(table.target[train_rows]).tolist()))
+    if table.classes and absent:
+        raise InputError(
+            f"class `{table.classes[absent[0]]}` has no row in the training part",
+            "use dataset.split=shuffled, another split_seed, or a larger dataset.train_fraction",
+        )

@@ -1,22 +1,48 @@
-"""Every dataset by name. A new one: a module with ``load(config)``, a file in configs/dataset/, a line here."""
+"""Every dataset by name. A new one: a module (ABOUT and ``load``), a file in configs/dataset/, and a line here."""
 
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 
-from proxlearn.data.table import Table
+from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.schema import DatasetConfig
 
 LOADERS = {
     "wdbc": "proxlearn.data.wdbc",
+    "banana": "proxlearn.data.banana",
+    "diabetes": "proxlearn.data.diabetes",
+    "twonorm": "proxlearn.data.twonorm",
+    "shd": "proxlearn.data.shd",
+    "digits": "proxlearn.data.digits",
     "sine": "proxlearn.data.sine",
+    "csv": "proxlearn.data.own",
 }
+OPTIONAL = ("path", "target", "task", "points")
+"""Keys of dataset that only some loaders read."""
+
+
+def about(name: str) -> About:
+    """What is known of a dataset without loading it."""
+    found: About = _module(name).ABOUT
+    return found
 
 
 def load(config: DatasetConfig) -> Table:
     """The table that ``dataset.name`` names."""
-    if config.name not in LOADERS:
-        raise InputError(f"no loader for dataset `{config.name}`", did_you_mean(config.name, LOADERS))
-    table: Table = importlib.import_module(LOADERS[config.name]).load(config)
+    reads = about(config.name).reads
+    for key in OPTIONAL:
+        if getattr(config, key) is not None and key not in reads:
+            raise InputError(
+                f"dataset={config.name} does not read dataset.{key}",
+                "leave it out, or use dataset=csv for your own table",
+            )
+    table: Table = _module(config.name).load(config)
     return table
+
+
+def _module(name: str) -> ModuleType:
+    if name not in LOADERS:
+        raise InputError(f"no loader for dataset `{name}`", did_you_mean(name, LOADERS))
+    return importlib.import_module(LOADERS[name])

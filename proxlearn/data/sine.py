@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
-from proxlearn.data.table import Table
+from proxlearn.data import scaling
+from proxlearn.data.files import digest
+from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError
 from proxlearn.schema import DatasetConfig
+
+ABOUT = About(None, 1, None, "computed: dataset.points=...", "none needed", reads=("points",))
 
 
 def load(config: DatasetConfig) -> Table:
@@ -17,5 +19,5 @@ def load(config: DatasetConfig) -> Table:
     train = np.linspace(-np.pi, np.pi, config.points)
     x = np.concatenate((train, (train[1:] + train[:-1]) / 2))
     X, target = x[:, None], np.sin(x)
-    digest = hashlib.sha256(X.tobytes() + target.tobytes()).hexdigest()
-    return Table(X, target, ("x",), "regression", digest, train_rows=config.points)
+    sha256 = digest(X.tobytes() + target.tobytes())
+    return Table(X, target, ("x",), "regression", sha256, train_rows=config.points, paper_scaling=scaling.none)

@@ -1,13 +1,14 @@
-"""A dataset as every loader returns it, before any split or scaling."""
+"""A dataset as every loader returns it, before any split or scaling, and what is known of it beforehand."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-Task = Literal["binary", "regression"]
+from proxlearn.core.options import Task
+from proxlearn.data.files import DataFile
+from proxlearn.data.scaling import Fit
 
 
 @dataclass(frozen=True)
@@ -25,3 +26,23 @@ class Table:
     classes: tuple[str, ...] = ()
     train_rows: int | None = None
     """Where the source itself says which rows are for training: the first so many."""
+    paper_scaling: Fit | None = None
+    """What the paper did to the features of each part; None where the paper has no such data."""
+    image: tuple[int, int] | None = None
+    """Height and width, where a row of features is an image."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What ``proxlearn data`` tells of a dataset without loading it. Each loader's module has one, as ``ABOUT``."""
+
+    rows: int | None
+    features: int | None
+    classes: int | None
+    """None for a real target, and for a table of which nothing is known before it is read."""
+    source: str
+    licence: str
+    file: DataFile | None = None
+    """The file it is read from; None where it is computed, or comes with an installed package."""
+    reads: tuple[str, ...] = ()
+    """Which of dataset.path, .target, .task and .points the loader looks at: the others are refused."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
-from proxlearn.data.table import Table
+from proxlearn.data import scaling
+from proxlearn.data.files import digest
+from proxlearn.data.table import About, Table
 from proxlearn.schema import DatasetConfig
+
+ABOUT = About(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
 
 
 def load(config: DatasetConfig) -> Table:
@@ -17,5 +19,12 @@ def load(config: DatasetConfig) -> Table:
     X = np.ascontiguousarray(bunch.data, dtype=np.float64)
     # The paper's positive class is malignant; scikit-learn's is benign.
     target = 1 - bunch.target.astype(np.int64)
-    digest = hashlib.sha256(X.tobytes() + target.tobytes()).hexdigest()
-    return Table(X, target, tuple(bunch.feature_names), "binary", digest, classes=("benign", "malignant"))
+    return Table(
+        X,
+        target,
+        tuple(bunch.feature_names),
+        "binary",
+        digest(X.tobytes() + target.tobytes()),
+        classes=("benign", "malignant"),
+        paper_scaling=scaling.none,
+    )

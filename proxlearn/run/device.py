@@ -10,6 +10,9 @@ from proxlearn.schema import TrainConfig
 KERNEL_COPIES = 4
 """N x N matrices alive at once: the costs, the kernel, and a round's two temporaries."""
 
+OUTPUT_COPIES = 4
+"""N x rows matrices alive at once: what the neurons answer, and the way back to their parameters."""
+
 
 def resolve_device(name: str) -> str:
     """The torch name of a device; ``auto`` is cuda where there is one. torch is imported only if it must be asked."""
@@ -23,16 +26,34 @@ def resolve_device(name: str) -> str:
     return "cuda" if present else "cpu"
 
 
+def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
+    """Refuse data that cannot fit beside the cloud: each particle answers for each row (and class)."""
+    needed = OUTPUT_COPIES * _bytes(config) * config.N * rows * (classes if classes > 2 else 1)
+    if resolve_device(config.device.device) == "cpu" and needed > _physical():
+        raise InputError(
+            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and this machine has "
+            f"{_physical() / 2**30:.0f} GiB",
+            "choose a smaller N, or fewer rows",
+        )
+
+
 def check_memory(config: TrainConfig) -> None:
     """Refuse a kernel that cannot fit, before the machine starts to swap."""
     if config.weights == "uniform" or resolve_device(config.device.device) != "cpu":
         return
-    bytes_per_entry = 8 if config.device.dtype == "float64" else 4
-    needed = KERNEL_COPIES * bytes_per_entry * config.N**2
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > physical:
+    needed = KERNEL_COPIES * _bytes(config) * config.N**2
+    if needed > _physical():
         raise InputError(
             f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and this machine has "
-            f"{physical / 2**30:.0f} GiB",
+            f"{_physical() / 2**30:.0f} GiB",
             "choose a smaller N, or weights=uniform",
         )
+
+
+def _bytes(config: TrainConfig) -> int:
+    """Of one number in the precision that needs most."""
+    return 8 if "float64" in (config.device.dtype, config.device.fallback_dtype) else 4
+
+
+def _physical() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, draw_cloud
-from proxlearn.core.neurons import NEURONS
+from proxlearn.core.neurons import NEURONS, Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, prepare
+from proxlearn.data.table import Table
 from proxlearn.errors import InputError, RunError
 from proxlearn.run.checkpoint import Checkpoint
-from proxlearn.run.device import resolve_device
+from proxlearn.run.device import check_outputs_memory, resolve_device
 from proxlearn.schema import TrainConfig
 
 HYPER = (
@@ -55,9 +56,21 @@ def build_experiment(config: TrainConfig) -> Experiment:
     """Load the data and put everything where the config says."""
     device = torch.device(resolve_device(config.device.device))
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
+    neuron = choose_neuron(prepared.table, config.dataset.neuron)
+    check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
     hyper = Hyper(noise_scale=config.dataset.noise_scale, **{name: getattr(config, name) for name in HYPER})
-    problem = Problem(NEURONS[config.dataset.neuron], prepared.train)
+    problem = Problem(neuron, prepared.train)
     return Experiment(config, hyper, problem, prepared.test, prepared, device).to(dtype_of(config.device.dtype))
+
+
+def choose_neuron(table: Table, name: str | None) -> Neuron:
+    """The neuron of the config, or the first one made for the data's task."""
+    known = {each: make(len(table.classes)) for each, make in NEURONS.items()}
+    neuron = known[name] if name else next(each for each in known.values() if table.task in each.tasks)
+    if table.task not in neuron.tasks:
+        fitting = "|".join(each for each in known if table.task in known[each].tasks)
+        raise InputError(f"the {name} neuron cannot do {table.task}", f"use dataset.neuron={fitting}")
+    return neuron
 
 
 def first_checkpoint(experiment: Experiment) -> tuple[Checkpoint, torch.Generator]:
@@ -65,9 +78,9 @@ def first_checkpoint(experiment: Experiment) -> tuple[Checkpoint, torch.Generato
     config = experiment.config
     cloud_seed, noise_seed = np.random.SeedSequence(config.seed).generate_state(2, np.uint32).tolist()
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
-    if set(coordinates) != set(config.dataset.initial):
-        blocks = ", ".join(coordinates)
-        raise InputError(f"dataset.initial must give an interval for each of {blocks}, and no other", "correct it")
+    for block in coordinates:
+        if block not in config.dataset.initial:
+            raise InputError(f"dataset.initial gives no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
     drawing = torch.Generator().manual_seed(cloud_seed)
     cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, drawing)
     generator = torch.Generator(experiment.device).manual_seed(noise_seed)

@@ -82,8 +82,10 @@ def check_writable(path: Path) -> None:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Take back a folder in which nothing was stored, and parents that held nothing else."""
+    """Take back a folder in which nothing was stored, and parents that held nothing else, up to where we are."""
     for folder in (path, *path.parents):
+        if Path.cwd().is_relative_to(folder):
+            return
         try:
             folder.rmdir()
         except OSError:

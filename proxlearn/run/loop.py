@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.errors import RunError
+from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
 from proxlearn.run.checkpoint import Checkpoint
@@ -50,9 +50,13 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
     if folder.holds_run():
         folder.check_same_run(config)
         earlier = folder.read_status()
+    experiment = build_experiment(config)
+    if earlier:
+        # Before anything is called finished: old figures must not pass for those of a file that was edited since.
+        if earlier["data_sha256"] != experiment.prepared.table.sha256:
+            raise InputError(f"the data of {path} has changed since it began", "restore it, or set hydra.run.dir=...")
         if earlier["state"] == "finished" and earlier["step"] >= config.steps:
             return Outcome(path, "finished", earlier["step"], already_finished=True)
-    experiment = build_experiment(config)
     now, generator = first_checkpoint(experiment)
     # The order of a sum depends on the number of threads: a run keeps the number it began with.
     threads = earlier.get("threads") or config.threads or torch.get_num_threads()

@@ -14,6 +14,7 @@ from proxlearn.core import scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.data.prepare import Prepared
+from proxlearn.data.scaling import Scaler
 from proxlearn.run.files import write_atomically, write_json
 from proxlearn.run.folder import RunFolder
 
@@ -23,7 +24,7 @@ MOST_POINTS = 2000
 
 def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     """model.json: what prediction needs besides the cloud, and without the data."""
-    table, scaler = prepared.table, prepared.scaler
+    table = prepared.table
     write_json(
         folder.model,
         {
@@ -32,22 +33,23 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
             "task": table.task,
             "columns": table.columns,
             "classes": table.classes,
-            "scaling": {"shift": scaler.shift.tolist(), "factor": scaler.factor.tolist()},
+            "image": table.image,
+            "scaling": _plain(prepared.scaler),
+            "scaled_apart": prepared.scaled_apart,
+            "target_scaling": _plain(prepared.target_scaler),
         },
     )
 
 
 def write_points(folder: RunFolder, prepared: Prepared) -> None:
-    """points.csv, for data of one or two dimensions: what a plot of the learnt function shows beside it."""
-    columns = prepared.table.columns
+    """points.csv, for data of one or two dimensions: what a plot of the learnt function shows beside it, unscaled."""
+    table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:
         return
     rows: list[list[Any]] = []
-    for part, samples in (("train", prepared.train), ("test", prepared.test)):
-        target = samples.y if samples.labels is None else samples.labels
-        rows += [
-            [part, *x, y] for x, y in zip(samples.X[:MOST_POINTS].tolist(), target[:MOST_POINTS].tolist(), strict=True)
-        ]
+    for part, numbers in prepared.rows.items():
+        shown = numbers[:MOST_POINTS]
+        rows += [[part, *x, y] for x, y in zip(table.X[shown].tolist(), table.target[shown].tolist(), strict=True)]
     _write_csv(folder.points, ["part", *(f"x{i}" for i in range(len(columns))), "target"], rows)
 
 
@@ -55,20 +57,26 @@ def write_figures(folder: RunFolder, problem: Problem, test: Samples, cloud: Poi
     """accuracy.csv, and for classification confusion.csv, of the newest cloud."""
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
-    quantities = ("accuracy", "risk", "risk_paper", "log_loss") if test.labels is not None else ("risk", "rmse", "r2")
+    task = scores.task_of(problem.neuron, test)
     for part, samples in (("test", test), ("train", problem.samples)):
         found = scores.scores(problem.neuron, cloud, samples)
-        for estimate in scores.ESTIMATES:
-            rows.append([part, estimate, *(found[f"{quantity}_{estimate}"] for quantity in quantities)])
+        # The two estimates first, then whatever else has a figure of its own (a stricter count, the particles' votes).
+        names = dict.fromkeys((*scores.ESTIMATES, *(name.split("_", 1)[1] for name in found if "accuracy_" in name)))
+        for name in names:
+            rows.append([part, name, *(found.get(f"{quantity}_{name}", "") for quantity in task.quantities)])
         if samples.labels is None:
             continue
-        rows.append([part, "unweighted_saturated", found["accuracy_unweighted_saturated"], "", "", ""])
-        for estimate, f in scores.estimates(problem.neuron, cloud, samples).items():
-            counts = torch.bincount(samples.labels * 2 + scores.predicted_class(f), minlength=4)
-            confusion += [[part, estimate, *divmod(cell, 2), count] for cell, count in enumerate(counts.tolist())]
-    _write_csv(folder.accuracy, ["part", "estimate", *quantities], rows)
+        for estimate, answers in scores.estimates(problem.neuron, cloud, samples.X).items():
+            C = task.classes(answers)
+            counts = torch.bincount(samples.labels * C + task.predicted(answers), minlength=C * C)
+            confusion += [[part, estimate, *divmod(cell, C), count] for cell, count in enumerate(counts.tolist())]
+    _write_csv(folder.accuracy, ["part", "estimate", *task.quantities], rows)
     if confusion:
         _write_csv(folder.confusion, ["part", "estimate", "actual", "predicted", "count"], confusion)
+
+
+def _plain(scaler: Scaler) -> dict[str, list[float]]:
+    return {"shift": scaler.shift.tolist(), "factor": scaler.factor.tolist()}
 
 
 def _write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.views import confusion, curves, function, tables
+from proxlearn.views import confusion, curves, function, images, regions, tables
 from proxlearn.views.source import read
 from proxlearn.views.style import house_style
 
@@ -12,13 +12,18 @@ from proxlearn.views.style import house_style
 def render(folder: Path) -> list[Path]:
     """Draw everything that this run's files allow; returns the files written."""
     run = read(folder)
+    model = run.model
     paths = tables.write_accuracy(run)
     with house_style():
         paths += curves.draw_risk(run) + curves.draw_health(run)
         if run.confusion is not None:
             paths += confusion.draw_confusion(run)
-        if len(run.model["columns"]) == 1:
+        if len(model["columns"]) == 1 and model["task"] != "multiclass":
             paths += function.draw_function(run)
+        if len(model["columns"]) == 2 and model["classes"]:
+            paths += regions.draw_regions(run)
+        if model["image"] and model["neuron"].startswith("softmax"):
+            paths += images.draw_images(run)
     return paths
 
 

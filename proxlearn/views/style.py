@@ -9,11 +9,17 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
+# Where the two estimates agree, the dashes lie upon the broader line and both are seen.
+ESTIMATE_LINES: dict[str, dict[str, Any]] = {
+    "weighted": {"color": WEIGHTED, "linestyle": "-", "linewidth": 2.6},
+    "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
+}
 RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -41,10 +47,24 @@ def plain_ticks(axis: Axis) -> None:
         axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
+def class_colours(count: int) -> list[str]:
+    """Colours that tell classes apart: two that the estimates do not use, then a longer cycle."""
+    if count == 2:
+        return ["#7b4ea3", "#c9a227"]
+    cycle = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]
+    return [to_hex(cycle(i % cycle.N)) for i in range(count)]
+
+
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``columns`` axes in a row, in inches."""
     made = Figure(figsize=(width, height), layout="constrained")
     return made, list(made.subplots(1, columns, squeeze=False)[0])
+
+
+def strips(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
+    """A figure of its own with ``rows`` wide axes below each other, in inches."""
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, list(made.subplots(rows, 1, squeeze=False)[:, 0])
 
 
 def save(made: Figure, folder: Path, name: str) -> list[Path]:

@@ -26,21 +26,40 @@ def write_accuracy(run: Run) -> list[Path]:
         return []
     path = run.path / "accuracy.md"
     heading = f"# {run.title}: after {run.status['step']} recursions\n\n"
-    path.write_text(heading + markdown(run.accuracy) + "\n" + NOTE, encoding="utf-8")
+    notes = NOTE + "".join(note for row, note in MORE_NOTES.items() if row in set(run.accuracy["estimate"]))
+    path.write_text(heading + markdown(run.accuracy) + "\n" + notes, encoding="utf-8")
     return [path]
 
 
 NOTE = """\
 `weighted`: mean of the neurons under rho / sum rho. `unweighted`: their plain mean. If the rho_i are density values at
 points drawn from that density, the plain mean already estimates the integral, and the weighted one the integral against
-rho^2. `unweighted_saturated` (classification): a point counts only if logistic(f) is within 1e-3 of its label, which is
-what the paper's "unweighted" columns for WDBC contain.
+rho^2.
 """
+MORE_NOTES = {
+    "unweighted_saturated": """\
+`unweighted_saturated`: a point counts only if logistic(f) is within 1e-3 of its label, which is what the paper's
+"unweighted" columns for WDBC contain.
+""",
+    "particle": """\
+`particle`: every particle votes by itself, and its vote is compared with the label: the paper's accuracy for SHD.
+""",
+}
+"""What else a row of the table may be."""
 
 
 def remarks(run: Run) -> list[str]:
     """What a user should know about this run and would not see in its accuracy."""
     said = []
+    if run.config["dataset"]["scaling"] == "paper":
+        apart = ", each part by its own figures: a test point's features depend on the other test points"
+        said.append(
+            "dataset.scaling=paper: the features were scaled as the paper did"
+            f"{apart if run.model['scaled_apart'] else ''}. The other scalings look at the training part only."
+        )
+    if run.model["target_scaling"]["factor"] != [1.0]:
+        unit = 1 / run.model["target_scaling"]["factor"][0]
+        said.append(f"The target was standardised: risk and rmse are in units of its standard deviation, {unit:.4g}.")
     share = run.metrics.dropna(subset=["kernel_offdiag"])
     unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
     moving = share[share["kernel_offdiag"] >= unit]["step"]

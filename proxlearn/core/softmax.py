@@ -1,0 +1,82 @@
+"""The softmax neuron, in closed form: a whole linear classifier a particle, the paper's neuron for many classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.options import Task
+from proxlearn.core.problem import Samples
+
+
+@dataclass(frozen=True)
+class SoftmaxNeuron:
+    """Phi(x_m, theta) = softmax(theta x_m)[label_m], theta C x n_x: the probability given to the right class.
+
+    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's has no intercept; data whose classes do
+    not lie around the origin needs one: theta = (b, w) then, softmax(w x + b).
+    """
+
+    classes: int
+    intercept: bool = False
+    tasks: ClassVar[tuple[Task, ...]] = ("multiclass",)
+
+    @property
+    def name(self) -> str:
+        return "softmax_intercept" if self.intercept else "softmax"
+
+    def coordinates(self, n_x: int) -> dict[str, int]:
+        w = {"w": self.classes * n_x}
+        return {"b": self.classes} | w if self.intercept else w
+
+    def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
+        # Class by class along the second axis, so that the logits of a whole cloud are one matrix product.
+        if self.intercept:
+            b, w = theta[:, : self.classes], theta[:, self.classes :]
+            logits = torch.addmm(b.reshape(-1, 1), w.reshape(-1, X.shape[1]), X.T)
+        else:
+            logits = theta.reshape(-1, X.shape[1]) @ X.T
+        return torch.softmax(logits.view(len(theta), self.classes, len(X)), dim=1)
+
+    def phi(self, theta: Tensor, samples: Samples) -> Tensor:
+        return _of_label(self.outputs(theta, samples.X), _labels(samples))
+
+    def respond(self, theta: Tensor, samples: Samples) -> SoftmaxResponse:
+        return SoftmaxResponse(self.outputs(theta, samples.X), _labels(samples), samples.X, self.intercept)
+
+
+class SoftmaxResponse:
+    """P = p_label, with the probabilities p of all classes kept for the way back."""
+
+    def __init__(self, p: Tensor, labels: Tensor, X: Tensor, intercept: bool) -> None:
+        self.p, self.labels, self.X, self.intercept = p, labels, X, intercept
+        self.P = _of_label(p, labels)
+
+    def over_particles(self, weights: Tensor) -> Tensor:
+        return self.P.T @ weights
+
+    def over_samples(self, vectors: Tensor) -> Tensor:
+        return self.P @ vectors
+
+    def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
+        # dP/dlogit_c = p_label (delta_{c,label} - p_c), then one product with X for dlogit/dtheta.
+        G = c if rho is None or d is None else torch.addcmul(c, rho[:, None], d)
+        GP = (G * self.P)[:, None]
+        back = self.p * -GP
+        back.scatter_add_(1, self.labels.expand_as(GP), GP)
+        N, classes, n = back.shape
+        grad_w = (back.view(N * classes, n) @ self.X).view(N, -1)
+        return torch.cat((back.sum(2), grad_w), dim=1) if self.intercept else grad_w
+
+
+def _of_label(p: Tensor, labels: Tensor) -> Tensor:
+    """From N x C x n the row of each sample's own class: N x n."""
+    return p.gather(1, labels.expand(len(p), 1, -1))[:, 0]
+
+
+def _labels(samples: Samples) -> Tensor:
+    assert samples.labels is not None, "the softmax neuron answers for labelled samples"
+    return samples.labels

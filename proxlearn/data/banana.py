@@ -1,0 +1,25 @@
+"""Banana: two interleaved crescents in the plane, the paper's hardest set (Table 4)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proxlearn.data import files, keel, scaling
+from proxlearn.data.table import About, Table
+from proxlearn.schema import DatasetConfig
+
+FILE = keel.keel_file("banana.dat", "5bd625660e17b219ffb44019e973db014dd1726ffde309e881d3942436508b80")
+ABOUT = About(5300, 2, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+
+
+def load(config: DatasetConfig) -> Table:
+    X, target = keel.parse(files.read(FILE, config.path), labels=("-1.0", "1.0"))
+    return Table(
+        X,
+        target,
+        ("At1", "At2"),
+        "binary",
+        FILE.sha256,
+        classes=("-1", "+1"),
+        paper_scaling=partial(scaling.minmax, top=8.0),
+    )

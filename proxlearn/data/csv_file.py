@@ -1,0 +1,137 @@
+"""Text tables: one header line, then rows; commas, semicolons, tabs or | between the fields."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proxlearn.errors import InputError, did_you_mean
+
+DELIMITERS = ",;\t|"
+FEW_CATEGORIES = 20
+
+
+def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+    """Features, the target's values, the features' names and the target's; missing cells are NaN."""
+    import pandas as pd
+
+    header, delimiter = _header(path, content)
+    if target is None:
+        raise InputError("dataset=csv needs the column to predict", "give dataset.target=" + "|".join(header[-8:]))
+    if target not in header:
+        raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
+    try:
+        with warnings.catch_warnings():
+            # pandas would drop surplus fields with a warning.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.BytesIO(content),
+                sep=delimiter,
+                encoding="utf-8-sig",
+                skipinitialspace=True,
+                index_col=False,
+                low_memory=False,
+            )
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    except pd.errors.ParserWarning as error:
+        raise InputError(f"{path}: rows have more fields than the header", "name every column") from error
+    except pd.errors.ParserError as error:
+        why = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
+        raise InputError(f"{path} cannot be read as a table: {why}", "correct that line (or its quotes)") from error
+    if len(frame.columns) != len(header):
+        raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
+    frame.columns = pd.Index(header)
+    values = _target_values(frame.pop(target), target)
+    return _numbers(frame), values, list(frame.columns), target
+
+
+def _header(path: Path, content: bytes) -> tuple[list[str], str]:
+    """The columns' names, and the delimiter that separates most of them."""
+
+    def first_record(delimiter: str) -> list[str]:
+        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+        records = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
+        return next((record for record in records if record), [])
+
+    try:
+        records = {delimiter: first_record(delimiter) for delimiter in DELIMITERS}
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    except csv.Error as error:
+        raise InputError(f"{path} is no text table: {error}", "save it as .csv, encoded in UTF-8") from error
+    delimiter = max(records, key=lambda each: len(records[each]))
+    header = records[delimiter]
+    if len(header) < 2:
+        raise InputError(
+            f"{path} has one column only, `{''.join(header)[:60]}`",
+            "separate the columns by commas, semicolons, tabs or |",
+        )
+    for position, name in enumerate(header):
+        if not name.strip():
+            raise InputError(
+                f"{path}: column {position + 1} has no name", "name it, or delete it (pandas: to_csv(..., index=False))"
+            )
+        if name in header[:position]:
+            raise InputError(f"{path}: two columns are called `{name}`", "rename or delete one of them")
+    if all(_is_number(name) for name in header):
+        raise InputError(f"{path}: the first line holds numbers, not names of columns", "add a header line")
+    return header, delimiter
+
+
+def _target_values(series: Any, name: str) -> np.ndarray:
+    missing = series.isna().to_numpy()
+    if missing.any():
+        more = f" and {missing.sum() - 1} more" if missing.sum() > 1 else ""
+        raise InputError(
+            f"target column `{name}` lacks a value in data row {missing.argmax() + 1}{more}",
+            "fill these cells in, or delete the rows (empty, NA, NaN, null and None count as missing)",
+        )
+    values: np.ndarray = series.to_numpy() if series.dtype.kind in "biuf" else series.to_numpy(dtype=object).astype(str)
+    return values
+
+
+def _numbers(frame: Any) -> np.ndarray:
+    """The features as float64; a column of anything else is refused by name."""
+    for name in frame.columns if len(frame) else ():
+        if frame[name].dtype.kind not in "biuf":
+            raise _text_column(frame[name].dropna(), name)
+    numbers: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+    return numbers
+
+
+def _text_column(series: Any, name: str) -> InputError:
+    wrong = series[[not _is_number(str(value)) for value in series]]
+    if len(wrong) == 0:
+        return InputError(f"column `{name}` holds numbers beyond the range of float64", "correct or delete it")
+    first, row = str(wrong.iloc[0]), wrong.index[0] + 1
+    categories = series.nunique()
+    if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", first):
+        remedy = "write decimals with a point"
+    elif len(wrong) < len(series) / 2:
+        remedy = "correct these cells, or delete the rows or the column"
+    elif categories <= FEW_CATEGORIES:
+        remedy = f"replace it by 0/1 columns, one for each of its {categories} categories, or delete it"
+    else:
+        remedy = "turn it into numbers, or delete it"
+    return InputError(f"column `{name}` is not numeric: {first[:40]!r} in data row {row}", remedy)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
+    return InputError(
+        f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as .csv, encoded in UTF-8"
+    )

@@ -1,0 +1,24 @@
+"""Diabetes: the Pima Indians' data (Table 4)."""
+
+from __future__ import annotations
+
+from proxlearn.data import files, keel, scaling
+from proxlearn.data.table import About, Table
+from proxlearn.schema import DatasetConfig
+
+FILE = keel.keel_file("pima.dat", "d15b3fc61a19a5bd814e542dddc3464efa8b5bcfc3930885e43a1ca291842207")
+ABOUT = About(768, 8, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+COLUMNS = ("pregnancies", "glucose", "blood_pressure", "skin_thickness", "insulin", "body_mass", "pedigree", "age")
+
+
+def load(config: DatasetConfig) -> Table:
+    X, target = keel.parse(files.read(FILE, config.path), labels=("negative", "positive"))
+    return Table(
+        X,
+        target,
+        COLUMNS,
+        "binary",
+        FILE.sha256,
+        classes=("negative", "positive"),
+        paper_scaling=scaling.largest,
+    )

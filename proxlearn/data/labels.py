@@ -1,0 +1,72 @@
+"""What a target column means: two classes, many, or a real number; guessed where the user does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxlearn.core.options import Task
+from proxlearn.errors import InputError
+
+MOST_GUESSED = 20
+"""Whole numbers with at most so many different values are taken for classes, unless the user says otherwise."""
+SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A target as the recursion uses it."""
+
+    task: Task
+    target: np.ndarray
+    classes: tuple[str, ...]
+    description: str
+
+
+def interpret(values: np.ndarray, name: str, task: Task | None) -> Meaning:
+    """The target's numbers or class indices (classes in sorted order: of two, the second is the positive one)."""
+    distinct, indices = np.unique(values, return_inverse=True)
+    numeric = values.dtype.kind in "biuf"
+    if numeric and not np.isfinite(values).all():
+        raise InputError(f"target column `{name}` holds an infinite value", "correct it, or delete the row")
+    if len(distinct) < 2:
+        raise InputError(
+            f"target column `{name}` holds one value only, `{_label(distinct[0])}`",
+            "choose another dataset.target, or add rows with other values",
+        )
+    task = task or _guess(distinct, numeric, len(values))
+    if task == "regression":
+        if not numeric:
+            raise InputError(
+                f"target column `{name}` is text ({distinct[0]!s:.40}), no number", "use dataset.task=multiclass"
+            )
+        return Meaning(task, values.astype(np.float64), (), f"column `{name}` is taken for a real number (regression)")
+    if task == "binary" and len(distinct) != 2:
+        remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
+        raise InputError(
+            f"dataset.task=binary, but target column `{name}` has {len(distinct)} different values", remedy
+        )
+    if 2 * len(distinct) > len(values):
+        remedy = "choose another dataset.target" + (", or dataset.task=regression" if numeric else "")
+        raise InputError(
+            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: less than two rows a class",
+            remedy,
+        )
+    classes = tuple(_label(value) for value in distinct)
+    shown = ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
+    description = f"column `{name}` is taken for {len(classes)} classes ({task}): {shown}"
+    return Meaning(task, indices.reshape(-1).astype(np.int64), classes, description)
+
+
+def _guess(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
+    if len(distinct) == 2:
+        return "binary"
+    whole = numeric and bool(np.all(distinct == np.floor(distinct)))
+    classes = not numeric or (whole and len(distinct) <= MOST_GUESSED and 2 * len(distinct) <= rows)
+    return "multiclass" if classes else "regression"
+
+
+def _label(value: object) -> str:
+    """A class's name as the user wrote it: 1.0 among whole numbers is 1."""
+    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)

@@ -1,0 +1,88 @@
+"""A person's own table: ``dataset=csv dataset.path=my.csv dataset.target=label``, or an .npz file.
+
+Whatever cannot be learnt from as it is gets refused with the column's name and the remedy; nothing is dropped, filled
+in or encoded behind the user's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from proxlearn.data import csv_file, npz_file
+from proxlearn.data.files import digest
+from proxlearn.data.labels import interpret
+from proxlearn.data.table import About, Table
+from proxlearn.errors import InputError
+from proxlearn.notice import notice
+from proxlearn.schema import DatasetConfig
+
+ABOUT = About(
+    None,
+    None,
+    None,
+    "your own table: dataset.path=FILE dataset.target=COLUMN",
+    "yours",
+    reads=("path", "target", "task"),
+)
+LONG = 50_000_000
+"""Bytes from which reading takes seconds, and is announced."""
+SHOWN = 5
+"""Names in one message; the rest is counted."""
+
+
+def load(config: DatasetConfig) -> Table:
+    if config.path is None:
+        raise InputError("dataset=csv needs a file", "give dataset.path=my.csv and dataset.target=COLUMN")
+    path = Path(config.path).expanduser()
+    content = _content(path)
+    reader = npz_file if path.suffix.lower() == ".npz" else csv_file
+    X, values, columns, target = reader.read(path, content, config.target)
+    _check_features(X, columns, path)
+    found = interpret(values, target, config.task)
+    if config.task is None:
+        notice(f"{found.description}; dataset.task=... overrides this guess")
+    return Table(X, found.target, tuple(columns), found.task, digest(content), classes=found.classes)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LONG:
+            notice(f"reading {path} ({path.stat().st_size / 1e6:.0f} MB)")
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(
+            f"dataset.path: no file {path}", f"relative paths start where the command did: {Path.cwd()}"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "name a readable .csv or .npz file") from error
+    if not content.strip():
+        raise InputError(f"{path} is empty", "give a header line and at least two rows")
+    return content
+
+
+def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
+    """Numbers that a neuron can use: finite, and not the same in every row."""
+    if len(X) < 2:
+        raise InputError(f"{path} has less than two rows of data", "give one to train on and one to test on, at least")
+    if not columns:
+        raise InputError(f"{path} has no column besides the target", "add the columns to predict from")
+    finite = np.isfinite(X)
+    if not finite.all():
+        row, column = (int(i) for i in np.argwhere(~finite)[0])
+        missing = "lacks a value" if np.isnan(X[row, column]) else "is infinite"
+        count = int((~finite[:, column]).sum())
+        rows = f"in data row {row + 1}" + (f" and {count - 1} more" if count > 1 else "")
+        raise InputError(
+            f"column `{columns[column]}` {missing} {rows}", "fill these cells in, or delete the rows or the column"
+        )
+    constant = [columns[i] for i in np.flatnonzero(X.max(axis=0) == X.min(axis=0)).tolist()]
+    if constant:
+        names = ", ".join(f"`{name}`" for name in constant[:SHOWN])
+        more = f" and {len(constant) - SHOWN} more" if len(constant) > SHOWN else ""
+        be = "is" if len(constant) == 1 else "are"
+        raise InputError(
+            f"column {names}{more} {be} the same in every row", "delete what is constant: nothing is learnt from it"
+        )

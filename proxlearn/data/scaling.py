@@ -1,0 +1,68 @@
+"""Scalings: affine maps column by column, fitted on rows that the caller chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """x -> (x - shift) * factor, column by column."""
+
+    shift: np.ndarray
+    factor: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Scaler)
+            and np.array_equal(self.shift, other.shift)
+            and np.array_equal(self.factor, other.factor)
+        )
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        scaled: np.ndarray = (X - self.shift) * self.factor
+        return scaled
+
+
+Fit = Callable[[np.ndarray], Scaler]
+"""From the rows that may be looked at to the map."""
+
+
+def none(X: np.ndarray) -> Scaler:
+    """Features as they are."""
+    return times(X, 1.0)
+
+
+def times(X: np.ndarray, factor: float) -> Scaler:
+    """Every feature times one number."""
+    return Scaler(np.zeros(X.shape[1]), np.full(X.shape[1], factor))
+
+
+def standard(X: np.ndarray) -> Scaler:
+    """Mean 0, standard deviation 1."""
+    return Scaler(X.mean(axis=0), _inverse(X.std(axis=0), X))
+
+
+def minmax(X: np.ndarray, top: float = 1.0) -> Scaler:
+    """Each column onto [0, top]."""
+    low = X.min(axis=0)
+    return Scaler(low, top * _inverse(X.max(axis=0) - low, X))
+
+
+def largest(X: np.ndarray) -> Scaler:
+    """Each column divided by its largest magnitude."""
+    return Scaler(np.zeros(X.shape[1]), _inverse(np.abs(X).max(axis=0), X))
+
+
+def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """1 / width; 1 for a column that is constant on these rows (its width may be rounding error, not zero)."""
+    constant = (X.max(axis=0) == X.min(axis=0)) | (width == 0)
+    inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))
+    return inverse
+
+
+FITS: dict[str, Fit] = {"none": none, "standard": standard, "minmax": minmax, "max": largest}
+"""Every scaling by its name in a config; ``paper`` is the dataset's own."""

@@ -1,0 +1,33 @@
+"""Semeion handwritten digits (SHD): 16 x 16 pixels, each filled or not; the paper's ten-class experiment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proxlearn.data import files, scaling
+from proxlearn.data.files import DataFile
+from proxlearn.data.table import About, Table
+from proxlearn.data.web import Web
+from proxlearn.schema import DatasetConfig
+
+FILE = DataFile(
+    "semeion.data",
+    "f43228ae3da5ea6a3c95069d53450b86166770e3b719dcc333182128fe08d4b1",
+    Web("https://archive.ics.uci.edu/ml/machine-learning-databases/semeion/semeion.data"),
+)
+ABOUT = About(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE, reads=("path",))
+
+
+def load(config: DatasetConfig) -> Table:
+    # 256 pixels as 0 or 1, then the label one-hot.
+    numbers = np.array(files.read(FILE, config.path).split(), dtype=np.float64).reshape(-1, 266)
+    return Table(
+        2 * numbers[:, :256] - 1,
+        numbers[:, 256:].argmax(axis=1),
+        tuple(f"pixel_{row}_{column}" for row in range(16) for column in range(16)),
+        "multiclass",
+        FILE.sha256,
+        classes=tuple("0123456789"),
+        paper_scaling=scaling.none,
+        image=(16, 16),
+    )

@@ -1,0 +1,25 @@
+"""Twonorm: two normal distributions in twenty dimensions (Table 4); the best possible accuracy is .97725."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from proxlearn.data import files, keel, scaling
+from proxlearn.data.table import About, Table
+from proxlearn.schema import DatasetConfig
+
+FILE = keel.keel_file("twonorm.dat", "4e1a341d055572eb72be548e438b575e299b7e720fc1776f3cddb39a69eba2f3")
+ABOUT = About(7400, 20, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+
+
+def load(config: DatasetConfig) -> Table:
+    X, target = keel.parse(files.read(FILE, config.path), labels=("0", "1"))
+    return Table(
+        X,
+        target,
+        tuple(f"At{i + 1}" for i in range(20)),
+        "binary",
+        FILE.sha256,
+        classes=("0", "1"),
+        paper_scaling=partial(scaling.times, factor=8.0),
+    )

@@ -1,0 +1,9 @@
+"""Words to the user while something takes long or was guessed: on stderr, so that results stay alone on stdout."""
+
+from __future__ import annotations
+
+import sys
+
+
+def notice(text: str) -> None:
+    print(f"proxlearn: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,83 @@
+"""Every figure has the definition its name promises, for each task."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.problem import Samples
+from proxlearn.core.scores import estimates, scores, task_of
+from proxlearn.core.softmax import SoftmaxNeuron
+from proxlearn.core.tanh import TanhNeuron
+
+torch.set_num_threads(1)
+
+
+def ten_class_case(seed: int, N: int = 7, n: int = 20, n_x: int = 3, C: int = 5) -> tuple[PointCloud, Samples]:
+    generator = torch.Generator().manual_seed(seed)
+    theta = 2 * torch.randn(N, C * n_x, generator=generator, dtype=torch.float64)
+    log_rho = torch.randn(N, generator=generator, dtype=torch.float64) - 9
+    X = torch.randn(n, n_x, generator=generator, dtype=torch.float64)
+    return PointCloud(theta, log_rho), Samples(
+        X, torch.ones(n).double(), torch.randint(0, C, (n,), generator=generator)
+    )
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_multiclass_figures_by_their_definitions(seed: int) -> None:
+    cloud, samples = ten_class_case(seed)
+    found = scores(SoftmaxNeuron(5), cloud, samples)
+    labels = samples.labels
+    assert labels is not None
+    n = len(samples)
+    p = torch.stack([torch.softmax(samples.X @ theta.view(5, 3).T, dim=1) for theta in cloud.theta])
+    w = cloud.rho / cloud.rho.sum()
+    for estimate, mean in (("weighted", torch.einsum("i,imc->mc", w, p)), ("unweighted", p.mean(0))):
+        f = mean[torch.arange(n), labels]
+        assert math.isclose(found[f"risk_{estimate}"], float(((1 - f) ** 2).mean()), rel_tol=1e-12)
+        assert math.isclose(found[f"risk_paper_{estimate}"], float((1 - f).norm() / n), rel_tol=1e-12)
+        assert math.isclose(found[f"log_loss_{estimate}"], float(-f.log().mean()), rel_tol=1e-9)
+        assert found[f"accuracy_{estimate}"] == float((mean.argmax(1) == labels).double().mean())
+    assert math.isclose(found["accuracy_particle"], float((p.argmax(2) == labels).double().mean()), rel_tol=1e-12)
+
+
+@given(st.integers(0, 10**6), st.floats(-700, 700))
+@settings(max_examples=30, deadline=None)
+def test_the_scale_of_the_weights_does_not_matter(seed: int, shift: float) -> None:
+    cloud, samples = ten_class_case(seed)
+    scaled = PointCloud(cloud.theta, cloud.log_rho + shift)
+    for name, value in scores(SoftmaxNeuron(5), cloud, samples).items():
+        assert math.isclose(scores(SoftmaxNeuron(5), scaled, samples)[name], value, rel_tol=1e-9)
+
+
+def test_one_particle_is_its_own_ensemble() -> None:
+    cloud, samples = ten_class_case(3, N=1)
+    found = scores(SoftmaxNeuron(5), cloud, samples)
+    assert found["accuracy_particle"] == found["accuracy_weighted"] == found["accuracy_unweighted"]
+
+
+def test_estimates_need_no_labels_and_sum_to_one_over_classes() -> None:
+    cloud, samples = ten_class_case(1)
+    for mean in estimates(SoftmaxNeuron(5), cloud, samples.X).values():
+        torch.testing.assert_close(mean.sum(0), torch.ones(len(samples)).double())
+
+
+def test_binary_estimate_is_the_mean_of_phi() -> None:
+    generator = torch.Generator().manual_seed(0)
+    theta = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    samples = Samples(torch.randn(9, 2, generator=generator, dtype=torch.float64), torch.ones(9).double())
+    cloud = PointCloud(theta, torch.zeros(6).double())
+    P = TanhNeuron().phi(theta, samples)
+    for mean in estimates(TanhNeuron(), cloud, samples.X).values():
+        torch.testing.assert_close(mean[0], P.mean(0))
+
+
+def test_labels_decide_between_the_tasks_of_a_neuron() -> None:
+    X, labels = torch.zeros(3, 1), torch.tensor([0, 1, 1])
+    assert task_of(TanhNeuron(), Samples(X, X[:, 0])).quantities == ("risk", "rmse", "r2")
+    assert "accuracy" in task_of(TanhNeuron(), Samples(X, X[:, 0], labels)).quantities

@@ -1,0 +1,120 @@
+"""Each dataset is the paper's: rows, classes, and the first and last row."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proxlearn.data import registry
+from proxlearn.data.prepare import prepare
+from proxlearn.data.table import Table
+from proxlearn.errors import InputError
+from tests.data.conftest import CONFIGS, dataset_config
+
+SHD_COUNTS = [161, 162, 159, 159, 161, 159, 161, 158, 155, 158]
+FROM_FILES = {
+    "banana": (5300, 2, [2924, 2376]),
+    "diabetes": (768, 8, [500, 268]),
+    "twonorm": (7400, 20, [3703, 3697]),
+    "shd": (1593, 256, SHD_COUNTS),
+}
+FIRST_AND_LAST = {
+    "banana": ([1.14, -0.114], 0, [-0.255, -0.142], 1),
+    "diabetes": (
+        [6, 148, 72, 35, 0, 33.6, 0.627, 50],
+        1,
+        [1, 93, 70, 31, 0, 30.4, 0.315, 23],
+        0,
+    ),
+    "twonorm": ([-1.2036, -2.6240, 0.5963, 1.3859, -1.3597, 0.6758], 1, [1.9430, 1.7931, 1.6335, -0.4527, 1.7833], 0),
+    "shd": ([-1, -1, -1, -1, -1, -1, 1, 1, 1, 1, 1, 1, 1, 1, -1], 0, None, 9),
+}
+
+
+def load(name: str, **changes: object) -> Table:
+    return registry.load(dataset_config(name, **changes))
+
+
+@pytest.mark.parametrize("name", FROM_FILES)
+def test_rows_and_classes_of_the_papers_files(name: str, paper_files: Path) -> None:
+    table = load(name)
+    rows, features, counts = FROM_FILES[name]
+    assert table.X.shape == (rows, features)
+    assert np.bincount(table.target).tolist() == counts
+    about = registry.about(name)
+    assert (about.rows, about.features, about.classes) == (rows, features, len(counts))
+    assert len(table.columns) == features
+    assert len(table.classes) == len(counts)
+
+
+@pytest.mark.parametrize("name", FROM_FILES)
+def test_first_and_last_row_of_the_papers_files(name: str, paper_files: Path) -> None:
+    table = load(name)
+    first, first_label, last, last_label = FIRST_AND_LAST[name]
+    assert table.X[0, : len(first)].tolist() == first
+    assert table.target[0] == first_label
+    if last is not None:
+        assert table.X[-1, : len(last)].tolist() == last
+    assert table.target[-1] == last_label
+
+
+def test_shd_is_filled_or_not_and_its_first_thousand_rows_train(paper_files: Path) -> None:
+    table = load("shd")
+    assert set(np.unique(table.X)) == {-1.0, 1.0}
+    prepared = prepare(table, dataset_config("shd"), 0)
+    assert (len(prepared.train), len(prepared.test)) == (1000, 593)
+    assert prepared.rows["train"].tolist() == list(range(1000))
+
+
+def test_shd_last_row_is_the_files(paper_files: Path) -> None:
+    line = (paper_files / "semeion.data").read_text().splitlines()[-1].split()
+    table = load("shd")
+    assert table.X[-1].tolist() == [2 * float(pixel) - 1 for pixel in line[:256]]
+    assert line[256:].index("1") == table.target[-1]
+
+
+def test_sets_that_come_with_scikit_learn() -> None:
+    wdbc = load("wdbc")
+    assert wdbc.X.shape == (569, 30)
+    assert np.bincount(wdbc.target).tolist() == [357, 212]
+    assert wdbc.X[0, :2].tolist() == [17.99, 10.38]
+    assert wdbc.X[-1, :2].tolist() == [7.76, 24.54]
+    assert (wdbc.target[0], wdbc.target[-1]) == (1, 0)
+    digits = load("digits")
+    assert digits.X.shape == (1797, 64)
+    assert np.bincount(digits.target).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert (digits.X.min(), digits.X.max()) == (-1.0, 1.0)
+    assert (digits.target[0], digits.target[-1]) == (0, 8)
+
+
+def test_sine_is_computed() -> None:
+    table = load("sine", points=5)
+    np.testing.assert_allclose(table.target, np.sin(table.X[:, 0]))
+    assert len(table.X) == 9
+    assert table.train_rows == 5
+
+
+def test_every_loader_has_a_config_and_every_config_a_loader() -> None:
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} == set(registry.LOADERS)
+    for path in CONFIGS.glob("*.yaml"):
+        assert dataset_config(path.stem).name == path.stem
+
+
+@pytest.mark.parametrize("name", sorted(set(registry.LOADERS) - {"csv"}))
+def test_the_same_table_has_the_same_sha256(name: str, request: pytest.FixtureRequest) -> None:
+    if registry.about(name).file is not None:
+        request.getfixturevalue("paper_files")
+    first, second = load(name), load(name)
+    assert re.fullmatch(r"[0-9a-f]{64}", first.sha256)
+    assert first.sha256 == second.sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"), [("wdbc", "path", "x"), ("banana", "target", "y"), ("digits", "points", 9)]
+)
+def test_a_key_that_a_loader_does_not_read_is_refused(name: str, key: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"dataset={name} does not read dataset.{key}"):
+        load(name, **{key: value})

@@ -1,0 +1,329 @@
+"""A person's own table: it loads right, or one line names the column and the remedy."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxlearn.data import registry
+from proxlearn.data.table import Table
+from proxlearn.errors import InputError
+from tests.data.conftest import dataset_config
+
+Write = Callable[..., Path]
+GOOD = "x,z,label\n1,2.5,no\n2,1.5,yes\n3,0.5,no\n4,-1,yes\n"
+WANTED = [[1, 2.5], [2, 1.5], [3, 0.5], [4, -1]]
+
+
+def load(path: Path, target: str | None = "label", **changes: object) -> Table:
+    return registry.load(dataset_config("csv", path=str(path), target=target, **changes))
+
+
+GOOD_VARIANTS = {
+    "comma": GOOD.encode(),
+    "byte order mark": b"\xef\xbb\xbf" + GOOD.encode(),
+    "semicolon": GOOD.replace(",", ";").encode(),
+    "tab": GOOD.replace(",", "\t").encode(),
+    "bar": GOOD.replace(",", "|").encode(),
+    "windows line ends": GOOD.replace("\n", "\r\n").encode(),
+    "blanks after commas": GOOD.replace(",", ", ").encode(),
+    "quoted": b'"x","z","label"\n"1","2.5","no"\n"2","1.5","yes"\n"3","0.5","no"\n"4","-1","yes"\n',
+    "blank lines": GOOD.replace("\n", "\n\n").encode(),
+    "no last line end": GOOD.rstrip("\n").encode(),
+    "scientific": b"x,z,label\n1e0,25e-1,no\n2,1.5,yes\n3,.5,no\n4,-1.,yes\n",
+}
+
+
+@pytest.mark.parametrize("content", GOOD_VARIANTS.values(), ids=GOOD_VARIANTS.keys())
+def test_the_same_table_in_many_dresses(content: bytes, write: Write) -> None:
+    table = load(write(content))
+    assert table.X.tolist() == WANTED
+    assert table.target.tolist() == [0, 1, 0, 1]
+    assert table.columns == ("x", "z")
+    assert table.classes == ("no", "yes")
+    assert table.task == "binary"
+    assert table.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_quoted_newlines_and_delimiters_stay_inside_their_field(write: Write) -> None:
+    content = 'x,"a, wide\nname",label\n1,2,"no\nnever"\n2,3,"yes, always"\n3,5,"no\nnever"\n4,4,"yes, always"\n'
+    table = load(write(content))
+    assert table.columns == ("x", "a, wide\nname")
+    assert table.classes == ("no\nnever", "yes, always")
+    assert table.X.tolist() == [[1, 2], [2, 3], [3, 5], [4, 4]]
+
+
+def test_true_and_false_are_numbers(write: Write) -> None:
+    table = load(write("x,flag,label\n1,True,a\n2,False,b\n3,True,a\n4,False,b\n"))
+    assert table.X[:, 1].tolist() == [1, 0, 1, 0]
+
+
+MALFORMED = {
+    "text column": (
+        "x,town,label\n1,Oslo,a\n2,Rome,b\n3,Oslo,a\n4,Rome,b\n",
+        "column `town` is not numeric: 'Oslo' in data row 1; replace it by 0/1 columns, one for each of its 2",
+    ),
+    "one bad cell": (
+        "x,z,label\n1,2,a\n2,?,b\n3,3,a\n4,4,b\n",
+        "column `z` is not numeric: '?' in data row 2; correct these cells",
+    ),
+    "free text": (
+        "x,note,label\n" + "".join(f"{i},w{i},{i % 2}\n" for i in range(50)),
+        "column `note` is not numeric: 'w0' in data row 1; turn it into numbers",
+    ),
+    "decimal comma": (
+        "x;z;label\n1;2,5;a\n2;3,5;b\n3;1,0;a\n4;4,0;b\n",
+        "column `z` is not numeric: '2,5' in data row 1; write decimals with a point",
+    ),
+    "missing value": (
+        "x,z,label\n1,2,a\n2,,b\n3,,a\n4,5,b\n",
+        "column `z` lacks a value in data row 2 and 1 more; fill these cells in",
+    ),
+    "missing target": (
+        "x,z,label\n1,2,a\n2,3,\n3,4,a\n4,5,b\n",
+        "target column `label` lacks a value in data row 2; fill",
+    ),
+    "infinite value": ("x,z,label\n1,2,a\n2,inf,b\n3,4,a\n4,5,b\n", "column `z` is infinite in data row 2"),
+    "constant column": ("x,z,label\n1,7,a\n2,7,b\n3,7,a\n4,7,b\n", "column `z` is the same in every row; delete"),
+    "one class only": (
+        "x,z,label\n1,2,a\n2,3,a\n3,4,a\n",
+        "target column `label` holds one value only, `a`; choose another dataset.target",
+    ),
+    "fewer rows than classes need": (
+        "x,z,label\n1,2,a\n2,3,b\n3,4,c\n",
+        "target column `label` has 3 classes in 3 rows",
+    ),
+    "unknown delimiter": (
+        "x z label\n1 2 a\n2 3 b\n",
+        "has one column only, `x z label`; separate the columns by commas",
+    ),
+    "duplicate names": ("x,x,label\n1,2,a\n2,3,b\n3,4,a\n4,4,b\n", "two columns are called `x`; rename"),
+    "unnamed column": (",x,label\n0,2,a\n1,3,b\n", "column 1 has no name; name it, or delete it"),
+    "no header": ("1,2,0\n2,3,1\n3,4,0\n", "the first line holds numbers, not names of columns; add a header line"),
+    "not UTF-8": (
+        "x,z,label\n1,2,æ\n2,3,b\n3,4,æ\n4,5,b\n".encode("latin-1"),
+        "is not UTF-8 text (byte 0xe6); save it as .csv, encoded in UTF-8",
+    ),
+    "not UTF-8 in the header": ("æ,z,label\n1,2,a\n".encode("latin-1"), "is not UTF-8 text"),
+    "UTF-16": (GOOD.encode("utf-16"), "is not UTF-8 text (byte 0xff)"),
+    "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00", "is not UTF-8 text"),
+    "zero bytes": (b"x,z,label\n1,2\x00,a\n", "column `z` is not numeric"),
+    "surplus field": ("x,z,label\n1,2,a\n2,3,b,9\n", "Expected 3 fields in line 3, saw 4"),
+    "surplus field in every row": ("x,z,label\n1,2,a,8\n2,3,b,9\n", "rows have more fields than the header"),
+    "open quote": ('x,z,label\n1,2,"a\n2,3,b\n', "cannot be read as a table"),
+    "empty": ("", "is empty"),
+    "header only": ("x,z,label\n", "has less than two rows of data"),
+    "one row": ("x,z,label\n1,2,a\n", "has less than two rows of data"),
+    "two columns, one constant": ("z,label\n1,a\n1,b\n", "column `z` is the same in every row"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_table_gets_one_clear_line(content: str | bytes, said: str, write: Write) -> None:
+    path = write(content)
+    with pytest.raises(InputError) as error:
+        load(path)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    named = str(path) in str(error.value) or "column" in str(error.value)
+    assert named
+
+
+def test_target_that_is_not_there_is_corrected(write: Write) -> None:
+    with pytest.raises(InputError, match="no column `lable`; did you mean `label`"):
+        load(write(GOOD), target="lable")
+
+
+def test_target_left_out_lists_the_columns(write: Write) -> None:
+    with pytest.raises(InputError, match=r"give dataset.target=x\|z\|label"):
+        load(write(GOOD), target=None)
+
+
+def test_no_path_no_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="dataset=csv needs a file"):
+        registry.load(dataset_config("csv", target="y"))
+    with pytest.raises(InputError, match=r"no file .*relative paths start where the command did"):
+        load(tmp_path / "absent.csv")
+    with pytest.raises(InputError, match="Is a directory"):
+        load(tmp_path)
+
+
+def test_a_relative_path_starts_where_the_command_did(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write(GOOD).parent)
+    assert load(Path("my.csv")).X.tolist() == WANTED
+
+
+def target_of(values: list[object], task: str | None, write: Write) -> Table:
+    rows = "".join(f"{i},{value}\n" for i, value in enumerate(values))
+    return load(write("x,label\n" + rows), task=task)
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "classes"),
+    [
+        (["a", "b"] * 4, "binary", ("a", "b")),
+        ([0, 1] * 4, "binary", ("0", "1")),
+        ([-1.0, 1.0] * 4, "binary", ("-1", "1")),
+        ([True, False] * 4, "binary", ("False", "True")),
+        ([0.5, 1.5] * 4, "binary", ("0.5", "1.5")),
+        ([1, 2, 3] * 4, "multiclass", ("1", "2", "3")),
+        (["x", "y", "z"] * 4, "multiclass", ("x", "y", "z")),
+        ([0.1, 0.2, 0.7] * 4, "regression", ()),
+        (list(range(50)), "regression", ()),
+    ],
+)
+def test_the_task_is_guessed_and_said(
+    values: list[object], task: str, classes: tuple[str, ...], write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = target_of(values, None, write)
+    assert (table.task, table.classes) == (task, classes)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert task in said
+    assert "overrides this guess" in said
+
+
+def test_the_task_can_be_overridden(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    assert target_of([1, 2, 3] * 4, "regression", write).task == "regression"
+    assert target_of([0, 1] * 4, "multiclass", write).task == "multiclass"
+    assert target_of([0, 1] * 4, "regression", write).target.tolist() == [0.0, 1.0] * 4
+    assert capsys.readouterr().err == ""
+    with pytest.raises(InputError, match=r"dataset.task=binary, but target column `label` has 3 different values"):
+        target_of([1, 2, 3] * 4, "binary", write)
+    with pytest.raises(InputError, match="target column `label` is text"):
+        target_of(["a", "b"] * 4, "regression", write)
+    with pytest.raises(InputError, match=r"has 40 classes in 40 rows.*or dataset.task=regression"):
+        target_of(list(range(40)), "multiclass", write)
+
+
+names = st.lists(
+    st.text(
+        st.characters(codec="utf-8", exclude_characters="\x00\r", exclude_categories=("Cs", "Zs", "Cc")),
+        min_size=1,
+        max_size=8,
+    ),
+    min_size=2,
+    max_size=5,
+    unique=True,
+)
+
+
+@given(names, st.sampled_from(",;\t|"), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_a_csv_writer_writes_is_read_back_exactly(
+    write: Write, header: list[str], delimiter: str, seed: int
+) -> None:
+    header = [f"c{name}" for name in header]
+    X = np.random.default_rng(seed).normal(size=(8, len(header)))
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow([*header, "label"])
+    writer.writerows([*(repr(float(x)) for x in row), i % 2] for i, row in enumerate(X))
+    table = load(write(text.getvalue()), task="binary")
+    assert table.columns == tuple(header)
+    np.testing.assert_array_equal(table.X, X)
+
+
+tokens = st.sampled_from(
+    [
+        "1",
+        "2",
+        "-3.5",
+        "a",
+        "label",
+        "",
+        " ",
+        '"',
+        ",",
+        ",",
+        ",",
+        ";",
+        "\n",
+        "\n",
+        "\r",
+        "\t",
+        "nan",
+        "inf",
+        "\x00",
+        "é",
+    ]
+)
+
+
+@given(
+    st.one_of(
+        st.lists(tokens, max_size=40).map(lambda parts: ("x,label\n" + "".join(parts)).encode()),
+        st.lists(tokens, max_size=40).map(lambda parts: "".join(parts).encode()),
+        st.binary(max_size=60),
+    )
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_in_the_file_it_loads_or_gets_one_line(write: Write, content: bytes) -> None:
+    try:
+        table = load(write(content))
+    except InputError as error:
+        line = str(error)
+        assert line.isprintable()
+    else:
+        assert np.isfinite(table.X).all()
+        assert len(table.X) == len(table.target) >= 2
+
+
+def test_a_million_rows_of_twenty_columns_are_read_in_seconds(write: Write) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 20))
+    text = io.StringIO()
+    np.savetxt(text, np.column_stack((X, np.arange(10_000) % 2)), fmt="%.5g", delimiter=",")
+    path = write(",".join([*(f"x{i}" for i in range(20)), "label"]) + "\n" + 100 * text.getvalue())
+    start = time.monotonic()
+    table = load(path)
+    seconds = time.monotonic() - start
+    path.unlink()
+    assert table.X.shape == (1_000_000, 20)
+    np.testing.assert_allclose(table.X[-1], X[-1], rtol=1e-4)
+    assert seconds < 20, f"took {seconds:.1f} s"
+
+
+def save(path: Path, **saved: object) -> Path:
+    np.savez(path, **saved)  # type: ignore[arg-type]
+    return path
+
+
+def test_npz(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    path = save(
+        tmp_path / "my.npz", X=X, y=np.arange(9) % 3, label=np.array(["a", "b", "b"] * 3), columns=["u", "v", "w"]
+    )
+    table = load(path, target=None)
+    np.testing.assert_array_equal(table.X, X)
+    assert (table.task, table.columns, table.classes) == ("multiclass", ("u", "v", "w"), ("0", "1", "2"))
+    assert load(path, target="label").classes == ("a", "b")
+
+
+def test_malformed_npz(tmp_path: Path, write: Write) -> None:
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
+    cases = {
+        "no array `X`": save(tmp_path / "a.npz", Y=X, y=y),
+        "no array `y`": save(tmp_path / "b.npz", X=X),
+        "X must be a matrix of numbers": save(tmp_path / "c.npz", X=X[:, 0], y=y),
+        "`y` must hold 6 numbers or texts": save(tmp_path / "d.npz", X=X, y=y[:5]),
+        "`y` lacks a finite value in row 2": save(tmp_path / "e.npz", X=X, y=np.array([1, np.nan, 2, 3, 4, 5])),
+        "1 `columns` for 2 features": save(tmp_path / "f.npz", X=X, y=y, columns=["u"]),
+        "column `x1` lacks a value in data row 3": save(tmp_path / "g.npz", X=np.where(X == 5, np.nan, X), y=y),
+        "cannot be read": write(b"PK no zip", "h.npz"),
+        "allow_pickle=False": save(tmp_path / "i.npz", X=X.astype(object), y=y),
+    }
+    for said, path in cases.items():
+        with pytest.raises(InputError) as error:
+            load(path, target=None)
+        assert said in str(error.value)
+        assert "\n" not in str(error.value)

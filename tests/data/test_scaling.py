@@ -1,0 +1,133 @@
+"""Scalings do what they are called, and only the paper's looks at the test part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from proxlearn.data import registry, scaling
+from proxlearn.data.prepare import prepare
+from proxlearn.data.table import Table
+from proxlearn.errors import InputError
+from tests.data.conftest import dataset_config
+
+numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+matrices = st.tuples(st.integers(2, 30), st.integers(1, 5)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=numbers)
+)
+
+
+def varying(X: np.ndarray) -> np.ndarray:
+    return X[:, X.max(axis=0) > X.min(axis=0)]
+
+
+@given(matrices)
+@settings(max_examples=80, deadline=None)
+def test_standard_gives_mean_0_and_deviation_1(X: np.ndarray) -> None:
+    scaled = varying(scaling.standard(X)(X))
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(scaled.std(axis=0), 1, atol=1e-6)
+
+
+@given(matrices, st.floats(0.5, 8))
+@settings(max_examples=80, deadline=None)
+def test_minmax_fills_its_interval(X: np.ndarray, top: float) -> None:
+    scaled = varying(scaling.minmax(X, top)(X))
+    np.testing.assert_allclose(scaled.min(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(scaled.max(axis=0), top, rtol=1e-9)
+
+
+@given(matrices)
+@settings(max_examples=80, deadline=None)
+def test_max_leaves_signs_and_reaches_1(X: np.ndarray) -> None:
+    scaled = scaling.largest(X)(X)
+    assert np.array_equal(np.sign(scaled), np.sign(X))
+    np.testing.assert_allclose(np.abs(varying(scaled)).max(axis=0, initial=0), 1, rtol=1e-12)
+
+
+@given(matrices, st.sampled_from(sorted(scaling.FITS)))
+@settings(max_examples=80, deadline=None)
+def test_a_constant_column_stays_finite(X: np.ndarray, name: str) -> None:
+    X[:, 0] = 0.1
+    assert np.isfinite(scaling.FITS[name](X)(X)).all()
+
+
+def random_table(test_part: float, paper_scaling: scaling.Fit | None = None) -> Table:
+    """A hundred rows, of which the last fifty are multiplied by ``test_part``."""
+    X = np.random.default_rng(0).normal(2, 3, size=(100, 3))
+    X[50:] *= test_part
+    target = np.arange(100) % 2
+    return Table(X, target, ("a", "b", "c"), "binary", "0" * 64, ("no", "yes"), paper_scaling=paper_scaling)
+
+
+@pytest.mark.parametrize("name", sorted(scaling.FITS))
+def test_scaling_is_fitted_on_the_training_part_alone(name: str) -> None:
+    config = dataset_config("wdbc", scaling=name, train_fraction=0.5)
+    one, other = (prepare(random_table(factor), config, 0) for factor in (1.0, 7.0))
+    assert one.scaler == other.scaler
+    assert bool((one.train.X == other.train.X).all())
+    expected = scaling.FITS[name](random_table(1.0).X[:50])
+    assert one.scaler == expected
+    np.testing.assert_allclose(other.test.X.numpy(), expected(random_table(7.0).X[50:]))
+    assert not one.scaled_apart
+
+
+def test_paper_scaling_takes_each_part_by_itself() -> None:
+    config = dataset_config("wdbc", scaling="paper", train_fraction=0.5)
+    prepared = prepare(random_table(7.0, scaling.minmax), config, 0)
+    for part in (prepared.train.X, prepared.test.X):
+        np.testing.assert_allclose(part.min(dim=0).values, 0, atol=1e-12)
+        np.testing.assert_allclose(part.max(dim=0).values, 1)
+    assert prepared.scaled_apart
+
+
+def test_the_papers_own_scalings(paper_files: Path) -> None:
+    def parts(name: str) -> list[np.ndarray]:
+        config = dataset_config(name)
+        prepared = prepare(registry.load(config), config, 0)
+        return [prepared.train.X.numpy(), prepared.test.X.numpy()]
+
+    for X in parts("banana"):
+        np.testing.assert_allclose([X.min(axis=0), X.max(axis=0)], [[0, 0], [8, 8]])
+    for X in parts("diabetes"):
+        np.testing.assert_allclose(X.max(axis=0), 1)
+    table = registry.load(dataset_config("twonorm"))
+    both = np.concatenate(parts("twonorm"))
+    np.testing.assert_allclose(np.sort(both, axis=0), np.sort(8 * table.X, axis=0))
+
+
+def test_data_outside_the_paper_has_no_paper_scaling() -> None:
+    config = dataset_config("digits", scaling="paper")
+    with pytest.raises(InputError, match="dataset=digits is not in the paper"):
+        prepare(registry.load(config), config, 0)
+
+
+def test_a_real_target_is_standardised_by_the_training_part(write: Callable[..., Path]) -> None:
+    rows = "\n".join(f"{i},{1000 + 3.5 * i}" for i in range(40))
+    config = dataset_config("csv", path=str(write("x,y\n" + rows)), target="y", task="regression")
+    prepared = prepare(registry.load(config), config, 0)
+    y = prepared.train.y.numpy()
+    np.testing.assert_allclose([y.mean(), y.std()], [0, 1], atol=1e-12)
+    back = prepared.test.y.numpy() / prepared.target_scaler.factor + prepared.target_scaler.shift
+    np.testing.assert_allclose(back, prepared.table.target[prepared.rows["test"]])
+
+
+def test_a_class_without_a_training_row_is_named() -> None:
+    table = random_table(1.0)
+    late = Table(table.X, (np.arange(100) >= 60).astype(np.int64), table.columns, "binary", "", ("no", "yes"))
+    with pytest.raises(InputError, match="class `yes` has no row in the training part"):
+        prepare(late, dataset_config("wdbc", train_fraction=0.5), 0)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.9))
+@settings(max_examples=40, deadline=None)
+def test_a_split_uses_every_row_once(seed: int, fraction: float) -> None:
+    config = dataset_config("wdbc", split="shuffled", train_fraction=fraction)
+    prepared = prepare(random_table(1.0), config, seed)
+    assert sorted(np.concatenate(list(prepared.rows.values())).tolist()) == list(range(100))

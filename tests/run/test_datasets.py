@@ -1,0 +1,186 @@
+"""From the command line: each dataset trains, and a person's own table does, errors leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_module
+
+from proxlearn import cli
+from proxlearn.commands.train import checked_config
+from proxlearn.run import loop
+from proxlearn.views import source, tables
+from tests.data.conftest import paper_files
+
+__all__ = ["paper_files"]
+SHORT = ["steps=12", "N=20", "threads=1", "hydra.run.dir=run"]
+METRICS = [
+    f"{part}_{quantity}_{estimate}"
+    for part in ("train", "test")
+    for quantity in ("risk", "accuracy", "log_loss", "risk_paper")
+    for estimate in ("weighted", "unweighted")
+]
+
+
+@pytest.fixture(autouse=True)
+def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setenv("HYDRA_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR", "0"))
+
+
+def train(*args: str) -> int:
+    """The command as a user types it, with its tables and plots."""
+    return cli.main(["train", *args, *SHORT])
+
+
+def train_without_views(*args: str) -> Path:
+    """The same run without the drawing, which takes longer than a short run."""
+    with initialize_config_module("proxlearn.configs", version_base="1.3"):
+        config = checked_config(compose("train", [*args, *SHORT], return_hydra_config=True))
+    return loop.train(config, Path("run").absolute(), command="a test").folder
+
+
+@pytest.mark.parametrize("name", ["banana", "diabetes", "twonorm", "shd", "digits", "wdbc"])
+def test_every_classification_set_trains_and_its_figures_agree(name: str, request: pytest.FixtureRequest) -> None:
+    if name in ("banana", "diabetes", "twonorm", "shd"):
+        request.getfixturevalue("paper_files")
+    train_without_views(f"dataset={name}")
+    metrics = pd.read_csv("run/metrics.csv")
+    assert metrics["step"].iloc[-1] == 12
+    assert np.isfinite(metrics[METRICS].to_numpy()).all()
+    assert ("test_accuracy_particle" in metrics) == (name in ("shd", "digits"))
+    accuracy = pd.read_csv("run/accuracy.csv").set_index(["part", "estimate"])
+    last = metrics.iloc[-1]
+    assert accuracy.loc[("test", "weighted"), "accuracy"] == pytest.approx(last["test_accuracy_weighted"])
+    confusion = pd.read_csv("run/confusion.csv").query("part == 'test' and estimate == 'weighted'")
+    C = len(json.loads(Path("run/model.json").read_text())["classes"])
+    assert len(confusion) == C * C
+    hits = confusion.query("actual == predicted")["count"].sum()
+    assert hits / confusion["count"].sum() == pytest.approx(last["test_accuracy_weighted"])
+    remarks = " ".join(tables.remarks(source.read(Path("run"))))
+    assert ("scaling=paper" in remarks) == (name in ("banana", "diabetes", "twonorm"))
+    assert ("each part by its own figures" in remarks) == (name in ("banana", "diabetes"))
+
+
+@pytest.mark.parametrize(
+    ("name", "pictures"),
+    [("banana", ["regions", "confusion"]), ("shd", ["images", "confusion"])],
+)
+def test_views_are_drawn_from_the_folder_alone(
+    name: str, pictures: list[str], paper_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_without_views(f"dataset={name}")
+    monkeypatch.delenv("PROXLEARN_DATA")
+    Path("run").rename("moved")
+    assert cli.main(["plot", "moved"]) == 0
+    for picture in pictures:
+        assert Path(f"moved/{picture}.png").stat().st_size > 10_000
+        assert Path(f"moved/{picture}.pdf").is_file()
+
+
+def own_table(rows: int = 60, name: str = "my.csv", seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(5, 3, size=(rows, 2)), columns=["east", "north"])
+    frame["two"] = np.where(frame["east"] > 5, "right", "left")
+    frame["three"] = pd.cut(frame["north"], [-99, 4, 6, 99], labels=["low", "mid", "high"])
+    frame["real"] = 1000 * frame["east"] + 7
+    frame.to_csv(name, index=False)
+    return frame
+
+
+@pytest.mark.parametrize("task", ["two", "three", "real"])
+def test_own_table_of_each_task(task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    own_table()[["east", "north", task]].to_csv("my.csv", index=False)
+    train_without_views("dataset=csv", "dataset.path=my.csv", f"dataset.target={task}")
+    model = json.loads(Path("run/model.json").read_text())
+    assert model["task"] == {"two": "binary", "three": "multiclass", "real": "regression"}[task]
+    assert model["neuron"] == {"two": "tanh", "three": "softmax_intercept", "real": "tanh"}[task]
+    assert f"column `{task}` is taken for" in capsys.readouterr().err
+    remarks = " ".join(tables.remarks(source.read(Path("run"))))
+    assert ("The target was standardised" in remarks) == (task == "real")
+
+
+def test_own_table_from_the_command_to_the_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    own_table()[["east", "north", "three"]].to_csv("my.csv", index=False)
+    assert train("dataset=csv", "dataset.path=my.csv", "dataset.target=three") == 0
+    assert "finished at step 12" in capsys.readouterr().out
+    assert Path("run/regions.png").stat().st_size > 10_000
+    assert "`particle`" in Path("run/accuracy.md").read_text()
+
+
+def test_model_json_holds_the_scaling_that_prediction_needs() -> None:
+    frame = own_table()[["east", "north", "two"]]
+    frame.to_csv("my.csv", index=False)
+    train_without_views("dataset=csv", "dataset.path=my.csv", "dataset.target=two", "dataset.split=file_order")
+    scaling = json.loads(Path("run/model.json").read_text())["scaling"]
+    training = frame[["east", "north"]].to_numpy()[:42]
+    np.testing.assert_allclose(scaling["shift"], training.mean(axis=0))
+    np.testing.assert_allclose(scaling["factor"], 1 / training.std(axis=0))
+    points = pd.read_csv("run/points.csv")
+    np.testing.assert_allclose(points[["x0", "x1"]].to_numpy()[:42], training)
+
+
+def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["dataset=csv", "dataset.path=my.csv", "dataset.target=two", "dataset.task=binary"]
+    own_table()[["east", "north", "two"]].to_csv("my.csv", index=False)
+    train_without_views(*command)
+    before = Path("run/status.json").read_text()
+    own_table(seed=1)[["east", "north", "two"]].to_csv("my.csv", index=False)
+    for steps in ("steps=12", "steps=24"):
+        assert cli.main(["train", *command, *SHORT, steps]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert re.search(r"the data of .*run has changed since", error)
+        assert Path("run/status.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["dataset.path=absent.csv", "dataset.target=two"], "dataset.path: no file absent.csv"),
+        (["dataset.path=my.csv"], "needs the column to predict"),
+        (["dataset.path=my.csv", "dataset.target=tow"], "no column `tow`; did you mean `two`?"),
+        (["dataset.path=my.csv", "dataset.target=two"], "column `three` is not numeric"),
+        (["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=paper"], "has no paper scaling"),
+        (
+            ["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=maxmin"],
+            "dataset.scaling cannot be 'maxmin'",
+        ),
+        (
+            ["dataset.path=one.csv", "dataset.target=two", "dataset.neuron=softmax"],
+            "the softmax neuron cannot do binary",
+        ),
+        (["dataset.path=one.csv", "dataset.target=two", "dataset.train_fraction=0.999"], "leaves a part empty"),
+        (["dataset.path=one.csv", "dataset.target=two", "N=10000000000", "weights=uniform"], "rows need about"),
+    ],
+)
+def test_bad_data_gets_one_line_exit_code_2_and_leaves_nothing(
+    args: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_table()[["east", "north", "two"]].to_csv("one.csv", index=False)
+    own_table()
+    before = sorted(tmp_path.iterdir())
+    assert cli.main(["train", "dataset=csv", "dataset.task=binary", "steps=2", *args]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_error_in_an_empty_folder_leaves_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path / "empty"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert cli.main(["train", "dataset=csv", "dataset.path=no.csv"]) == 2
+    assert here.is_dir()
+    assert list(here.iterdir()) == []
