@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from proxlearn.checks import Check, choice, integer, intervals, known_keys, optional, real, text
+from proxlearn.checks import Check, choice, flag, integer, intervals, known_keys, optional, real, text, word
 from proxlearn.core import options
 from proxlearn.errors import InputError
 
@@ -21,6 +21,7 @@ NeuronName = Literal["tanh"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv"]
 T = TypeVar("T")
+THREADS = optional(integer(at_least=1, below=4097, example=1))
 
 
 def checked(check: Check) -> Any:
@@ -37,7 +38,7 @@ def section(cls: type) -> Any:
 class DatasetConfig:
     """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
 
-    name: str = checked(text)
+    name: str = checked(word)
     neuron: NeuronName = checked(choice(NeuronName))
     split: Split = checked(choice(Split))
     train_fraction: float = checked(real(above=0, below=1, example=0.7))
@@ -54,7 +55,7 @@ class DeviceConfig:
     device: Device = checked(choice(Device))
     dtype: Dtype = checked(choice(Dtype))
     fallback_dtype: Dtype | None = checked(optional(choice(Dtype)))
-    threads: int | None = checked(optional(integer(at_least=1, below=4097, example=1)))
+    threads: int | None = checked(THREADS)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class TrainConfig:
     dataset: DatasetConfig = section(DatasetConfig)
     device: DeviceConfig = section(DeviceConfig)
     logger: LoggerConfig = section(LoggerConfig)
-    recipe: str = checked(text)
+    recipe: str = checked(word)
     beta: float = checked(real(above=0, example=0.05))
     h: float = checked(real(above=0, example=1e-3))
     epsilon: float = checked(real(above=0, example=1.0))
@@ -81,9 +82,14 @@ class TrainConfig:
     steps: int = checked(integer(at_least=0, example=1000))
     seed: int = checked(integer(at_least=0, example=0))
     split_seed: int = checked(integer(at_least=0, below=2**32, example=0))
-    threads: int | None = checked(optional(integer(at_least=1, below=4097, example=1)))
+    threads: int | None = checked(THREADS)
     log_every: int | None = checked(optional(integer(at_least=1, example=100)))
     checkpoint_every: int = checked(integer(at_least=1, example=10000))
+    keep_checkpoints: int = checked(integer(at_least=1, example=3))
+    overwrite: bool = checked(flag)
+    init_from: str | None = checked(optional(text))
+    init_sha256: str | None = checked(optional(word))
+    """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
     solver: Solver = checked(choice(Solver))
     drift: options.Drift = checked(choice(options.Drift))
     kernel: options.Kernel = checked(choice(options.Kernel))
@@ -102,7 +108,17 @@ class TrainConfig:
                 raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
 
 
-NOT_TRAJECTORY = ("steps", "log_every", "checkpoint_every", "logger", "threads", "recipe")
+NOT_TRAJECTORY = (
+    "steps",
+    "log_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "overwrite",
+    "init_from",
+    "logger",
+    "threads",
+    "recipe",
+)
 """Keys that do not change where the particles go: the same run whatever they are."""
 
 
@@ -128,8 +144,12 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
     return values
 
 
+def digest(config: TrainConfig) -> str:
+    """A hash of the trajectory: two runs with the same one are the same run."""
+    return hashlib.sha256(json.dumps(trajectory(config), sort_keys=True).encode()).hexdigest()
+
+
 def run_name(config: TrainConfig) -> str:
     """The run folder's name: readable, and with a hash of the trajectory."""
-    canonical = json.dumps(trajectory(config), sort_keys=True)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
-    return f"{config.recipe}-beta{config.beta:g}-eps{config.epsilon:g}-N{config.N}-seed{config.seed}-{digest}"
+    named = f"{config.recipe}-beta{config.beta:g}-eps{config.epsilon:g}-N{config.N}-seed{config.seed}"
+    return f"{named}-{digest(config)[:8]}"
