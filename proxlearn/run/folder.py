@@ -115,9 +115,9 @@ class RunFolder:
     def refuse_links(self) -> None:
         """Refuse links and devices where files are expected: writing to them would leave the folder."""
         for folder in (self.path, self.checkpoints):
-            for entry in os.scandir(folder) if folder.is_dir() else ():
+            for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-                    raise InputError(f"{entry.path} is neither a file nor a folder", "remove it from the run folder")
+                    raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
 
     def journal(self) -> logging.Logger:
         """A logger of this run's own: everything into train.log, warnings to the terminal too."""

@@ -91,10 +91,10 @@ def session(
         signal = recurse(experiment, now, folder, status, stop, journal)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except BaseException as error:
-        # On a full disk neither of these may hide what happened.
+        # On a full disk neither of these may hide what happened; a traceback is for the log, and for surprises only.
         with contextlib.suppress(OSError):
             status.write("failed", error=str(error) or type(error).__name__)
-        journal.error("failed", exc_info=None if isinstance(error, RunError) else error)
+        journal.info("failed: %s", error, exc_info=None if isinstance(error, OSError | RunError) else error)
         raise
     finally:
         for handler in journal.handlers:
