@@ -18,7 +18,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import MissingConfigException
+from hydra.errors import MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -125,7 +125,18 @@ def translated(error: BaseException) -> ProxlearnError:
         known |= {f"device.{field}" for field in schema.DeviceConfig.__dataclass_fields__}
         return InputError(f"unknown key `{key}`", did_you_mean(key, known))
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return InputError(first.rstrip("."), "write overrides as key=value; see `proxlearn train --help`")
+    problem = _printable(first.removeprefix("LexerNoViableAltException: ").rstrip("."))
+    if isinstance(error, OverrideParseException):
+        return InputError(f"cannot read the override `{problem}`", "write key=value, quoted where it has signs in it")
+    if "Ambiguous value" in text or "requires --multirun" in text:
+        return InputError(problem, "add -m to sweep over several values")
+    return InputError(problem, "write overrides as key=value; see `proxlearn train --help`")
+
+
+def _printable(text: str) -> str:
+    """One line that a terminal shows as it is, and no more than one."""
+    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    return shown if len(shown) < 300 else shown[:300] + " ..."
 
 
 def _refuse_code_in_files(folder: Path) -> None:

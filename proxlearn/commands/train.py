@@ -90,9 +90,10 @@ def preflight(args: list[str]) -> None:
     if parsed.shell_completion or parsed.hydra_help:
         return
     composed = compose(parsed)
-    if parsed.help or parsed.info or parsed.cfg or parsed.multirun or composed.hydra.mode == RunMode.MULTIRUN:
-        return
     try:
+        several = parsed.multirun or composed.hydra.mode == RunMode.MULTIRUN
+        if parsed.help or parsed.info or parsed.cfg or several:
+            return
         config = checked_config(composed)
         folder = composed.hydra.run.dir
     except (OmegaConfBaseException, ValueError, TypeError, AttributeError) as error:
