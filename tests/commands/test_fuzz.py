@@ -1,15 +1,17 @@
 """Random command lines through composition and validation: accepted or refused in one line, never a traceback."""
 
-import os
 import random
 
 import pytest
+from small_runs import FULL
 
 from proxlearn.commands.train import preflight
 from proxlearn.errors import InputError
 from proxlearn.schema import DatasetConfig, DeviceConfig, TrainConfig
 
-COUNT = 2000 if os.environ.get("PROXLEARN_FAULTS") == "full" else 200
+pytestmark = pytest.mark.faults
+
+COUNT = 2000 if FULL else 200
 CHUNKS = 10
 
 KEYS = [

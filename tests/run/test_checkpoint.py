@@ -14,6 +14,8 @@ from proxlearn.run import checkpoint, sealed
 from proxlearn.run.checkpoint import Checkpoint, Mark
 from proxlearn.run.sealed import InvalidCheckpoint
 
+pytestmark = pytest.mark.faults
+
 
 def moment(**changes) -> Checkpoint:
     cloud = PointCloud(torch.arange(6.0).view(3, 2), torch.zeros(3), 7)

@@ -14,6 +14,8 @@ from small_runs import FORKSERVER, assert_same_run, run, small, status
 from proxlearn.errors import RunError
 from proxlearn.run import checkpoint
 
+pytestmark = pytest.mark.faults
+
 OVERRIDES = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "log_every=1", "checkpoint_every=5"]
 
 

@@ -10,6 +10,8 @@ from small_runs import FORKSERVER, FULL, assert_same_run, run, small
 
 from proxlearn.errors import RunError
 
+pytestmark = pytest.mark.faults
+
 CONFIG = small(steps=13, log_every=3, checkpoint_every=4)
 OPERATIONS = ("write", "fsync", "replace", "ftruncate", "unlink", "open")
 KILLED = 25 if FULL else 3

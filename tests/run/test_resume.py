@@ -13,6 +13,8 @@ from proxlearn.errors import InputError
 from proxlearn.run import checkpoint, sealed
 from proxlearn.run.schedule import is_film, is_stored
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
