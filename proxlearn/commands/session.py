@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -37,7 +38,11 @@ def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> 
 
 
 def say(text: str) -> None:
-    print(text, end="", flush=True)
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        # `proxlearn train | head`: nobody listens any more, and the run goes on all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def shown(folder: Path) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons import num_parameters
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
@@ -68,6 +69,8 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
         threads = earlier.threads or config.threads or torch.get_num_threads()
         torch.set_num_threads(threads)
         warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
+        if config.threads not in (None, threads):
+            warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
         now = resumed(folder, experiment, warnings.append) or first_checkpoint(experiment)
         with disk_errors(path), torch.no_grad():
             return session(
@@ -159,12 +162,16 @@ def recurse(
 def resumed(folder: RunFolder, experiment: Experiment, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint of earlier sessions from which this run can go on exactly."""
     config, metrics = experiment.config, MetricsLog(folder.metrics)
-    state_length = len(torch.Generator(experiment.device).get_state())
+    shape = (config.N, num_parameters(experiment.problem.neuron, experiment.problem.samples.X.shape[1]))
 
     def require(found: Checkpoint) -> None:
-        if found.run != experiment.identity or len(found.generator) != state_length:
+        if found.run != experiment.identity or found.cloud.theta.shape != shape:
             raise InvalidCheckpoint("it belongs to another run")
-        if not metrics.holds(found.metrics, closing_step(found.cloud.step, config)):
+        try:
+            torch.Generator(experiment.device).set_state(found.generator)
+        except RuntimeError as error:
+            raise InvalidCheckpoint("its generator is for another device") from error
+        if not found.metrics.size or not metrics.holds(found.metrics, closing_step(found.cloud.step, config)):
             raise InvalidCheckpoint("metrics.csv lacks rows up to it")
 
     found = checkpoints.newest_valid(

@@ -68,6 +68,7 @@ FORGERIES = {
     "step without end": state(step=1e308),
     "negative": state(unmet=-1),
     "no number": state(switched_at=[1]),
+    "no rows": state(metrics_size=0),
     "size without end": state(metrics_size=10**30),
     "path for a name": state(metrics_sha256={"../..": 1}),
     "state is a list": lambda header: header["__metadata__"].update(state="[]"),
@@ -103,6 +104,17 @@ def test_numbers_that_are_not_finite_are_not_read_either(made):
     path.write_bytes(resealed(forged, lambda header: None))
     with pytest.raises(InvalidCheckpoint):
         checkpoint.load(path)
+
+
+def test_a_generator_that_is_none_is_skipped(made, tmp_path, capfd):
+    path = sealed.path_of(made / "checkpoints", 6)
+    blob = path.read_bytes()
+    generator = checkpoint.load(path).generator.numpy().tobytes()
+    path.write_bytes(resealed(blob.replace(generator, b"\xff" * len(generator)), lambda header: None))
+    run(small(steps=9), made)
+    assert "cloud-000000006.safetensors: its generator" in capfd.readouterr().err
+    run(small(steps=9), tmp_path / "whole")
+    assert_same_run(made, tmp_path / "whole")
 
 
 @pytest.mark.parametrize("file", ["checkpoints/cloud-000000006.safetensors", "status.json", "metrics.csv", ".lock"])

@@ -124,10 +124,11 @@ def test_other_logging_on_the_way_changes_no_cloud(reference, tmp_path):
     assert steps == [0, 4, 8, 12, 15, 18, 21, 23]
 
 
-def test_a_run_keeps_its_threads(tmp_path):
+def test_a_run_keeps_its_threads_and_says_so(tmp_path, capfd):
     run(small(steps=3, threads=1), tmp_path)
     run(small(steps=6, threads=2), tmp_path)
-    assert status(tmp_path)["threads"] == 1
+    assert status(tmp_path)["threads"] == torch.get_num_threads() == 1
+    assert "the run keeps the 1 threads it began with" in capfd.readouterr().err
 
 
 def test_changed_data_is_not_continued(tmp_path):
