@@ -37,6 +37,10 @@ test: $(READY)  ## set up, then lint, type-check and test
 test-slow: $(READY)  ## the checks that take longer than `make test` may
 	$(PYTEST) -m slow
 
+.PHONY: test-faults
+test-faults: $(READY)  ## kill, damage and confuse runs: all that `make test` draws a part of (minutes)
+	PROXLEARN_FAULTS=full $(PYTEST) -m faults
+
 .PHONY: format
 format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .

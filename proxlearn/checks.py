@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
@@ -21,7 +22,8 @@ def real(
         wanted = "a finite number" + _range(above, at_least, below)
         if number is None or not math.isfinite(number) or not _inside(number, above, at_least, below):
             raise InputError(f"{name} must be {wanted}, got {value!r}", f"try {name}={example:g}")
-        return number
+        # 1 and 1.0, 0 and -0.0 are one setting, and must have one run folder.
+        return float(number) + 0.0
 
     return check
 
@@ -57,6 +59,21 @@ def text(name: str, value: Any) -> str:
 
 
 def word(name: str, value: Any) -> str:
+    """A text that can be a part of a folder's name, and no more than a part."""
+    if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
+        raise InputError(
+            f"{name} must be a word of letters, digits and . + - _, got {value!r:.100}", f"try {name}=mine"
+        )
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {value!r}", f"try {name}=true")
+    return value
+
+
+def label(name: str, value: Any) -> str:
     """A name from the user's own world, which may look like a number: a column called 2024."""
     return text(name, str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
 
@@ -77,7 +94,8 @@ def known_keys(mapping: Mapping[str, Any], known: set[str], prefix: str = "") ->
     """Refuse a key that nobody reads: it is a spelling mistake."""
     for key in mapping:
         if key not in known:
-            raise InputError(f"unknown key `{prefix}{key}`", did_you_mean(prefix + key, {prefix + k for k in known}))
+            remedy = did_you_mean(f"{prefix}{key}", {prefix + k for k in known})
+            raise InputError(f"unknown key `{prefix}{key}`", remedy)
 
 
 def _interval(name: str, ends: Any) -> tuple[float, float]:
@@ -91,9 +109,11 @@ def _interval(name: str, ends: Any) -> tuple[float, float]:
 
 
 def _number(value: Any) -> float | None:
-    # int(float) below would round integers beyond 2^53: keep an int as it is.
+    # int(float) above would round integers beyond 2^53: keep an int as it is, unless nobody can want it exactly.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    if isinstance(value, int) and abs(value) >= 2**64:
+        return float(value) if abs(value) < 2**1023 else math.inf
     return value
 
 

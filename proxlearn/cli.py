@@ -27,6 +27,7 @@ COMMANDS = {
     "train": Command(
         "proxlearn.commands.train", "train a cloud of neurons: Hydra overrides such as dataset=wdbc beta=0.05"
     ),
+    "resume": Command("proxlearn.commands.resume", "go on with a run from its folder alone"),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of run folders again"),
 }
@@ -38,6 +39,7 @@ examples:
   proxlearn train dataset=wdbc beta=0.05 steps=2000                a short one
   proxlearn train -m dataset=wdbc beta=0.03,0.05,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           show the config, run nothing
+  proxlearn resume outputs/wdbc/NAME --steps 5000                  go on, or further
   proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
   proxlearn data                                                   what there is to train on
   proxlearn plot outputs/wdbc/*                                    draw again
@@ -61,6 +63,10 @@ def run(name: str, args: list[str]) -> int:
     except ProxlearnError as error:
         print(f"proxlearn: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        # While a run is recursing it stops by itself; this is before or after.
+        print("proxlearn: interrupted; the same command goes on", file=sys.stderr)
+        return 130
 
 
 def complete(args: list[str]) -> int:

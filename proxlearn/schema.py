@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from proxlearn.checks import Check, choice, integer, intervals, known_keys, optional, real, text, word
+from proxlearn.checks import Check, choice, flag, integer, intervals, known_keys, label, optional, real, text, word
 from proxlearn.core import options
 from proxlearn.errors import InputError
 
@@ -22,7 +22,9 @@ NeuronName = Literal["tanh", "softmax", "softmax_intercept"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv"]
 Compile = Literal["auto", "on", "off"]
+Engine = Literal["fused", "eager", "literal"]
 T = TypeVar("T")
+THREADS = optional(integer(at_least=1, below=4097, example=1))
 
 
 def checked(check: Check) -> Any:
@@ -39,9 +41,9 @@ def section(cls: type) -> Any:
 class DatasetConfig:
     """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
 
-    name: str = checked(text)
-    path: str | None = checked(optional(word))
-    target: str | None = checked(optional(word))
+    name: str = checked(word)
+    path: str | None = checked(optional(label))
+    target: str | None = checked(optional(label))
     task: options.Task | None = checked(optional(choice(options.Task)))
     neuron: NeuronName | None = checked(optional(choice(NeuronName)))
     split: Split = checked(choice(Split))
@@ -60,7 +62,7 @@ class DeviceConfig:
     device: Device = checked(choice(Device))
     dtype: Dtype = checked(choice(Dtype))
     fallback_dtype: Dtype | None = checked(optional(choice(Dtype)))
-    threads: int | None = checked(optional(integer(at_least=1, below=4097, example=1)))
+    threads: int | None = checked(THREADS)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class TrainConfig:
     dataset: DatasetConfig = section(DatasetConfig)
     device: DeviceConfig = section(DeviceConfig)
     logger: LoggerConfig = section(LoggerConfig)
-    recipe: str = checked(text)
+    recipe: str = checked(word)
     beta: float = checked(real(above=0, example=0.05))
     h: float = checked(real(above=0, example=1e-3))
     epsilon: float = checked(real(above=0, example=1.0))
@@ -87,9 +89,14 @@ class TrainConfig:
     steps: int = checked(integer(at_least=0, example=1000))
     seed: int = checked(integer(at_least=0, example=0))
     split_seed: int = checked(integer(at_least=0, below=2**32, example=0))
-    threads: int | None = checked(optional(integer(at_least=1, below=4097, example=1)))
+    threads: int | None = checked(THREADS)
     log_every: int | None = checked(optional(integer(at_least=1, example=100)))
     checkpoint_every: int = checked(integer(at_least=1, example=10000))
+    keep_checkpoints: int = checked(integer(at_least=1, example=3))
+    overwrite: bool = checked(flag)
+    init_from: str | None = checked(optional(text))
+    init_sha256: str | None = checked(optional(word))
+    """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
     solver: Solver = checked(choice(Solver))
     compile: Compile = checked(choice(Compile))
     drift: options.Drift = checked(choice(options.Drift))
@@ -109,7 +116,18 @@ class TrainConfig:
                 raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
 
 
-NOT_TRAJECTORY = ("steps", "log_every", "checkpoint_every", "logger", "threads", "recipe", "compile")
+NOT_TRAJECTORY = (
+    "steps",
+    "log_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "overwrite",
+    "init_from",
+    "logger",
+    "threads",
+    "recipe",
+    "compile",
+)
 """Keys that do not change where the particles go: the same run whatever they are."""
 
 
@@ -135,8 +153,12 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
     return values
 
 
+def digest(config: TrainConfig) -> str:
+    """A hash of the trajectory: two runs with the same one are the same run."""
+    return hashlib.sha256(json.dumps(trajectory(config), sort_keys=True).encode()).hexdigest()
+
+
 def run_name(config: TrainConfig) -> str:
     """The run folder's name: readable, and with a hash of the trajectory."""
-    canonical = json.dumps(trajectory(config), sort_keys=True)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
-    return f"{config.recipe}-beta{config.beta:g}-eps{config.epsilon:g}-N{config.N}-seed{config.seed}-{digest}"
+    named = f"{config.recipe}-beta{config.beta:g}-eps{config.epsilon:g}-N{config.N}-seed{config.seed}"
+    return f"{named}-{digest(config)[:8]}"

@@ -6,9 +6,12 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
 
+from proxlearn.commands.compose import compose, parse
+from proxlearn.commands.train import checked_config
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.tanh import TanhNeuron
+from proxlearn.schema import TrainConfig
 
 torch.set_num_threads(1)
 
@@ -26,6 +29,11 @@ def standardised(wdbc: Problem) -> Problem:
     """The same with standardised features, where rounding errors do not grow."""
     X = wdbc.samples.X
     return Problem(wdbc.neuron, Samples((X - X.mean(0)) / X.std(0), wdbc.samples.y, wdbc.samples.labels))
+
+
+def config_of(*overrides: str) -> TrainConfig:
+    """What `proxlearn train` would run with these words."""
+    return checked_config(compose(parse(list(overrides))))
 
 
 @pytest.fixture

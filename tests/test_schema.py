@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxlearn.checks import integer, real
-from proxlearn.commands.train import checked_config, compose
 from proxlearn.errors import InputError
 from proxlearn.schema import NOT_TRAJECTORY, TrainConfig, build, run_name
+from tests.conftest import config_of
 
 
 def config(*overrides: str) -> TrainConfig:
-    return checked_config(compose(list(overrides)))
+    return config_of(*overrides)
 
 
 @given(st.floats() | st.integers() | st.text() | st.none() | st.booleans() | st.lists(st.integers()))

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from proxlearn.errors import InputError
+from proxlearn.run.folder import RunFolder
 
 
 def main(args: list[str]) -> int:
@@ -17,6 +18,7 @@ def main(args: list[str]) -> int:
     for folder in folders:
         if not (folder / "metrics.csv").is_file():
             raise InputError(f"{folder} is not a run folder (no metrics.csv in it)", "name a folder that `train` made")
+        RunFolder(folder).refuse_links()
     from proxlearn.views.render import render
 
     for folder in folders:

@@ -1,29 +1,31 @@
-"""Checkpoints: the cloud and all that the next step needs, in one safetensors file that vouches for itself.
-
-The state that is not a tensor is JSON inside the file's header. The header also carries a sha256 of the whole file,
-computed with the checksum's own place filled with zeros, so that no byte can change unnoticed.
-"""
+"""Checkpoints: the cloud and all that the next step needs, each in one file that vouches for itself (sealed.py)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from proxlearn.core.cloud import PointCloud
+from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.errors import RunError
+from proxlearn.run import sealed
 from proxlearn.run.files import write_atomically
+from proxlearn.run.schedule import is_film
+from proxlearn.run.sealed import InvalidCheckpoint, Sealed, stored, unseal
 
-FORMAT = "proxlearn-cloud-1"
-BLANK = b"0" * 64
-CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+@dataclass(frozen=True)
+class Mark:
+    """How far metrics.csv had got: its length in bytes and their sha256."""
+
+    size: int = 0
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,17 @@ class Checkpoint:
     cloud: PointCloud
     generator: Tensor
     """State of the noise generator, bytes."""
+    run: str
+    """Digest of what determines the trajectory: a file of another run is told by it."""
     unmet: int = 0
     """Proximal steps so far that did not meet their tolerance within L rounds."""
     switched_at: int | None = None
     """Step at which the fallback precision took over."""
-
-
-class InvalidCheckpoint(Exception):
-    """The file is damaged, or is something else."""
-
-
-def path_of(folder: Path, step: int) -> Path:
-    return folder / f"cloud-{step:09d}.safetensors"
+    metrics: Mark = Mark()
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write one checkpoint; returns its path."""
+    """Write one checkpoint; returns its path. What is not finite is never written."""
     cloud = checkpoint.cloud
     tensors = {
         "theta": cloud.theta,
@@ -56,51 +53,91 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "log_rho": cloud.log_rho,
         "generator": checkpoint.generator,
     }
-    state = {"step": cloud.step, "unmet": checkpoint.unmet, "switched_at": checkpoint.switched_at}
-    metadata = {"format": FORMAT, "state": json.dumps(state), "sha256": BLANK.decode()}
-    blob = safetensors.torch.save({k: t.detach().cpu().contiguous() for k, t in tensors.items()}, metadata)
-    start, end = _checksum_place(blob)
-    blob = blob[:start] + hashlib.sha256(blob).hexdigest().encode() + blob[end:]
-    path = path_of(folder, cloud.step)
-    write_atomically(path, blob)
+    if cloud.screen is not None:
+        tensors["reference"] = cloud.screen.reference
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            raise RunError(
+                f"{name} is not finite at step {cloud.step}, so no checkpoint is written",
+                "choose a smaller h or a smaller box dataset.initial, or device.dtype=float64",
+            )
+    state = {
+        "step": cloud.step,
+        "run": checkpoint.run,
+        "unmet": checkpoint.unmet,
+        "switched_at": checkpoint.switched_at,
+        "metrics_size": checkpoint.metrics.size,
+        "metrics_sha256": checkpoint.metrics.sha256,
+        "radius": None if cloud.screen is None else cloud.screen.radius,
+    }
+    blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    path = sealed.path_of(folder, cloud.step)
+    write_atomically(path, sealed.seal(blob, state))
     return path
 
 
 def load(path: Path) -> Checkpoint:
     """Read one checkpoint, or raise InvalidCheckpoint."""
+    return opened(unseal(path))
+
+
+def opened(file: Sealed) -> Checkpoint:
+    """A sealed file's content; its checksum holds, but who wrote it is not known, so everything is checked."""
     try:
-        blob = path.read_bytes()
-        start, end = _checksum_place(blob)
-        if hashlib.sha256(blob[:start] + BLANK + blob[end:]).hexdigest().encode() != blob[start:end]:
-            raise InvalidCheckpoint("the checksum does not match")
-        header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
-        if header["format"] != FORMAT:
-            raise InvalidCheckpoint(f"format {header['format']!r} instead of {FORMAT!r}")
-        state: dict[str, Any] = json.loads(header["state"])
-        tensors = safetensors.torch.load(blob)
-        cloud = PointCloud(tensors["theta"], tensors["log_rho"], int(state["step"]))
-        return Checkpoint(cloud, tensors["generator"], int(state["unmet"]), state["switched_at"])
-    except InvalidCheckpoint:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-        raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0]) from error
-
-
-def newest(folder: Path) -> list[Path]:
-    """Checkpoints, newest first."""
-    return sorted(folder.glob("cloud-*.safetensors"), reverse=True)
+        # Cloned, because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
+        tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
+        theta, log_rho, generator = tensors["theta"], tensors["log_rho"], tensors["generator"]
+        step, unmet, switched_at = (file.state[name] for name in ("step", "unmet", "switched_at"))
+        mark = Mark(file.state["metrics_size"], file.state["metrics_sha256"])
+        numbers = (step, unmet, mark.size, 0 if switched_at is None else switched_at)
+        whole = (
+            all(type(number) is int and number >= 0 for number in numbers)
+            and isinstance(mark.sha256, str)
+            and theta.dtype == log_rho.dtype
+            and theta.dtype in (torch.float32, torch.float64)
+            and theta.ndim == 2
+            and log_rho.shape == theta.shape[:1]
+            and generator.dtype == torch.uint8
+            and generator.ndim == 1
+            and all(_is_finite(tensor) for tensor in tensors.values())
+        )
+        if not whole:
+            raise InvalidCheckpoint("its tensors or its state are not those of a run")
+        cloud = PointCloud(theta, log_rho, step, _screen(tensors.get("reference"), file.state["radius"], theta))
+        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark)
+    except (*sealed.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
+        raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
 def newest_valid(
-    folder: Path, skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None
+    folder: Path,
+    skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None,
+    require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole; each damaged one on the way is told to ``skipped``."""
-    for path in newest(folder):
+    """The newest checkpoint that is whole and that ``require`` lets pass; each other one is told to ``skipped``."""
+    for _, path in stored(folder):
         try:
-            return load(path)
+            found = load(path)
+            require(found)
+            return found
         except InvalidCheckpoint as why:
             skipped(path, why)
     return None
+
+
+def prune(folder: Path, step: int, keep: int, every: int) -> None:
+    """Delete what nobody needs once the checkpoint of ``step`` is durable.
+
+    Kept: those for films, the newest ``keep``, and the newest ``keep`` of the regular ones, so that a run which was
+    interrupted has all that an uninterrupted one has. Files of later steps (damaged ones that were skipped) are not
+    counted: they must not push out good ones.
+    """
+    older = [(k, path) for k, path in stored(folder) if k <= step]
+    regular = [(k, path) for k, path in older if k % every == 0]
+    kept = {path for _, path in older[:keep] + regular[:keep]}
+    for k, path in older:
+        if path not in kept and not is_film(k):
+            path.unlink(missing_ok=True)
 
 
 def to(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
@@ -108,9 +145,16 @@ def to(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
     return replace(checkpoint, cloud=checkpoint.cloud.to(device, checkpoint.cloud.theta.dtype))
 
 
-def _checksum_place(blob: bytes) -> tuple[int, int]:
-    header_end = 8 + int.from_bytes(blob[:8], "little")
-    found = CHECKSUM.search(blob, 8, min(header_end, len(blob)))
-    if found is None:
-        raise InvalidCheckpoint("no checksum in its header")
-    return found.span(1)
+def _screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
+    """The neighbour list's reference, if there was one."""
+    if reference is None and radius is None:
+        return None
+    if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
+        raise InvalidCheckpoint("its reference cloud does not fit its cloud")
+    if not isinstance(radius, float) or not 0 < radius < math.inf:
+        raise InvalidCheckpoint("its reference cloud has no radius")
+    return Screen(reference, radius)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

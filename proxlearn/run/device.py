@@ -38,15 +38,16 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuse a kernel that cannot fit, before the machine starts to swap."""
-    if config.weights == "uniform" or resolve_device(config.device.device) != "cpu":
+    """Refuse a kernel that cannot fit, before the machine starts to swap; kernel=auto forms none that is large."""
+    fused = config.kernel == "auto" and config.compile != "off" and config.solver != "literal"
+    if config.weights == "uniform" or fused or resolve_device(config.device.device) != "cpu":
         return
     needed = KERNEL_COPIES * _bytes(config) * config.N**2
     if needed > _physical():
         raise InputError(
             f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and this machine has "
             f"{_physical() / 2**30:.0f} GiB",
-            "choose a smaller N, or weights=uniform",
+            "choose a smaller N, kernel=auto, or weights=uniform",
         )
 
 

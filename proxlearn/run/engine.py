@@ -10,11 +10,10 @@ from torch import Tensor
 from proxlearn.core import paper, recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.recursion import Info
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, RunError
 from proxlearn.run.experiment import Experiment
 
 Step = Callable[[PointCloud, Tensor, Tensor], tuple[PointCloud, Info | None]]
-ENGINES = ("fused", "eager", "literal")
 
 
 def choose_engine(experiment: Experiment, earlier: str | None) -> str:
@@ -44,12 +43,20 @@ def _why_not_fused(experiment: Experiment) -> str | None:
     return None
 
 
-def make_step(engine: str, experiment: Experiment, threads: int, notice: Callable[[str], None]) -> Step:
+def make_step(engine: str, experiment: Experiment, threads: int) -> Step:
     """The step function of a run, in the experiment's precision."""
     if engine == "fused":
         from proxlearn.core.fused.engine import FusedStep
 
-        return FusedStep(experiment.problem, experiment.hyper, experiment.config.N, threads)
+        made = FusedStep(experiment.problem, experiment.hyper, experiment.config.N, threads)
+
+        def fused(cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+            try:
+                return made(cloud, noise, z0)
+            except MemoryError as error:
+                raise RunError(str(error), "choose a smaller N or epsilon, or weights=uniform") from error
+
+        return fused
     step = paper.step if engine == "literal" else recursion.step
 
     def plain(cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,9 +17,11 @@ from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, prepare
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError, RunError
+from proxlearn.run import checkpoint as checkpoints
+from proxlearn.run import sealed
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.device import check_outputs_memory, resolve_device
-from proxlearn.schema import TrainConfig
+from proxlearn.schema import TrainConfig, digest
 
 HYPER = (
     "beta",
@@ -45,6 +48,11 @@ class Experiment:
     test: Samples
     prepared: Prepared
     device: torch.device
+
+    @property
+    def identity(self) -> str:
+        """What determines the trajectory, settings and data, as one word."""
+        return f"{digest(self.config)}-{self.prepared.table.sha256}"
 
     def to(self, dtype: torch.dtype) -> Experiment:
         """The same experiment in another precision, from the float64 data."""
@@ -73,18 +81,40 @@ def choose_neuron(table: Table, name: str | None) -> Neuron:
     return neuron
 
 
-def first_checkpoint(experiment: Experiment) -> tuple[Checkpoint, torch.Generator]:
-    """cloud_0, and the generator of the noise: both from ``seed``, each with a stream of its own."""
+def first_checkpoint(experiment: Experiment) -> Checkpoint:
+    """cloud_0 and the state of the noise: both from ``seed``, each with a stream of its own."""
     config = experiment.config
     cloud_seed, noise_seed = np.random.SeedSequence(config.seed).generate_state(2, np.uint32).tolist()
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
     for block in coordinates:
         if block not in config.dataset.initial:
             raise InputError(f"dataset.initial gives no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
-    drawing = torch.Generator().manual_seed(cloud_seed)
-    cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, drawing)
-    generator = torch.Generator(experiment.device).manual_seed(noise_seed)
-    return Checkpoint(cloud.to(experiment.device, dtype_of(config.device.dtype)), generator.get_state()), generator
+    if config.init_sha256 is None:
+        drawing = torch.Generator().manual_seed(cloud_seed)
+        cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, drawing)
+    else:
+        cloud = cloud_of(config.init_from, config.init_sha256, (config.N, sum(coordinates.values())))
+    cloud = cloud.to(experiment.device, dtype_of(config.device.dtype))
+    noise = torch.Generator(experiment.device).manual_seed(noise_seed)
+    return Checkpoint(cloud, noise.get_state(), experiment.identity)
+
+
+def cloud_of(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
+    """The cloud that another run had reached, as a first one."""
+    for file in sealed.valid(Path(folder) / "checkpoints") if folder else ():
+        if file.sha256 == sha256:
+            cloud = checkpoints.opened(file).cloud
+            if cloud.theta.shape == shape:
+                return replace(cloud, step=0)
+            N, p = cloud.theta.shape
+            remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"
+            raise InputError(
+                f"init_from={folder} has {N} particles of {p} coordinates, not {shape[0]} of {shape[1]}", remedy
+            )
+    raise InputError(
+        f"the cloud that this run started from (checksum {sha256[:12]}) is not to be found",
+        "give the `proxlearn train ... init_from=FOLDER` command again",
+    )
 
 
 def draw(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:

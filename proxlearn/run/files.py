@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from proxlearn.errors import RunError
+
+TEMPORARY = ".*.tmp"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content``; a crash leaves the old file or the new one, never a part of one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(handle, content)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
         os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        # The disk may be full or gone: what failed first is what must be told.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
+
+
+def write_all(handle: int, content: bytes) -> None:
+    """Write every byte: the system may take fewer at once, the last ones before a disk is full."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(handle, left) :]
 
 
 def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:
@@ -33,3 +51,21 @@ def sync_folder(folder: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Clear away what a killed process was writing."""
+    for path in folder.glob(TEMPORARY):
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """A full disk, a removed or a read-only folder, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write to the run folder {folder}: {error.strerror or error}",
+            "put that right, and the same command goes on from the newest checkpoint",
+        ) from error

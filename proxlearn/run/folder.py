@@ -7,14 +7,45 @@ import json
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from proxlearn.checks import choice, integer, real
 from proxlearn.errors import InputError
-from proxlearn.run.files import write_atomically, write_json
-from proxlearn.schema import TrainConfig, build, trajectory
+from proxlearn.run.files import remove_temporaries, write_atomically, write_json
+from proxlearn.run.sealed import stored
+from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a run knows of its earlier sessions."""
+
+    finished_at: int | None = None
+    """The last step, if the run came to its end."""
+    seconds: float = 0.0
+    threads: int | None = None
+    data_sha256: str | None = None
+    engine: str | None = None
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them can stand for more values than fit in memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
+
+
+class QuietFileHandler(logging.FileHandler):
+    """A log that cannot be written (a full disk) is no reason for a traceback: the run itself tells of it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
 
 
 class RunFolder:
@@ -34,33 +65,66 @@ class RunFolder:
 
     def create(self, config: TrainConfig) -> None:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(json.loads(json.dumps(dataclasses.asdict(config))), sort_keys=False)
-        write_atomically(self.config, text.encode())
+        for folder in (self.path, self.checkpoints):
+            remove_temporaries(folder)
+        # `overwrite` was for this once: whoever reads the config later wants to go on.
+        values = dataclasses.asdict(dataclasses.replace(config, overwrite=False))
+        write_atomically(self.config, yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False).encode())
+
+    def clear(self) -> None:
+        """Take a run away, its own files only; the config last, which says whose they are."""
+        named = (self.metrics, self.model, self.accuracy, self.confusion, self.points, self.log, self.status)
+        for path in (*(path for _, path in stored(self.checkpoints)), *named, self.config):
+            path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:
-        return build(TrainConfig, yaml.safe_load(self.config.read_text(encoding="utf-8")))
+        try:
+            values = yaml.load(self.config.read_text(encoding="utf-8"), Loader=PlainLoader)
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{self.path} is not a run folder: no config.yaml in it", "name one `train` made"
+            ) from error
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+            problem = f"{self.config} cannot be read ({type(error).__name__})"
+            raise InputError(problem, "put it right, or start again with overwrite=true") from error
+        return build(TrainConfig, values)
 
-    def read_status(self) -> dict[str, Any]:
-        status: dict[str, Any] = json.loads(self.status.read_text(encoding="utf-8"))
-        return status
+    def read_earlier(self) -> Earlier:
+        """What status.json says of earlier sessions; a damaged one says nothing, and the checkpoints count."""
+        try:
+            status = json.loads(self.status.read_text(encoding="utf-8"))
+            step, seconds, threads, data = (status[key] for key in ("step", "seconds", "threads", "data_sha256"))
+            return Earlier(
+                finished_at=integer(at_least=0, example=0)("step", step) if status["state"] == "finished" else None,
+                seconds=real(at_least=0, example=0)("seconds", seconds),
+                threads=THREADS("threads", threads),
+                data_sha256=str(data),
+                engine=choice(Engine)("engine", status["engine"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
+            return Earlier()
 
     def write_status(self, status: dict[str, Any]) -> None:
         write_json(self.status, status)
 
-    def holds_run(self) -> bool:
-        return self.status.exists() and self.config.exists()
-
     def check_same_run(self, config: TrainConfig) -> None:
         """Refuse to continue another run's folder."""
-        if trajectory(self.read_config()) != trajectory(config):
+        if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
-                f"{self.path} holds a run with other settings", "choose another hydra.run.dir, or leave it out"
+                f"{self.path} holds a run with other settings", "choose another hydra.run.dir, or set overwrite=true"
             )
+
+    def refuse_links(self) -> None:
+        """Refuse links and devices where files are expected: writing to them would leave the folder."""
+        for folder in (self.path, self.checkpoints):
+            for entry in folder.iterdir() if folder.is_dir() else ():
+                if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+                    raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
 
     def journal(self) -> logging.Logger:
         """A logger of this run's own: everything into train.log, warnings to the terminal too."""
         logger = logging.Logger("proxlearn.run")
-        file = logging.FileHandler(self.log, encoding="utf-8")
+        file = QuietFileHandler(self.log, encoding="utf-8")
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(file)
         terminal = logging.StreamHandler(sys.stderr)
@@ -72,13 +136,17 @@ class RunFolder:
 
 def check_writable(path: Path) -> None:
     """Refuse an output folder that could not be created, before anything is."""
+    remedy = "choose another hydra.run.dir"
     existing = path
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(
-            f"cannot write to {existing}, needed for the run folder {path}", "choose another hydra.run.dir"
-        )
+    try:
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    except (OSError, ValueError) as error:
+        # A name that is too long, or has a zero byte in it.
+        raise InputError(f"the run folder's name {str(path)!r:.100} is not possible here", remedy) from error
+    if not usable:
+        raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
 
 
 def remove_if_empty(path: Path) -> None:

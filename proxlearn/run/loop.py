@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons import num_parameters
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
 from proxlearn.run.checkpoint import Checkpoint
+from proxlearn.run.engine import choose_engine, make_step
 from proxlearn.run.experiment import (
     Experiment,
     build_experiment,
@@ -23,10 +26,13 @@ from proxlearn.run.experiment import (
     is_finite,
     not_finite,
 )
+from proxlearn.run.files import disk_errors
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.lock import FolderLock
 from proxlearn.run.metrics import MetricsLog, measure
 from proxlearn.run.progress import Progress
-from proxlearn.run.schedule import is_logged
+from proxlearn.run.schedule import is_logged, is_stored
+from proxlearn.run.sealed import InvalidCheckpoint
 from proxlearn.run.signals import StopRequest
 from proxlearn.run.status import Status
 from proxlearn.schema import TrainConfig
@@ -44,85 +50,109 @@ class Outcome:
 
 
 def train(config: TrainConfig, path: Path, command: str) -> Outcome:
-    """Run, continue or extend the run that ``config`` describes, in the folder ``path``."""
+    """Run, continue or extend the run that ``config`` describes, in the folder ``path``; one process at a time."""
     folder = RunFolder(path)
-    earlier: dict[str, Any] = {}
-    if folder.holds_run():
-        folder.check_same_run(config)
-        earlier = folder.read_status()
-    experiment = build_experiment(config)
-    if earlier:
+    with StopRequest() as stop, contextlib.ExitStack() as held:
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+            folder.refuse_links()
+            lock = held.enter_context(FolderLock(path))
+            if config.overwrite:
+                folder.clear()
+            folder.check_same_run(config)
+            earlier = folder.read_earlier()
+        experiment = build_experiment(config)
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
-        if earlier["data_sha256"] != experiment.prepared.table.sha256:
-            raise InputError(f"the data of {path} has changed since it began", "restore it, or set hydra.run.dir=...")
-        if earlier["state"] == "finished" and earlier["step"] >= config.steps:
-            return Outcome(path, "finished", earlier["step"], already_finished=True)
-    now, generator = first_checkpoint(experiment)
-    # The order of a sum depends on the number of threads: a run keeps the number it began with.
-    threads = earlier.get("threads") or config.threads or torch.get_num_threads()
-    torch.set_num_threads(threads)
+        if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
+            raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
+        if earlier.finished_at is not None and earlier.finished_at >= config.steps:
+            return Outcome(path, "finished", earlier.finished_at, already_finished=True)
+        engine = choose_engine(experiment, earlier.engine)
+        # The order of a sum depends on the number of threads: a run keeps the number it began with.
+        threads = earlier.threads or config.threads or torch.get_num_threads()
+        torch.set_num_threads(threads)
+        warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
+        if config.threads not in (None, threads):
+            warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
+        now = resumed(folder, experiment, warnings.append) or first_checkpoint(experiment)
+        with disk_errors(path), torch.no_grad():
+            status = Status(folder, experiment, engine, threads, command, earlier)
+            return session(experiment, now, folder, status, stop, warnings)
 
-    folder.create(config)
+
+def session(
+    experiment: Experiment, now: Checkpoint, folder: RunFolder, status: Status, stop: StopRequest, warnings: list[str]
+) -> Outcome:
+    """One process's share of a run, with its log and its status whatever happens."""
+    folder.create(experiment.config)
     journal = folder.journal()
     try:
-        now = resumed(folder, now, generator, journal)
+        for warning in warnings:
+            journal.warning(warning)
         result.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
         result.write_points(folder, experiment.prepared)
-        status = Status(folder, experiment, threads, command, earlier.get("seconds", 0.0))
         status.write("running", now)
-        journal.info("%s: from step %d to %d", command, now.cloud.step, config.steps)
-        try:
-            with torch.no_grad():
-                signal = recurse(experiment, now, generator, folder, status, journal)
-        except BaseException as error:
-            status.write("failed", error=str(error) or type(error).__name__)
-            journal.error("failed", exc_info=None if isinstance(error, RunError) else error)
-            raise
+        journal.info("%s: from step %d to %d", status.values["command"], now.cloud.step, experiment.config.steps)
+        signal = recurse(experiment, now, folder, status, stop, journal)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
+    except BaseException as error:
+        # On a full disk neither of these may hide what happened; a traceback is for the log, and for surprises only.
+        with contextlib.suppress(OSError):
+            status.write("failed", error=str(error) or type(error).__name__)
+        journal.info("failed: %s", error, exc_info=None if isinstance(error, OSError | RunError) else error)
+        raise
     finally:
         for handler in journal.handlers:
-            handler.close()
-    return Outcome(path, status.values["state"], status.values["step"], signal)
+            with contextlib.suppress(OSError):
+                handler.close()
+    return Outcome(folder.path, status.values["state"], status.values["step"], signal)
 
 
 def recurse(
     experiment: Experiment,
     now: Checkpoint,
-    generator: torch.Generator,
     folder: RunFolder,
     status: Status,
+    stop: StopRequest,
     journal: logging.Logger,
 ) -> int | None:
     """The recursions from ``now`` to the last step; returns the signal that stopped them early, if one did."""
-    config, first = experiment.config, now.cloud.step
+    config, engine, threads = experiment.config, status.values["engine"], status.values["threads"]
     experiment = experiment.to(now.cloud.theta.dtype)
-    with MetricsLog(folder.metrics) as metrics, Progress(config.steps, first) as progress, StopRequest() as stop:
+    step = make_step(engine, experiment, threads)
+    generator = torch.Generator(experiment.device)
+    generator.set_state(now.generator)
+    with MetricsLog(folder.metrics) as metrics, Progress(config.steps, now.cloud.step) as progress:
 
         def save() -> None:
             metrics.sync()
-            checkpoints.save(folder.checkpoints, replace(now, generator=generator.get_state()))
+            moment = replace(now, generator=generator.get_state(), metrics=metrics.mark)
+            checkpoints.save(folder.checkpoints, moment)
+            checkpoints.prune(folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every)
 
-        # Rows past the checkpoint will be written again; the last row of a shorter run is not on the schedule.
-        metrics.start(keep=lambda k: k <= first and is_logged(k, config.log_every))
-        if metrics.empty:
+        metrics.start(now.metrics, closing_step(now.cloud.step, config))
+        if not metrics.mark.size:
             metrics.write(measure(experiment.problem, experiment.test, now.cloud, None, experiment.hyper))
+            save()
         while now.cloud.step < config.steps and stop.signal is None:
             noise, z0 = draw(now.cloud, generator)
-            cloud, info = experiment.step(now.cloud, noise, z0)
+            cloud, info = step(now.cloud, noise, z0)
             if not is_finite(cloud):
                 now = in_fallback_precision(now, cloud, config, journal)
                 dtype = now.cloud.theta.dtype
                 experiment = experiment.to(dtype)
-                cloud, info = experiment.step(now.cloud, noise.to(dtype), z0.to(dtype))
+                step = make_step(engine, experiment, threads)
+                cloud, info = step(now.cloud, noise.to(dtype), z0.to(dtype))
                 if not is_finite(cloud):
                     raise not_finite(cloud)
-            unmet = info is not None and not info.solution.stopped
+            unmet = info is not None and not info.stopped
             now = replace(now, cloud=cloud, unmet=now.unmet + unmet)
-            if is_logged(cloud.step, config.log_every) or cloud.step == config.steps:
+            scheduled = is_logged(cloud.step, config.log_every)
+            if scheduled or cloud.step == config.steps:
                 row = measure(experiment.problem, experiment.test, cloud, info, experiment.hyper)
-                metrics.write(row)
+                metrics.write(row, scheduled)
                 progress.metrics(row)
-            if cloud.step % config.checkpoint_every == 0 and cloud.step < config.steps:
+            if is_stored(cloud.step, config.checkpoint_every) and cloud.step < config.steps:
                 save()
             progress.advance(cloud.step)
             status.running(now)
@@ -133,15 +163,35 @@ def recurse(
     return stop.signal if stopped else None
 
 
-def resumed(folder: RunFolder, start: Checkpoint, generator: torch.Generator, journal: logging.Logger) -> Checkpoint:
-    """The newest valid checkpoint of an earlier session, or the start."""
+def resumed(folder: RunFolder, experiment: Experiment, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint of earlier sessions from which this run can go on exactly."""
+    config, metrics = experiment.config, MetricsLog(folder.metrics)
+    shape = (config.N, num_parameters(experiment.problem.neuron, experiment.problem.samples.X.shape[1]))
+
+    def require(found: Checkpoint) -> None:
+        if found.run != experiment.identity or found.cloud.theta.shape != shape:
+            raise InvalidCheckpoint("it belongs to another run")
+        try:
+            torch.Generator(experiment.device).set_state(found.generator)
+        except RuntimeError as error:
+            raise InvalidCheckpoint("its generator is for another device") from error
+        if not found.metrics.size or not metrics.holds(found.metrics, closing_step(found.cloud.step, config)):
+            raise InvalidCheckpoint("metrics.csv lacks rows up to it")
+
     found = checkpoints.newest_valid(
-        folder.checkpoints, lambda path, why: journal.warning("skipping the checkpoint %s: %s", path.name, why)
+        folder.checkpoints, lambda path, why: warn(f"skipping the checkpoint {path.name}: {why}"), require
     )
     if found is None:
-        return start
-    generator.set_state(found.generator)
-    return checkpoints.to(found, start.cloud.theta.device)
+        return None
+    if found.cloud.step > config.steps:
+        problem = f"{folder.path} is at step {found.cloud.step} already, beyond steps={config.steps}"
+        raise InputError(problem, f"ask for steps={found.cloud.step} or more, or set overwrite=true")
+    return checkpoints.to(found, experiment.device)
+
+
+def closing_step(step: int, config: TrainConfig) -> int | None:
+    """``step``, if it is a run's last one and logged for that reason only: then its row must outlive a resume."""
+    return step if step == config.steps and not is_logged(step, config.log_every) else None
 
 
 def in_fallback_precision(now: Checkpoint, bad: PointCloud, config: TrainConfig, journal: logging.Logger) -> Checkpoint:

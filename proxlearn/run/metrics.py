@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -13,7 +13,8 @@ from proxlearn.core import energy, scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper, Info
-from proxlearn.run.files import write_atomically
+from proxlearn.run.checkpoint import Mark
+from proxlearn.run.files import sync_folder, write_all
 
 Row = dict[str, float | int | bool | None]
 
@@ -47,50 +48,67 @@ PROXIMAL = (
 
 
 class MetricsLog:
-    """The CSV file of one run, appended row by row."""
+    """The CSV file of one run, appended row by row, and cut back to a checkpoint's mark when the run goes on."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: io.TextIOWrapper | None = None
-
-    def start(self, keep: Callable[[int], bool]) -> None:
-        """Open for appending; rows of an earlier session that ``keep`` refuses are cut off."""
-        rows = self._rows()
-        if rows:
-            header, body = rows[0], rows[1:]
-            kept = [row for row in body if len(row) == len(header) and row[0].isdigit() and keep(int(row[0]))]
-            text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerows([header, *kept] if kept else [])
-            write_atomically(self.path, text.getvalue().encode())
-        self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115 (closed by __exit__)
+        self._handle: int | None = None
+        self._size, self._sha256 = 0, hashlib.sha256()
 
     @property
-    def empty(self) -> bool:
-        assert self._file is not None
-        return self._file.tell() == 0
+    def mark(self) -> Mark:
+        """How far the scheduled rows have got."""
+        return Mark(self._size, self._sha256.hexdigest()) if self._size else Mark()
 
-    def write(self, row: Row) -> None:
-        assert self._file is not None
-        writer = csv.writer(self._file, lineterminator="\n")
-        if self.empty:
+    def holds(self, mark: Mark, closing: int | None) -> bool:
+        """Whether the file still has the rows of ``mark``, and after them the one of step ``closing``."""
+        content = self._content()
+        rows = content[: mark.size]
+        whole = len(rows) == mark.size and (mark.size == 0 or hashlib.sha256(rows).hexdigest() == mark.sha256)
+        return whole and (closing is None or bool(_closing_row(content, mark, closing)))
+
+    def start(self, mark: Mark, closing: int | None) -> None:
+        """Open for appending: what comes after the mark is cut off, but for the row of step ``closing``."""
+        content = self._content()
+        kept = content[: mark.size]
+        self._size, self._sha256 = len(kept), hashlib.sha256(kept)
+        closing_row = b"" if closing is None else _closing_row(content, mark, closing)
+        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        os.ftruncate(self._handle, len(kept) + len(closing_row))
+        sync_folder(self.path.parent)
+
+    def write(self, row: Row, scheduled: bool = True) -> None:
+        """Append a row. One off the schedule closes a run; a longer run goes on from before it."""
+        assert self._handle is not None
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if self._size == 0:
             writer.writerow(row)
         writer.writerow("" if value is None else repr(value) for value in row.values())
-        self._file.flush()
+        content = text.getvalue().encode()
+        write_all(self._handle, content)
+        if scheduled:
+            self._size += len(content)
+            self._sha256.update(content)
 
     def sync(self) -> None:
         """Make the rows durable: called before each checkpoint that relies on them."""
-        assert self._file is not None
-        os.fsync(self._file.fileno())
+        assert self._handle is not None
+        os.fsync(self._handle)
 
-    def _rows(self) -> list[list[str]]:
-        if not self.path.exists():
-            return []
-        with open(self.path, newline="", encoding="utf-8") as file:
-            return list(csv.reader(file))
+    def _content(self) -> bytes:
+        return self.path.read_bytes() if self.path.exists() else b""
 
     def __enter__(self) -> MetricsLog:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._handle is not None:
+            os.close(self._handle)
+
+
+def _closing_row(content: bytes, mark: Mark, step: int) -> bytes:
+    """The row of ``step`` right after the mark, if it is there and whole."""
+    row = content[mark.size :].partition(b"\n")[0] + b"\n"
+    whole = content.startswith(row, mark.size) and row.count(b",") == content.partition(b"\n")[0].count(b",")
+    return row if whole and row.startswith(b"%d," % step) else b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from types import TracebackType
@@ -43,9 +44,10 @@ class Progress:
         done = self.step - self.start
         rate = done / (self.shown - self.began)
         left = tqdm.format_interval((self.steps - self.step) / rate) if rate else "?"
-        print(
-            f"step {self.step}/{self.steps}  {self.newest}  {rate:.1f} rec/s, {left} left", file=sys.stderr, flush=True
-        )
+        line = f"step {self.step}/{self.steps}  {self.newest}  {rate:.1f} rec/s, {left} left"
+        # Whoever read the lines may have gone; the run has not.
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
         return self

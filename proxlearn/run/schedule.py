@@ -1,18 +1,33 @@
-"""Which steps are logged: a function of the step alone, so that a longer run logs what a shorter one did."""
+"""Which steps are logged and stored: functions of the step alone, so that a longer run does what a shorter one did."""
 
 from __future__ import annotations
 
-PER_DECADE = 20
+from functools import cache
+
+LOGGED_PER_DECADE = 20
+FILMED_PER_DECADE = 5
 
 
-def is_log_spaced(step: int) -> bool:
-    """Whether ``step`` is the rounded power 10^(j/20) of some j; steps 0 to 10 all are."""
-    if step <= 10:
-        return True
-    digits = len(str(step)) - 1
-    return step in {round(10 ** (digits + j / PER_DECADE)) for j in range(PER_DECADE)}
+def is_log_spaced(step: int, per_decade: int) -> bool:
+    """Whether ``step`` is 0 or the rounded power 10^(j / per_decade) of some j."""
+    return step == 0 or step in _decade(len(str(step)) - 1, per_decade)
 
 
 def is_logged(step: int, log_every: int | None) -> bool:
     """Whether ``step`` is on the schedule; a run's last step is logged besides."""
-    return is_log_spaced(step) if log_every is None else step % log_every == 0
+    return is_log_spaced(step, LOGGED_PER_DECADE) if log_every is None else step % log_every == 0
+
+
+def is_film(step: int) -> bool:
+    """Whether the checkpoint of ``step`` is kept for good: films and curves are log-spaced too."""
+    return is_log_spaced(step, FILMED_PER_DECADE)
+
+
+def is_stored(step: int, checkpoint_every: int) -> bool:
+    """Whether a checkpoint is written at ``step``; one is at a run's last step besides."""
+    return is_film(step) or step % checkpoint_every == 0
+
+
+@cache
+def _decade(digits: int, per_decade: int) -> frozenset[int]:
+    return frozenset(round(10 ** (digits + j / per_decade)) for j in range(per_decade))

@@ -13,7 +13,7 @@ import torch
 from proxlearn import __version__
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.folder import Earlier, RunFolder
 
 EVERY_SECONDS = 2.0
 
@@ -21,20 +21,22 @@ EVERY_SECONDS = 2.0
 class Status:
     """Kept in memory, written whole at most every two seconds while running."""
 
-    def __init__(self, folder: RunFolder, experiment: Experiment, threads: int, command: str, seconds: float) -> None:
+    def __init__(
+        self, folder: RunFolder, experiment: Experiment, engine: str, threads: int, command: str, earlier: Earlier
+    ) -> None:
         self._folder = folder
-        self._before, self._start = seconds, time.monotonic()
+        self._before, self._start = earlier.seconds, time.monotonic()
         self._written = self._start
         self.values: dict[str, Any] = {
             "state": "running",
             "step": 0,
             "steps": experiment.config.steps,
-            "seconds": seconds,
+            "seconds": earlier.seconds,
             "dtype": experiment.config.device.dtype,
             "switched_at": None,
             "unmet": 0,
             "device": experiment.device.type,
-            "engine": f"{experiment.config.solver}-eager",
+            "engine": engine,
             "threads": threads,
             "data_sha256": experiment.prepared.table.sha256,
             "versions": {

@@ -1,64 +1,130 @@
-"""Checkpoints come back in every bit, or are refused."""
+"""A checkpoint is whole and this run's, or it is not used."""
 
-from __future__ import annotations
-
-from pathlib import Path
+import random
+from dataclasses import replace
 
 import pytest
+import safetensors.torch
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from small_runs import FULL, assert_same_run, run, small
 
-from proxlearn.core.cloud import PointCloud
-from proxlearn.run import checkpoint
-from proxlearn.run.checkpoint import Checkpoint, InvalidCheckpoint
+from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.errors import RunError
+from proxlearn.run import checkpoint, sealed
+from proxlearn.run.checkpoint import Checkpoint, Mark
+from proxlearn.run.sealed import InvalidCheckpoint
 
-once_per_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-
-
-def example(dtype: torch.dtype = torch.float32) -> Checkpoint:
-    generator = torch.Generator().manual_seed(5)
-    theta = torch.randn(7, 3, generator=generator, dtype=dtype)
-    return Checkpoint(PointCloud(theta, theta[:, 0] - 700, step=12), generator.get_state(), unmet=3, switched_at=4)
+pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_saved_is_loaded_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> None:
-    saved = example(dtype)
-    found = checkpoint.load(checkpoint.save(tmp_path, saved))
-    assert torch.equal(found.cloud.theta, saved.cloud.theta)
-    assert torch.equal(found.cloud.log_rho, saved.cloud.log_rho)
-    assert torch.equal(found.generator, saved.generator)
-    assert (found.cloud.step, found.unmet, found.switched_at) == (12, 3, 4)
-    assert [path.name for path in tmp_path.iterdir()] == ["cloud-000000012.safetensors"]
+def moment(**changes) -> Checkpoint:
+    cloud = PointCloud(torch.arange(6.0).view(3, 2), torch.zeros(3), 7)
+    made = Checkpoint(cloud, torch.arange(9, dtype=torch.uint8), "this run", 2, 5, Mark(10, "ab"))
+    return replace(made, **changes)
 
 
-@given(position=st.integers(0, 10**6), flip=st.integers(1, 255))
-@once_per_folder
-def test_any_flipped_byte_is_noticed(tmp_path: Path, position: int, flip: int) -> None:
-    path = checkpoint.save(tmp_path, example())
-    blob = bytearray(path.read_bytes())
-    blob[position % len(blob)] ^= flip
-    path.write_bytes(blob)
-    with pytest.raises(InvalidCheckpoint):
-        checkpoint.load(path)
+def test_what_is_saved_is_loaded(tmp_path):
+    screen = Screen(torch.rand(3, 2), 1 / 3)
+    cloud = replace(moment().cloud, screen=screen)
+    loaded = checkpoint.load(checkpoint.save(tmp_path, moment(cloud=cloud)))
+    assert torch.equal(loaded.cloud.theta, moment().cloud.theta)
+    assert torch.equal(loaded.cloud.screen.reference, screen.reference)
+    assert loaded.cloud.screen.radius == screen.radius
+    assert (loaded.unmet, loaded.switched_at, loaded.metrics, loaded.run) == (2, 5, Mark(10, "ab"), "this run")
+    assert [path.name for path in tmp_path.iterdir()] == ["cloud-000000007.safetensors"]
 
 
-@given(length=st.integers(0, 10**6))
-@once_per_folder
-def test_any_truncation_is_noticed(tmp_path: Path, length: int) -> None:
-    path = checkpoint.save(tmp_path, example())
+def test_any_safetensors_reader_can_open_it(tmp_path):
+    tensors = safetensors.torch.load_file(checkpoint.save(tmp_path, moment()))
+    assert torch.equal(tensors["theta"], moment().cloud.theta)
+    assert torch.equal(tensors["rho"], torch.ones(3))
+
+
+def test_the_same_moment_gives_the_same_bytes(tmp_path):
+    blobs = {checkpoint.save(tmp_path, moment()).read_bytes() for _ in range(20)}
+    assert len(blobs) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("where", ["theta", "log_rho", "reference"])
+def test_nothing_that_is_not_finite_is_written(value, where, tmp_path):
+    bad = torch.tensor([0.0, value, 0.0])
+    cloud = moment().cloud
+    changed = {
+        "theta": {"cloud": replace(cloud, theta=bad[:, None].expand(3, 2))},
+        "log_rho": {"cloud": replace(cloud, log_rho=bad)},
+        "reference": {"cloud": replace(cloud, screen=Screen(bad[:, None].expand(3, 2), 1.0))},
+    }[where]
+    with pytest.raises(RunError, match="not finite at step 7"):
+        checkpoint.save(tmp_path, moment(**changed))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A finished run, and the bytes of its newest checkpoint."""
+    folder = tmp_path_factory.mktemp("made")
+    run(small(steps=9), folder)
+    return folder, checkpoint.newest_valid(folder / "checkpoints").cloud.step
+
+
+def damaged_blobs(blob: bytes) -> list[bytes]:
+    draw = random.Random(0)
+    lengths = [0, 1, 7, 8, 9, len(blob) - 1] + [draw.randrange(len(blob)) for _ in range(44)]
+    flips = []
+    for position in [0, 7, 8, len(blob) - 1] + [draw.randrange(len(blob)) for _ in range(196)]:
+        flipped = bytearray(blob)
+        flipped[position] ^= draw.randrange(1, 256)
+        flips.append(bytes(flipped))
+    return [blob[:length] for length in lengths] + flips
+
+
+def test_truncations_and_flipped_bytes_are_always_detected_and_the_one_before_is_used(made):
+    folder, newest = made
+    path = sealed.path_of(folder / "checkpoints", newest)
     blob = path.read_bytes()
-    path.write_bytes(blob[: length % len(blob)])
-    with pytest.raises(InvalidCheckpoint):
-        checkpoint.load(path)
-
-
-def test_the_newest_valid_one_wins(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, example())
-    (tmp_path / "cloud-000000013.safetensors").write_bytes(b"not a checkpoint")
     skipped = []
-    found = checkpoint.newest_valid(tmp_path, lambda path, why: skipped.append(path.name))
-    assert found is not None
-    assert found.cloud.step == 12
-    assert skipped == ["cloud-000000013.safetensors"]
+    try:
+        blobs = damaged_blobs(blob)
+        assert len(blobs) == 250
+        for damaged in blobs:
+            path.write_bytes(damaged)
+            found = checkpoint.newest_valid(folder / "checkpoints", lambda path, why: skipped.append(path.name))
+            assert found.cloud.step == 6
+    finally:
+        path.write_bytes(blob)
+    assert skipped == [path.name] * 250
+
+
+@pytest.mark.parametrize("index", range(250) if FULL else [0, 5, 20, 49, 50, 55, 120, 249])
+def test_a_run_with_a_damaged_checkpoint_ends_the_same(index, made, tmp_path, capfd):
+    reference, _ = made
+    run(small(steps=8), tmp_path)
+    path = sealed.path_of(tmp_path / "checkpoints", 8)
+    path.write_bytes(damaged_blobs(path.read_bytes())[index])
+    run(small(steps=9), tmp_path)
+    assert f"proxlearn: skipping the checkpoint {path.name}: " in capfd.readouterr().err
+    assert_same_run(tmp_path, reference)
+
+
+def test_a_file_of_another_run_or_with_another_name_is_skipped(made, tmp_path, capfd):
+    reference, _ = made
+    run(small(steps=40, seed=1), tmp_path / "other")
+    run(small(steps=4), tmp_path / "run")
+    foreign = sealed.path_of(tmp_path / "run" / "checkpoints", 8)
+    foreign.write_bytes(sealed.path_of(tmp_path / "other" / "checkpoints", 40).read_bytes())
+    with pytest.raises(InvalidCheckpoint, match="name does not fit"):
+        checkpoint.load(foreign)
+    foreign = sealed.path_of(tmp_path / "run" / "checkpoints", 6)
+    foreign.write_bytes(sealed.path_of(tmp_path / "other" / "checkpoints", 6).read_bytes())
+    run(small(steps=9), tmp_path / "run")
+    assert "cloud-000000006.safetensors: it belongs to another run" in capfd.readouterr().err
+    assert_same_run(tmp_path / "run", reference)
+
+
+def test_damaged_files_of_later_steps_push_out_no_good_one(tmp_path):
+    run(small(steps=12, keep_checkpoints=1), tmp_path)
+    for step in (90, 95, 100):
+        sealed.path_of(tmp_path / "checkpoints", step).write_bytes(b"damaged")
+    run(small(steps=17, keep_checkpoints=1), tmp_path)
+    assert checkpoint.newest_valid(tmp_path / "checkpoints").cloud.step == 17

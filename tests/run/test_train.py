@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from proxlearn.commands.train import checked_config, compose
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint
 from proxlearn.run.loop import train
 from proxlearn.schema import TrainConfig, run_name
+from tests.conftest import config_of
 
 
 def config(*overrides: str) -> TrainConfig:
-    return checked_config(compose(["N=30", "steps=40", "threads=1", *overrides]))
+    return config_of("N=30", "steps=40", "threads=1", *overrides)
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

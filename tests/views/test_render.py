@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from proxlearn import cli
-from proxlearn.commands.train import checked_config, compose
 from proxlearn.run.loop import train
+from tests.conftest import config_of
 
 PLOTS = {"wdbc": {"risk", "health", "confusion"}, "sine": {"risk", "health", "function"}}
 
@@ -19,7 +19,7 @@ PLOTS = {"wdbc": {"risk", "health", "confusion"}, "sine": {"risk", "health", "fu
 @pytest.mark.parametrize("steps", [0, 1, 30])
 def test_plot_draws_everything_in_a_folder_that_was_moved(tmp_path: Path, dataset: str, steps: int) -> None:
     made = tmp_path / "made"
-    train(checked_config(compose([f"dataset={dataset}", "N=20", f"steps={steps}", "threads=1"])), made, "")
+    train(config_of(f"dataset={dataset}", "N=20", f"steps={steps}", "threads=1"), made, "")
     moved = tmp_path / "elsewhere"
     shutil.move(made, moved)
     assert cli.main(["plot", str(moved)]) == 0
@@ -33,12 +33,12 @@ def test_plot_draws_everything_in_a_folder_that_was_moved(tmp_path: Path, datase
 
 
 def test_a_run_without_proximal_step_can_be_drawn(tmp_path: Path) -> None:
-    train(checked_config(compose(["N=20", "steps=5", "weights=uniform", "threads=1"])), tmp_path, "")
+    train(config_of("N=20", "steps=5", "weights=uniform", "threads=1"), tmp_path, "")
     assert cli.main(["plot", str(tmp_path)]) == 0
 
 
 def test_drawing_twice_gives_the_same_files(tmp_path: Path) -> None:
-    train(checked_config(compose(["N=20", "steps=20", "threads=1"])), tmp_path, "")
+    train(config_of("N=20", "steps=20", "threads=1"), tmp_path, "")
     contents = []
     for _ in range(2):
         cli.main(["plot", str(tmp_path)])

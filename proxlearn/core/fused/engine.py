@@ -22,6 +22,7 @@ from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
 from proxlearn.core.fused.screening import LOG_TOLERANCE, cutoff, oscillation, skin
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
+from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.tanh import TanhDrift
 from proxlearn.core.kernel import make_kernel
 from proxlearn.core.problem import Problem
@@ -29,7 +30,11 @@ from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.recursion import Hyper, Info
 
 Drift = Callable[[Tensor, np.ndarray, Tensor], tuple[Tensor, np.ndarray]]
-DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], Drift]] = {"tanh": TanhDrift}
+DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], Drift]] = {
+    "tanh": TanhDrift,
+    "softmax": SoftmaxDrift,
+    "softmax_intercept": SoftmaxDrift,
+}
 """Neurons whose drift is fused; another neuron runs on the eager path."""
 
 MOST_DENSE = 8192
@@ -41,7 +46,7 @@ class FusedStep:
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
         self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(min(threads, numba.get_num_threads()))
         self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
         self.dtype = problem.samples.y.numpy().dtype
         self._block = np.empty(threads, self.dtype)
@@ -206,7 +211,7 @@ class IdentityInfo(Info):
         return True
 
     @property
-    def solution(self) -> ProximalSolution:  # type: ignore[override]
+    def solution(self) -> ProximalSolution:
         log_rho, hyper = self.previous.log_rho, self.hyper
         log_z = (-hyper.beta * self.w - 1 - log_rho) / hyper.kappa
         stay = (self.theta - self.previous.theta).square().sum(1) / (2 * hyper.epsilon)

@@ -145,7 +145,7 @@ def build_list(cloud: np.ndarray, radius: float, most: int) -> Neighbours | None
     # Back from sorted points to particles, columns in increasing order.
     row = np.repeat(grid.order, counts)
     column = grid.order[found]
-    sorting = np.lexsort((column, row))
+    sorting: np.ndarray = np.lexsort((column, row))
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(row, minlength=len(cloud)))))
     return Neighbours(starts, column[sorting].astype(np.int32), radius)
 

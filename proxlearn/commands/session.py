@@ -1,0 +1,50 @@
+"""What `train` and `resume` share: one session of a run, told to the user, as an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from proxlearn.errors import ProxlearnError
+from proxlearn.run.folder import remove_if_empty
+from proxlearn.schema import TrainConfig
+
+
+def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> int:
+    """Train in ``folder``, draw, and say how it went; ``go_on`` tells how a stopped run is continued."""
+    say(f"proxlearn: {config.dataset.name}, N={config.N}, beta={config.beta:g}, epsilon={config.epsilon:g}, ")
+    say(f"{config.steps} steps -> {shown(folder)}\n")
+    try:
+        # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
+        from proxlearn.run.files import disk_errors
+        from proxlearn.run.loop import train
+        from proxlearn.views.render import render, summary
+
+        outcome = train(config, folder, command)
+        if outcome.already_finished:
+            say(f"Finished before, with {outcome.step} steps: nothing to do. More steps= would continue it.\n")
+        with disk_errors(folder):
+            render(folder)
+        say(summary(folder))
+    except ProxlearnError as error:
+        remove_if_empty(folder)
+        print(f"proxlearn: {error}", file=sys.stderr)
+        return error.exit_code
+    if outcome.signal is not None:
+        print(f"proxlearn: stopped at step {outcome.step}; {go_on} goes on from there", file=sys.stderr)
+        return 128 + outcome.signal
+    return 0
+
+
+def say(text: str) -> None:
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        # `proxlearn train | head`: nobody listens any more, and the run goes on all the same.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def shown(folder: Path) -> str:
+    """A folder as the user would type it."""
+    return str(folder.relative_to(Path.cwd())) if folder.is_relative_to(Path.cwd()) else str(folder)

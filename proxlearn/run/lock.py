@@ -1,0 +1,81 @@
+"""One writer to a run folder: a lock that the system lets go when its process dies, however it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from types import TracebackType
+
+from proxlearn.errors import InputError
+from proxlearn.run.files import write_all
+
+NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+"""What a file system without locks answers: a run there goes on without one."""
+
+
+class FolderLock:
+    """``with FolderLock(folder) as lock:``; names its process in the file, for whoever comes second."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._path = folder, folder / ".lock"
+        self._handle = -1
+        self.left_by: str | None = None
+        """A process that held the lock and died."""
+
+    def __enter__(self) -> FolderLock:
+        while True:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            try:
+                self._take()
+                # The holder removes the file as it leaves: one that was opened before that locks nobody out.
+                if self._is_current():
+                    self.left_by = self._holder()
+                    self._sign()
+                    return self
+            except BaseException:
+                os.close(self._handle)
+                raise
+            os.close(self._handle)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(OSError):
+            if self._is_current():
+                self._path.unlink()
+        os.close(self._handle)
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = self._holder() or "another process"
+            raise InputError(f"{self._folder} is in use by {holder}", "wait for it, or stop it first") from error
+        except OSError as error:
+            if error.errno not in NO_LOCKS_HERE:
+                raise
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._handle), os.stat(self._path, follow_symlinks=False))
+        except FileNotFoundError:
+            return False
+
+    def _holder(self) -> str | None:
+        """Who signed the file, as words; anybody may have written it, so nothing is taken on trust."""
+        try:
+            signed = json.loads(os.pread(self._handle, 1000, 0))
+            pid, host, since = int(signed["pid"]), str(signed["host"]), str(signed["since"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return None
+        return f"process {pid} on {ascii(host)[1:60]}".rstrip("'") + f" since {ascii(since)[1:40]}".rstrip("'")
+
+    def _sign(self) -> None:
+        os.ftruncate(self._handle, 0)
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        signed = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        write_all(self._handle, json.dumps(signed).encode())

@@ -1,0 +1,102 @@
+"""A full disk, a file-size limit, a folder that goes away: one line, and the last good checkpoint stays."""
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+from small_runs import FORKSERVER, assert_same_run, run, small, status
+
+from proxlearn.errors import RunError
+from proxlearn.run import checkpoint
+
+pytestmark = pytest.mark.faults
+
+OVERRIDES = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "log_every=1", "checkpoint_every=5"]
+
+
+def limited(folder, size, said):
+    """`proxlearn train` where no file may grow beyond ``size`` bytes."""
+    from proxlearn import cli
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    os._exit(cli.main(["train", *OVERRIDES, "steps=200", f"hydra.run.dir={folder}"]))
+
+
+def test_a_file_size_limit_ends_the_run_with_one_line_and_a_good_checkpoint(tmp_path):
+    folder, said = tmp_path / "run", tmp_path / "stderr"
+    process = FORKSERVER.Process(target=limited, args=(folder, 30_000, said))
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+    (line,) = said.read_text().splitlines()
+    assert line.startswith("proxlearn: cannot write to the run folder ")
+    assert "File too large; put that right, and the same command goes on" in line
+    assert status(folder)["state"] == "failed"
+    reached = checkpoint.newest_valid(folder / "checkpoints").cloud.step
+    assert 0 < reached < 200
+    config = small(steps=reached + 20, log_every=1)
+    run(config, folder)
+    run(config, tmp_path / "whole")
+    assert_same_run(folder, tmp_path / "whole")
+
+
+def test_a_removed_folder_ends_the_run_with_one_line(tmp_path):
+    folder = tmp_path / "run"
+
+    def remove():
+        while not (folder / "accuracy.csv").exists() and not (folder / "metrics.csv").exists():
+            time.sleep(0.01)
+        while folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    with pytest.raises(RunError, match=r"cannot write to the run folder .*No such file") as caught:
+        run(small(steps=10**6), folder)
+    remover.join()
+    assert caught.value.exit_code == 1
+    assert not folder.exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 KiB, where one may be made."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("no right to mount; the file-size limit is tested everywhere")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_file_system_leaves_the_last_checkpoint_and_room_lets_the_run_go_on(small_disk, tmp_path_factory):
+    ballast, folder = small_disk / "ballast", small_disk / "run"
+    config = small(steps=150, log_every=1)
+    run(small(steps=20, log_every=1), folder)
+    with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    with pytest.raises(RunError, match="No space left on device"):
+        run(config, folder)
+    assert checkpoint.newest_valid(folder / "checkpoints").cloud.step >= 20
+    ballast.unlink()
+    run(config, folder)
+    whole = tmp_path_factory.mktemp("whole")
+    run(config, whole)
+    assert_same_run(folder, whole)
+
+
+def test_a_file_system_that_becomes_read_only(small_disk):
+    folder = small_disk / "run"
+    run(small(steps=5), folder)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(RunError, match="Read-only file system"):
+        run(small(steps=9), folder)
+    assert checkpoint.newest_valid(folder / "checkpoints").cloud.step == 5

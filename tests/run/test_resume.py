@@ -1,0 +1,208 @@
+"""Interrupted, extended, started again, started from another: always the run that it would have been."""
+
+import os
+import signal
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from small_runs import assert_same_run, composed, run, small, status
+
+from proxlearn.errors import InputError
+from proxlearn.run import checkpoint, sealed
+from proxlearn.run.schedule import is_film, is_stored
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """An uninterrupted run, which ends off every schedule."""
+    folder = tmp_path_factory.mktemp("reference")
+    run(small(steps=23, log_every=4), folder)
+    return folder
+
+
+def test_the_same_run_twice_has_the_same_bits(reference, tmp_path):
+    run(small(steps=23, log_every=4), tmp_path)
+    assert_same_run(tmp_path, reference)
+
+
+@pytest.mark.parametrize("first", [0, 1, 7, 12, 20, 22])
+def test_a_longer_run_is_as_if_asked_for_at_first(first, reference, tmp_path):
+    assert run(small(steps=first, log_every=4), tmp_path).step == first
+    run(small(steps=23, log_every=4), tmp_path)
+    assert_same_run(tmp_path, reference)
+
+
+def test_extending_1000_to_3000_gives_the_bits_of_3000(tmp_path):
+    whole, extended = tmp_path / "whole", tmp_path / "extended"
+    config = small(steps=3000, checkpoint_every=400)
+    run(config, whole)
+    for steps in (1000, 3000):
+        run(replace(config, steps=steps), extended)
+    assert_same_run(extended, whole)
+
+
+def test_a_finished_run_is_recognised_and_left_alone(reference):
+    before = {path: path.stat().st_mtime_ns for path in reference.rglob("*")}
+    outcome = run(small(steps=23, log_every=4), reference)
+    assert outcome.already_finished
+    assert outcome.step == 23
+    assert run(small(steps=5, log_every=4), reference).step == 23
+    assert {path: path.stat().st_mtime_ns for path in reference.rglob("*")} == before
+
+
+def test_overwrite_starts_again_and_is_for_once(reference, tmp_path):
+    run(small(steps=40, seed=5), tmp_path)
+    with pytest.raises(InputError, match=r"other settings.*overwrite=true"):
+        run(small(steps=23, log_every=4), tmp_path)
+    run(small(steps=23, log_every=4, overwrite=True), tmp_path)
+    assert_same_run(tmp_path, reference)
+    assert "overwrite: false" in (tmp_path / "config.yaml").read_text()
+    assert {step for step, _ in sealed.stored(tmp_path / "checkpoints")} <= set(range(24))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_after_the_step_and_the_run_goes_on_from_it(number, tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    config = small(steps=300, log_every=7, checkpoint_every=100)
+    run(config, whole)
+    timer = threading.Timer(0.15, os.kill, (os.getpid(), number))
+    timer.start()
+    outcome = run(config, stopped)
+    timer.join()
+    assert outcome.signal == number
+    assert outcome.state == status(stopped)["state"] == "stopped"
+    assert checkpoint.newest_valid(stopped / "checkpoints").cloud.step == outcome.step < 300
+    run(config, stopped)
+    assert_same_run(stopped, whole)
+
+
+def test_a_run_asked_to_end_where_it_was_stopped_has_its_last_row(tmp_path):
+    # A stop leaves a checkpoint without a row off the schedule: the row needs the step before it once more.
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(small(steps=11, log_every=4), whole)
+    run(small(steps=11, log_every=4), cut)
+    (cut / "status.json").unlink()
+    rows = (cut / "metrics.csv").read_bytes().splitlines(keepends=True)
+    (cut / "metrics.csv").write_bytes(b"".join(rows[:-1]))
+    run(small(steps=11, log_every=4), cut)
+    assert_same_run(cut, whole)
+
+
+def test_fewer_steps_than_made_are_refused_while_the_run_is_not_finished(reference, tmp_path):
+    run(small(steps=23, log_every=4), tmp_path)
+    (tmp_path / "status.json").unlink()
+    with pytest.raises(InputError, match="step 23 already"):
+        run(small(steps=9, log_every=4), tmp_path)
+    run(small(steps=23, log_every=4), tmp_path)
+    assert_same_run(tmp_path, reference)
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut", "edited"])
+def test_rows_lost_from_outside_are_made_again(damage, reference, tmp_path):
+    run(small(steps=17, log_every=4), tmp_path)
+    metrics = tmp_path / "metrics.csv"
+    content = metrics.read_bytes()
+    if damage == "removed":
+        metrics.unlink()
+    else:
+        metrics.write_bytes(content[: len(content) // 2] if damage == "cut" else content.replace(b"\n4,", b"\n5,"))
+    run(small(steps=23, log_every=4), tmp_path)
+    assert_same_run(tmp_path, reference)
+
+
+def test_other_logging_on_the_way_changes_no_cloud(reference, tmp_path):
+    run(small(steps=12, log_every=4), tmp_path)
+    run(small(steps=23, log_every=3), tmp_path)
+    ours, theirs = (checkpoint.newest_valid(folder / "checkpoints") for folder in (tmp_path, reference))
+    assert torch.equal(ours.cloud.theta, theirs.cloud.theta)
+    assert torch.equal(ours.generator, theirs.generator)
+    steps = [int(row.split(",")[0]) for row in (tmp_path / "metrics.csv").read_text().splitlines()[1:]]
+    assert steps == [0, 4, 8, 12, 15, 18, 21, 23]
+
+
+def test_a_run_keeps_its_threads_and_says_so(tmp_path, capfd):
+    run(small(steps=3, threads=1), tmp_path)
+    run(small(steps=6, threads=2), tmp_path)
+    assert status(tmp_path)["threads"] == torch.get_num_threads() == 1
+    assert "the run keeps the 1 threads it began with" in capfd.readouterr().err
+
+
+def test_changed_data_is_not_continued(tmp_path):
+    run(small(steps=3), tmp_path)
+    path = tmp_path / "status.json"
+    path.write_text(path.read_text().replace(status(tmp_path)["data_sha256"], "0" * 64))
+    with pytest.raises(InputError, match=r"data .* changed"):
+        run(small(steps=6), tmp_path)
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_the_newest_checkpoints_and_those_for_films_are_kept(keep, tmp_path):
+    run(small(steps=203, checkpoint_every=10, keep_checkpoints=keep), tmp_path)
+    kept = [step for step, _ in sealed.stored(tmp_path / "checkpoints")]
+    made = [step for step in range(204) if is_stored(step, 10) or step == 203][::-1]
+    regular = [step for step in made if step % 10 == 0]
+    assert set(kept) == {step for step in made if is_film(step)} | set(made[:keep]) | set(regular[:keep])
+    assert 0 in kept
+
+
+def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_the_switch(tmp_path):
+    config = composed(
+        "dataset=wdbc", "N=20", "epsilon=0.012", "kernel=dense", "device=jetson-float32-to-float64", "threads=1"
+    )
+    config = replace(config, steps=45, checkpoint_every=10, log_every=10)
+    whole = tmp_path / "whole"
+    run(config, whole)
+    switched_at = status(whole)["switched_at"]
+    assert 1 < switched_at < 45
+    assert status(whole)["dtype"] == "float64"
+    for step, path in sealed.stored(whole / "checkpoints"):
+        cloud = checkpoint.load(path).cloud
+        assert cloud.theta.dtype == (torch.float64 if step >= switched_at else torch.float32)
+        assert bool(torch.isfinite(cloud.theta).all() and torch.isfinite(cloud.log_rho).all())
+    for cut in (switched_at - 1, switched_at, switched_at + 5):
+        folder = tmp_path / str(cut)
+        run(replace(config, steps=cut), folder)
+        run(config, folder)
+        assert_same_run(folder, whole)
+
+
+def test_init_from_starts_at_another_runs_newest_cloud(tmp_path):
+    source, folder = tmp_path / "source", tmp_path / "run"
+    run(small(steps=6), source)
+    config = small(f"init_from={source}", "beta=0.7", "seed=3", steps=4)
+    run(config, folder)
+    first = checkpoint.load(sealed.path_of(folder / "checkpoints", 0)).cloud
+    last = checkpoint.newest_valid(source / "checkpoints").cloud
+    assert torch.equal(first.theta, last.theta)
+    assert torch.equal(first.log_rho, last.log_rho)
+    # The source may go on or go away: this run began where it began.
+    for path in (source / "checkpoints").iterdir():
+        path.unlink()
+    assert run(replace(config, steps=8), folder).step == 8
+    for path in (folder / "checkpoints").iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match="not to be found"):
+        run(replace(config, steps=9), folder)
+
+
+def test_init_from_another_cloud_is_another_run(tmp_path):
+    run(small(steps=3), tmp_path)
+    names = []
+    for steps in (4, 5):
+        run(small(steps=steps), tmp_path)
+        composed.cache_clear()
+        names.append(small(f"init_from={tmp_path}").init_sha256)
+    assert names[0] != names[1]
+
+
+def test_init_from_a_cloud_that_does_not_fit_is_refused(tmp_path):
+    run(small(steps=1), tmp_path / "source")
+    config = small(f"init_from={tmp_path / 'source'}", N=9)
+    with pytest.raises(InputError, match="8 particles of 3 coordinates, not 9 of 3; set N=8"):
+        run(config, tmp_path / "run")
+    with pytest.raises(InputError, match="no valid checkpoint"):
+        small("init_from=nowhere")

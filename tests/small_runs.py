@@ -1,0 +1,53 @@
+"""Runs of a second or less, and what it means for two of them to be the same run."""
+
+import json
+import multiprocessing
+import os
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from proxlearn.commands.compose import compose, parse
+from proxlearn.commands.train import checked_config
+from proxlearn.run.loop import Outcome, train
+from proxlearn.run.sealed import stored
+from proxlearn.schema import TrainConfig
+
+FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
+"""`make test-faults` draws all that the issue asks for; `make test` a part of it."""
+
+# Processes to be killed: forked from one that has imported everything, because torch alone takes seconds.
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["proxlearn.commands.train", "proxlearn.run.loop", "proxlearn.views.render"])
+
+
+@cache
+def composed(*overrides: str) -> TrainConfig:
+    return checked_config(compose(parse(list(overrides))))
+
+
+def small(*overrides: str, **changes) -> TrainConfig:
+    """A sine run with eight particles; further changes as the schema's fields."""
+    base = composed("dataset=sine", "N=8", "dataset.points=10", "threads=1", "checkpoint_every=5", *overrides)
+    return replace(base, **changes)
+
+
+def run(config: TrainConfig, folder: Path) -> Outcome:
+    return train(config, folder, "a test")
+
+
+def status(folder: Path) -> dict:
+    return json.loads((folder / "status.json").read_text())
+
+
+def assert_same_run(folder: Path, reference: Path) -> None:
+    """Bit for bit: every checkpoint of the reference (cloud, generator, precision), every row, every figure."""
+    assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
+    ours = {step: path.read_bytes() for step, path in stored(folder / "checkpoints")}
+    for step, path in stored(reference / "checkpoints"):
+        assert ours[step] == path.read_bytes(), f"checkpoint {step} differs"
+    assert (folder / "accuracy.csv").read_bytes() == (reference / "accuracy.csv").read_bytes()
+    for key in ("state", "step", "switched_at", "unmet", "dtype"):
+        assert status(folder)[key] == status(reference)[key], key
+    leftovers = [path for path in folder.rglob(".*") if path.is_file()]
+    assert not leftovers, leftovers
