@@ -21,8 +21,8 @@ from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
 from proxlearn.core.fused.screening import LOG_TOLERANCE, cutoff, oscillation, skin
-from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.softmax import SoftmaxDrift
+from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.tanh import TanhDrift
 from proxlearn.core.kernel import make_kernel
 from proxlearn.core.problem import Problem

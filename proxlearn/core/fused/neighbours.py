@@ -44,7 +44,7 @@ def make_grid(cloud: np.ndarray, radius: float) -> Grid:
     cell = np.zeros((N, CELL_COORDINATES), np.int64)
     scale = np.where(spread > 0, shape[: len(used)] / np.where(spread > 0, spread, 1), 0)
     cell[:, : len(used)] = np.clip((cloud[:, used] - low[used]) * scale, 0, shape[: len(used)] - 1).astype(np.int64)
-    key = np.ravel_multi_index(tuple(cell.T), tuple(shape))
+    key = np.asarray(np.ravel_multi_index(tuple(cell.T), tuple(shape)))
     order = np.argsort(key, kind="stable")
     starts = np.searchsorted(key[order], np.arange(int(np.prod(shape)) + 1))
     return Grid(np.ascontiguousarray(cloud[order][:, widest]), order, cell[order], starts, shape)
