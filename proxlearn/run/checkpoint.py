@@ -54,7 +54,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "generator": checkpoint.generator,
     }
     if cloud.screen is not None:
-        tensors["reference"] = cloud.screen.reference
+        # A copy, where the reference is the cloud itself: one file holds no tensor twice under two names.
+        tensors["reference"] = cloud.screen.reference.clone()
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
             raise RunError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
 from proxlearn.core.fused.functions import FAST
 
@@ -19,11 +19,12 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Points sorted by cell, their widest coordinates first."""
+    """Points sorted by cell, coordinate by coordinate (the widest first), so that many distances are summed at once."""
 
     points: np.ndarray
+    """p x N."""
     order: np.ndarray
-    """points[i] is the cloud's row order[i]."""
+    """Sorted point i is the cloud's row order[i]."""
     cell: np.ndarray
     """Cell of each sorted point, as whole coordinates, N x CELL_COORDINATES."""
     starts: np.ndarray
@@ -47,20 +48,7 @@ def make_grid(cloud: np.ndarray, radius: float) -> Grid:
     key = np.asarray(np.ravel_multi_index(tuple(cell.T), tuple(shape)))
     order = np.argsort(key, kind="stable")
     starts = np.searchsorted(key[order], np.arange(int(np.prod(shape)) + 1))
-    return Grid(np.ascontiguousarray(cloud[order][:, widest]), order, cell[order], starts, shape)
-
-
-@njit(inline="always")
-def _distance2(x, y, limit):  # type: ignore[no-untyped-def]
-    p = len(x)
-    total = x.dtype.type(0)
-    k = 0
-    while k < p and total <= limit:
-        end = min(k + CHUNK, p)
-        for j in range(k, end):
-            total += (x[j] - y[j]) * (x[j] - y[j])
-        k = end
-    return total
+    return Grid(np.ascontiguousarray(cloud[order].T[widest]), order, cell[order], starts, shape)
 
 
 @njit(inline="always")
@@ -69,43 +57,72 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def _scan(points, cell, starts, shape, limit, counts, nearest, offsets, found, fill):  # type: ignore[no-untyped-def]
-    """For each point: how many others are within ``limit`` (squared), how near the nearest is, and (fill) which they
-    are."""
-    N = len(points)
-    for i in prange(N):
-        count = 0
-        best = points.dtype.type(np.inf)
-        x = points[i]
-        b0, e0 = _bounds(cell[i], shape, 0)
-        b1, e1 = _bounds(cell[i], shape, 1)
-        b2, e2 = _bounds(cell[i], shape, 2)
-        b3, e3 = _bounds(cell[i], shape, 3)
-        for c0 in range(b0, e0):
-            for c1 in range(b1, e1):
-                for c2 in range(b2, e2):
-                    base = ((c0 * shape[1] + c1) * shape[2] + c2) * shape[3]
-                    # Cells that differ in the last coordinate only are adjacent in memory.
-                    for j in range(starts[base + b3], starts[base + e3]):
-                        if j != i:
-                            distance = _distance2(x, points[j], limit)
-                            if distance <= limit:
-                                if fill:
-                                    found[offsets[i] + count] = j
-                                count += 1
-                                best = min(best, distance)
-        counts[i] = count
-        nearest[i] = best
+def _scan(points, cell, starts, shape, limit, far, counts, nearest, offsets, found, fill, blocks):  # type: ignore[no-untyped-def]
+    """For each point i, over the points after it: how many are within ``limit`` (squared), how near the nearest is if
+    that is below ``far``, and (fill) which they are."""
+    p, N = points.shape
+    for t in prange(blocks):
+        # Points have the fewer successors the later they come: square roots make the blocks equal in work.
+        first = N - int(N * np.sqrt(1 - t / blocks))
+        last = N - int(N * np.sqrt(1 - (t + 1) / blocks))
+        distance = np.empty(N, points.dtype)
+        for i in range(first, last):
+            count = 0
+            best = points.dtype.type(np.inf)
+            b0, e0 = _bounds(cell[i], shape, 0)
+            b1, e1 = _bounds(cell[i], shape, 1)
+            b2, e2 = _bounds(cell[i], shape, 2)
+            b3, e3 = _bounds(cell[i], shape, 3)
+            for c0 in range(b0, e0):
+                for c1 in range(b1, e1):
+                    for c2 in range(b2, e2):
+                        base = ((c0 * shape[1] + c1) * shape[2] + c2) * shape[3]
+                        # Cells that differ in the last coordinate only are adjacent in memory.
+                        begin = max(starts[base + b3], i + 1)
+                        length = starts[base + e3] - begin
+                        if length <= 0:
+                            continue
+                        k = 0
+                        smallest = points.dtype.type(0)
+                        distance[:length] = 0
+                        while k < p and smallest <= far:
+                            end = min(k + CHUNK, p)
+                            for q in range(k, end):
+                                x = points[q, i]
+                                others = points[q, begin : begin + length]
+                                for j in range(length):
+                                    distance[j] += (x - others[j]) * (x - others[j])
+                            k = end
+                            smallest = distance[0]
+                            for j in range(1, length):
+                                smallest = min(smallest, distance[j])
+                        if smallest > far:
+                            continue
+                        best = min(best, smallest)
+                        if smallest <= limit:
+                            for j in range(length):
+                                if distance[j] <= limit:
+                                    if fill:
+                                        found[offsets[i] + count] = begin + j
+                                    count += 1
+            counts[i] = count
+            nearest[i] = best
+
+
+NOTHING = np.empty(0, np.int64)
 
 
 def _run_scan(
-    grid: Grid, radius: float, offsets: np.ndarray, found: np.ndarray, fill: bool
+    grid: Grid, radius: float, far: float, offsets: np.ndarray = NOTHING, found: np.ndarray = NOTHING
 ) -> tuple[np.ndarray, float]:
-    N = len(grid.points)
-    counts, nearest = np.empty(N, np.int64), np.empty(N, grid.points.dtype)
+    """Pairs within ``radius`` of each point, and the distance of the closest pair if it is within ``far``."""
+    dtype, N = grid.points.dtype, grid.points.shape[1]
+    counts, nearest = np.empty(N, np.int64), np.empty(N, dtype)
     # Slightly wider, so that a rounded distance never loses a pair.
-    limit = grid.points.dtype.type((radius * (1 + 1e-5)) ** 2)
-    _scan(grid.points, grid.cell, grid.starts, grid.shape, limit, counts, nearest, offsets, found, fill)
+    limit, beyond = (dtype.type((r * (1 + 1e-5)) ** 2) for r in (radius, max(radius, far)))
+    fill = len(offsets) > 0
+    where = (grid.points, grid.cell, grid.starts, grid.shape)
+    _scan(*where, limit, beyond, counts, nearest, offsets, found, fill, get_num_threads())
     return counts, float(np.sqrt(nearest.min()))
 
 
@@ -122,6 +139,25 @@ class Neighbours:
         return len(self.columns) == 0
 
 
+@njit(cache=True)
+def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
+    """Each pair in the rows of both its members."""
+    starts = np.zeros(N + 1, np.int64)
+    for e in range(len(rows)):
+        starts[rows[e] + 1] += 1
+        starts[columns[e] + 1] += 1
+    starts = np.cumsum(starts)
+    place = starts[:-1].copy()
+    index = np.empty(2 * len(rows), np.int32)
+    for e in range(len(rows)):
+        i, j = rows[e], columns[e]
+        index[place[i]] = j
+        place[i] += 1
+        index[place[j]] = i
+        place[j] += 1
+    return starts, index
+
+
 def candidates(cloud: np.ndarray, radius: float) -> float:
     """How many pairs a scan would look at, about: the cost of building a list, for deciding whether to."""
     grid = make_grid(cloud, radius)
@@ -130,24 +166,19 @@ def candidates(cloud: np.ndarray, radius: float) -> float:
 
 
 def build_list(cloud: np.ndarray, radius: float, most: int) -> Neighbours | None:
-    """The list of a reference cloud, a function of it and the radius alone; None where it would exceed ``most``
-    pairs."""
-    nothing = np.empty(0, np.int64)
+    """The list of a reference cloud, a function of it and the radius alone; None where it would exceed ``most``."""
     grid = make_grid(cloud, radius)
-    counts, _ = _run_scan(grid, radius, nothing, nothing, fill=False)
+    counts, _ = _run_scan(grid, radius, radius)
     total = int(counts.sum())
-    if total > most:
+    if 2 * total > most:
         return None
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
     found = np.empty(total, np.int64)
     if total:
-        _run_scan(grid, radius, offsets, found, fill=True)
-    # Back from sorted points to particles, columns in increasing order.
-    row = np.repeat(grid.order, counts)
-    column = grid.order[found]
-    sorting: np.ndarray = np.lexsort((column, row))
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(row, minlength=len(cloud)))))
-    return Neighbours(starts, column[sorting].astype(np.int32), radius)
+        _run_scan(grid, radius, radius, offsets, found)
+    rows = np.repeat(grid.order, counts)
+    starts, columns = _both_ways(rows, grid.order[found], len(cloud))
+    return Neighbours(starts, columns, radius)
 
 
 NOT_QUITE = 1 - 1e-4
@@ -158,23 +189,14 @@ BUDGET = 400
 
 
 def widest_empty(cloud: np.ndarray, radius: float) -> float:
-    """Given that no pair is within ``radius``: the distance of the closest pair, or as much of it as is cheap to
-    know."""
+    """Given that no pair is within ``radius``: the closest pair's distance, or as much of it as is cheap to know."""
     N = len(cloud)
     if N <= 2000:
-        grid = make_grid(cloud, np.inf)
-        _, nearest = _run_scan(
-            grid,
-            float(np.sqrt(np.finfo(cloud.dtype).max) / 4),
-            np.empty(0, np.int64),
-            np.empty(0, np.int64),
-            fill=False,
-        )
+        everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)
+        _, nearest = _run_scan(make_grid(cloud, everything), 0.0, everything)
         return nearest * NOT_QUITE if np.isfinite(nearest) else radius
     while candidates(cloud, 1.3 * radius) <= BUDGET * N:
-        _, nearest = _run_scan(
-            make_grid(cloud, 1.3 * radius), 1.3 * radius, np.empty(0, np.int64), np.empty(0, np.int64), fill=False
-        )
+        _, nearest = _run_scan(make_grid(cloud, 1.3 * radius), 0.0, 1.3 * radius)
         if np.isfinite(nearest):
             return nearest * NOT_QUITE
         radius *= 1.3
