@@ -24,14 +24,20 @@ from proxlearn.core.fused.screening import LOG_TOLERANCE, cutoff, oscillation, s
 from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.tanh import TanhDrift
+from proxlearn.core.fused.tiled import TiledTanhDrift
 from proxlearn.core.kernel import make_kernel
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.recursion import Hyper, Info
 
 Drift = Callable[[Tensor, np.ndarray, Tensor], tuple[Tensor, np.ndarray]]
+IN_ONE_PIECE = 2**26
+"""Bytes of P up to which it is kept whole; a larger one would spend more time on the way to memory than on
+arithmetic."""
 DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], Drift]] = {
-    "tanh": TanhDrift,
+    "tanh": lambda problem, hyper, N, blocks: (
+        TanhDrift if N * problem.samples.y.nbytes <= IN_ONE_PIECE else TiledTanhDrift
+    )(problem, hyper, N, blocks),
     "softmax": SoftmaxDrift,
     "softmax_intercept": SoftmaxDrift,
 }
@@ -91,7 +97,8 @@ class FusedStep:
                 slack = screen.radius - before - self._distance(theta, screen)
                 if neighbours is not None and neighbours.empty and radius <= slack:
                     return screen, None
-                if neighbours is not None and not neighbours.empty and slack > 0:
+                # A list that is short of the cut-off would fail the bound: solving over it first would be in vain.
+                if neighbours is not None and not neighbours.empty and slack >= radius:
                     found = self._solve(self._sparse(cloud.theta, theta, neighbours), cloud, w, z0)
                     if found is None:
                         break
@@ -102,7 +109,7 @@ class FusedStep:
                 if neighbours is None or tries == 5:
                     break
             tries += 1
-            screen = self._around(cloud.theta, radius + max_step + skin(radius + max_step, max_step))
+            screen = self._around(cloud.theta, 1.001 * radius + max_step + skin(radius + max_step, max_step))
             before = 0.0
         if self.N > MOST_DENSE:
             raise MemoryError(f"too many neighbours: N={self.N} particles would need an N x N kernel")

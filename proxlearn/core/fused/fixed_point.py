@@ -1,11 +1,11 @@
-"""The fixed point of Algorithm 1 over a stabilised kernel: proximal.solve's rounds, with its returned pair and its
-error."""
+"""The fixed point of Algorithm 1 over a stabilised kernel: proximal.solve's rounds, returned pair and error."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from proxlearn.core.fused.stabilised import StabilisedKernel
 from proxlearn.core.options import Tolerance
@@ -31,11 +31,31 @@ class FixedPoint:
     stopped: bool
 
     def log_eta(self, cutoff: float, epsilon: float) -> float:
-        """Log of the bound eta: with all dropped entries at most exp(-cutoff^2 / 2 epsilon), |change of log rho| <=
-        eta."""
+        """Log of a bound on the change of log rho by entries that were dropped.
+
+        All of them are at most exp(-cutoff^2 / 2 epsilon).
+        """
         rows = _logsumexp(self.log_z) - self.log_Gz.min()
         columns = _logsumexp(self.log_q) - self.log_Gq.min()
         return float(max(rows, columns) - cutoff**2 / (2 * epsilon))
+
+
+@njit(cache=True)
+def _next_z(v, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
+    """log(Gamma^T q) and the next log z; returns its largest change, its distance from the shift, and the least of
+    v."""
+    change = reach = 0.0
+    least = np.inf
+    for j in range(len(log_z)):
+        total = 0.0
+        for t in range(len(v)):
+            total += v[t, j]
+        least = min(least, total)
+        log_Gq[j] = np.log(total) + unit - gamma[j]
+        next_z[j] = (log_xi[j] - log_Gq[j]) / (1 + kappa)
+        change = max(change, abs(next_z[j] - log_z[j]))
+        reach = max(reach, abs(next_z[j] - gamma[j]))
+    return change, reach, least
 
 
 def solve(
@@ -53,41 +73,41 @@ def solve(
     unit = float(log_rho.max())
     rho = np.exp(log_rho - unit).astype(kernel.dtype)
     changes: list[float] = []
-
-    def pair(log_z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-        """log z, log q, log(Gamma z), log(Gamma^T q) of one round, free of shifts."""
-        u, q, v = kernel.sweep(log_z, rho)
-        if not (u.min() > smallest and v.min() > smallest and np.isfinite(v.sum())):
-            return None
-        out_of_row = kernel.alpha.astype(np.float64) - kernel.shift
-        return log_z, np.log(q) + unit + out_of_row, np.log(u) - out_of_row, np.log(v) + unit - kernel.gamma
-
-    kernel.rebuild(log_z0)
-    now = pair(log_z0)
     stopped = False
+
+    log_z = log_z0
+    kernel.rebuild(log_z)
+    kernel.sweep(log_z, rho)
+    q = kernel.unshifted_q(unit)
+    log_Gq, next_Gq = np.empty_like(log_rho), np.empty_like(log_rho)
+    next_z = np.empty_like(log_z)
+    moved, away, least = _next_z(kernel.v, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
+    # What is known of the pair (log_z, q): its log(Gamma z) and log q, taken before the kernel goes on to the next.
+    pair = kernel.logarithms(unit)
     for _ in range(L):
-        if now is None:
+        if not (least > smallest and kernel.u.min() > smallest):
             return None
-        log_z, log_q, _, log_Gq = now
-        next_z = (log_xi - log_Gq) / (1 + kappa)
-        changes.append(float(np.abs(next_z - log_z).max()))
-        if tolerance == "log" and 2 * changes[-1] <= delta:
+        changes.append(moved)
+        if tolerance == "log" and 2 * moved <= delta:
             stopped = True
             break
-        if np.abs(next_z - kernel.gamma).max() > reach:
+        if away > reach:
             kernel.rebuild(next_z)
-        following = pair(next_z)
-        if tolerance == "paper" and following is not None:
+        kernel.sweep(next_z, rho)
+        following = np.empty_like(next_z)
+        result = _next_z(kernel.v, kernel.gamma, unit, log_xi, kappa, next_z, next_Gq, following)
+        if tolerance == "paper":
+            next_q = kernel.unshifted_q(unit)
             with np.errstate(over="ignore", invalid="ignore"):
-                change_q = np.linalg.norm(np.exp(following[1]) - np.exp(log_q))
-                change_z = np.linalg.norm(np.exp(next_z) - np.exp(log_z))
-            if change_q < delta and change_z < delta:
-                stopped = True
-                break
-        now = following
-    if now is None:
-        return None
-    log_z, log_q, log_Gz, log_Gq = now
+                small_q = np.linalg.norm(next_q - q) < delta
+                if small_q and np.linalg.norm(np.exp(next_z) - np.exp(log_z)) < delta:
+                    stopped = True
+                    break
+            q = next_q
+        log_z, next_z, (moved, away, least) = next_z, following, result
+        log_Gq, next_Gq = next_Gq, log_Gq
+        pair = kernel.logarithms(unit)
+    log_q, log_Gz = pair()
     return FixedPoint(log_z + log_Gq, log_z, log_q, log_Gz, log_Gq, changes, stopped)
 
 

@@ -10,6 +10,8 @@ when log z has moved too far from it, so that the range is the log domain's. alp
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit, prange
 
@@ -121,18 +123,27 @@ class StabilisedKernel:
         self.scale = dtype.type(1 / (2 * epsilon))
         self.alpha, self.shift = np.empty(N, dtype), np.empty(N, dtype)
         self.u, self.q, self.v = np.empty(N, dtype), np.empty(N, dtype), np.empty((blocks, N), dtype)
-        self.gamma = np.empty(N, dtype)
+        self.gamma, self._out_of_row = np.empty(N, dtype), np.empty(N)
 
     def rebuild(self, gamma: np.ndarray) -> None:
         """K for z near e^gamma."""
         self.gamma = gamma.astype(self.dtype)
         self._build()
+        self._out_of_row = self.alpha.astype(np.float64) - self.shift
 
-    def sweep(self, log_z: np.ndarray, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """u, q^ and v of one round, in float64."""
-        z = np.exp(log_z - self.gamma).astype(self.dtype)
-        self._sweep(z, rho)
-        return self.u.astype(np.float64), self.q.astype(np.float64), self.v.sum(axis=0, dtype=np.float64)
+    def sweep(self, log_z: np.ndarray, rho: np.ndarray) -> None:
+        """u, q^ and v (in parts) of one round; ``rho`` is in units of its largest entry."""
+        self._sweep(np.exp(log_z - self.gamma).astype(self.dtype), rho)
+
+    def unshifted_q(self, unit: float) -> np.ndarray:
+        """q itself; it may overflow where nothing is wrong with the weights."""
+        with np.errstate(over="ignore"):
+            return self.q * np.exp(self._out_of_row + unit)
+
+    def logarithms(self, unit: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """log q and log(Gamma z) of the last sweep, computed when asked for."""
+        u, q, out_of_row = self.u.copy(), self.q.copy(), self._out_of_row
+        return lambda: (np.log(q.astype(np.float64)) + unit + out_of_row, np.log(u.astype(np.float64)) - out_of_row)
 
     def _build(self) -> None:
         raise NotImplementedError
