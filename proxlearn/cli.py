@@ -29,6 +29,7 @@ COMMANDS = {
     ),
     "resume": Command("proxlearn.commands.resume", "go on with a run from its folder alone"),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
+    "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of run folders again"),
 }
 """Every command: a new one is added here."""

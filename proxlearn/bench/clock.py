@@ -1,0 +1,67 @@
+"""Timings on a noisy machine: everything in one process, alternating, the best of several."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+
+Call = Callable[[], object]
+
+
+def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
+    """The shortest time of each call in milliseconds; they take turns for about ``seconds`` in all."""
+    best = dict.fromkeys(calls, float("inf"))
+    repeats: dict[str, int] = {}
+    for name, call in calls.items():
+        call()
+        start = time.perf_counter()
+        call()
+        # Short calls in batches, so that the clock's own cost does not show.
+        repeats[name] = max(1, min(50, int(0.02 / (time.perf_counter() - start + 1e-9))))
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < least or time.perf_counter() < end:
+        rounds += 1
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start) / repeats[name])
+    return {name: 1e3 * value for name, value in best.items()}
+
+
+def busy_share(seconds: float = 0.5) -> float | None:
+    """The share of the machine's cores that others are using; None where the system does not tell."""
+
+    def reading() -> tuple[int, int]:
+        with open("/proc/stat", encoding="ascii") as file:
+            numbers = [int(word) for word in file.readline().split()[1:]]
+        return sum(numbers), numbers[3] + numbers[4]
+
+    try:
+        total, idle = reading()
+        time.sleep(seconds)
+        later, idle_later = reading()
+    except (OSError, ValueError, IndexError):
+        return None
+    return 1 - (idle_later - idle) / max(later - total, 1)
+
+
+def machine() -> dict[str, object]:
+    """What the figures belong to."""
+    import platform
+
+    import numba
+    import torch
+
+    from proxlearn import __version__
+
+    return {
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "processor": platform.processor() or platform.machine(),
+        "proxlearn": __version__,
+        "torch": torch.__version__,
+        "numba": numba.__version__,
+    }

@@ -1,0 +1,94 @@
+"""One recursion on the paper's experiments: ours, the algorithms as printed, and the floor.
+
+The floor is what torch takes for the two matrix products, one pass of a sigmoid (softmax neuron: an exponential) in
+place and the noise, on the same shapes, with all memory given: no recursion made of torch's own dense products is
+cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from proxlearn.bench.clock import Call, best_of
+from proxlearn.core import paper
+from proxlearn.core.cloud import PointCloud
+from proxlearn.run.engine import Step, make_step
+from proxlearn.run.experiment import Experiment, build_experiment, draw, first_checkpoint
+from proxlearn.schema import TrainConfig
+
+SPREAD = {"wdbc": 1e4, "diabetes": 4e6}
+"""Recursions whose diffusion is added to cloud_0 before the measurement; 4e6: until diabetes' kernel has emptied."""
+WARM_UP = 30
+
+
+def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
+    """An experiment and its cloud_0, as `proxlearn train` would make them."""
+    experiment = build_experiment(config)
+    return experiment, first_checkpoint(experiment).cloud
+
+
+def spread(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
+    """A cloud as diffusion alone would leave it after k recursions."""
+    scale = experiment.hyper.diffusion * math.sqrt(k)
+    noise = torch.randn(cloud.theta.shape, generator=generator, dtype=cloud.theta.dtype)
+    return replace(cloud, theta=cloud.theta + scale * noise)
+
+
+class Runner:
+    """A recursion that goes on from its own last cloud, as a run does, drawing its noise."""
+
+    def __init__(self, step: Step, cloud: PointCloud, generator: torch.Generator) -> None:
+        self.step, self.cloud, self.generator = step, cloud, generator
+
+    def __call__(self) -> None:
+        self.cloud, _ = self.step(self.cloud, *draw(self.cloud, self.generator))
+
+
+def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
+    X = experiment.problem.samples.X
+    softmax = experiment.problem.neuron.name.startswith("softmax")
+    rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
+    W, Xt = torch.randn(rows, X.shape[1]), X.T.contiguous()
+    Z, out, noise = X.new_empty(rows, len(X)), X.new_empty(rows, X.shape[1]), torch.empty_like(cloud.theta)
+    in_place = torch.exp_ if softmax else torch.sigmoid_
+
+    def floor() -> None:
+        torch.mm(W, Xt, out=Z)
+        in_place(Z)
+        torch.mm(Z, X, out=out)
+        torch.randn(noise.shape, out=noise, generator=generator)
+
+    return floor
+
+
+def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
+    """core/paper.py as tested, with its noise, from one cloud."""
+    experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
+    rho = cloud.rho
+
+    def literal() -> None:
+        paper.prox_learn(experiment.problem, cloud.theta, rho, experiment.hyper, *draw(cloud, generator))
+
+    return literal
+
+
+def measure_shape(config: TrainConfig, seconds: float) -> dict[str, Any]:
+    """One dataset's record."""
+    generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
+    experiment, cloud = experiment_of(config)
+    if dataset in SPREAD:
+        cloud = spread(cloud, experiment, SPREAD[dataset], generator)
+    ours = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
+    for _ in range(WARM_UP):
+        ours()
+    calls: dict[str, Call] = {
+        "ours_ms": ours,
+        "floor_ms": floor_of(experiment, cloud, generator),
+        "literal64_ms": literal_of(experiment, ours.cloud, torch.float64, generator),
+        "literal32_ms": literal_of(experiment, ours.cloud, torch.float32, generator),
+    }
+    return {"dataset": dataset, "N": len(cloud.theta), "n": len(experiment.problem.samples)} | best_of(calls, seconds)

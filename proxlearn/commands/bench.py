@@ -1,0 +1,105 @@
+"""``proxlearn bench``: how fast it is here, in one process, alternating, best of several."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from proxlearn.commands.compose import compose, parse
+from proxlearn.commands.train import checked_config
+from proxlearn.errors import InputError
+from proxlearn.notice import notice
+from proxlearn.schema import TrainConfig
+
+SHAPES = ("wdbc", "diabetes", "shd", "banana", "sine")
+EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
+BUSY = 0.1
+DESCRIPTION = (
+    "Time one recursion on the paper's experiments, beside the paper's algorithms as printed and beside the least that "
+    "torch could take; its growth with N; its dependence on epsilon. Several minutes; --quick: one."
+)
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="proxlearn bench", description=DESCRIPTION)
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller measurements, under a minute")
+    parser.add_argument("-o", "--output", type=Path, default=Path("bench.json"), metavar="FILE", help="bench.json")
+    options = parser.parse_args(args)
+    if not options.output.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {options.output.absolute().parent}", "choose another -o FILE")
+    found = measure(options.quick)
+    options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    from proxlearn.views.bench import draw_bench, tables
+
+    print(tables(found))
+    for path in draw_bench(found, options.output.absolute().parent):
+        print(path)
+    print(options.output)
+    return 0
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """Everything, as bench.json holds it."""
+    import torch
+    from tqdm import tqdm
+
+    from proxlearn.bench.clock import busy_share, machine
+
+    busy = busy_share()
+    if busy is not None and busy > BUSY:
+        notice(f"the machine is busy ({busy:.0%} of its cores): stop other work and repeat, or read the ratios only")
+    found: dict[str, Any] = {"quick": quick, "busy_share": busy, "machine": machine(), "startup": startup(quick)}
+    found |= {"shapes": [], "growth": [], "growth_literal": [], "epsilon": []}
+    with torch.no_grad():
+        for name, job in tqdm(list(jobs(quick)), desc="bench", unit="part"):
+            try:
+                found[name].append(job())
+            except InputError as error:
+                notice(f"left out: {error}")
+    return found
+
+
+def jobs(quick: bool) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """What is measured: the list of bench.json it goes to, and the measurement."""
+    from proxlearn.bench.shapes import measure_shape
+    from proxlearn.bench.sizes import measure_epsilon, measure_growth, measure_literal
+
+    def config(*overrides: str) -> TrainConfig:
+        return checked_config(compose(parse(list(overrides))))
+
+    for dataset in SHAPES:
+        yield "shapes", partial(measure_shape, config(f"dataset={dataset}"), 1.5 if quick else 8.0)
+    for epsilon in EPSILONS[::4] if quick else EPSILONS:
+        yield "epsilon", partial(measure_epsilon, config(f"epsilon={epsilon}"), 400 if quick else 20_000)
+    for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
+        yield "growth_literal", partial(measure_literal, config(f"N={N}"), 0.5 if quick else 2.0)
+    # Ascending, because the peak of memory is that of the whole process so far.
+    for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
+        yield "growth", partial(measure_growth, config(f"N={N}"), 40)
+    if not quick:
+        yield "growth", partial(measure_growth, config("N=1e6"), 10)
+
+
+def startup(quick: bool) -> dict[str, float]:
+    """Seconds from the command to its end, the best of several."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, words in (
+            ("help_s", ["--help"]),
+            ("one_step_s", ["train", "dataset=wdbc", "steps=1", "overwrite=true"]),
+        ):
+            times = []
+            for _ in range(2 if quick else 4):
+                start = time.perf_counter()
+                subprocess.run([sys.executable, "-m", "proxlearn", *words], cwd=folder, capture_output=True, check=True)
+                times.append(time.perf_counter() - start)
+            found[name] = min(times)
+    return found
