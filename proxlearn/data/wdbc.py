@@ -5,24 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from proxlearn.data import scaling
+from proxlearn.data.carried import rows_of
 from proxlearn.data.files import digest
 from proxlearn.data.table import About, Table
 from proxlearn.schema import DatasetConfig
 
 ABOUT = About(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
 
+MEASURES = "radius texture perimeter area smoothness compactness concavity concave_points symmetry fractal_dimension"
+COLUMNS = tuple(f"{kind}_{measure}" for kind in ("mean", "error", "worst") for measure in MEASURES.split())
+
 
 def load(config: DatasetConfig) -> Table:
-    from sklearn.datasets import load_breast_cancer
-
-    bunch = load_breast_cancer()
-    X = np.ascontiguousarray(bunch.data, dtype=np.float64)
-    # The paper's positive class is malignant; scikit-learn's is benign.
-    target = 1 - bunch.target.astype(np.int64)
+    rows = rows_of("breast_cancer.csv")
+    X = np.ascontiguousarray(rows[:, :-1])
+    # The paper's positive class is malignant; the file's is benign.
+    target = 1 - rows[:, -1].astype(np.int64)
     return Table(
         X,
         target,
-        tuple(bunch.feature_names),
+        COLUMNS,
         "binary",
         digest(X.tobytes() + target.tobytes()),
         classes=("benign", "malignant"),

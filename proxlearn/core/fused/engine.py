@@ -20,7 +20,7 @@ from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
-from proxlearn.core.fused.screening import LOG_TOLERANCE, cutoff, oscillation, skin
+from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, skin
 from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.tanh import TanhDrift
@@ -222,7 +222,7 @@ class IdentityInfo(Info):
         log_rho, hyper = self.previous.log_rho, self.hyper
         log_z = (-hyper.beta * self.w - 1 - log_rho) / hyper.kappa
         stay = (self.theta - self.previous.theta).square().sum(1) / (2 * hyper.epsilon)
-        error = torch.tensor([math.exp(LOG_TOLERANCE) / 2], dtype=torch.float64)
+        error = torch.tensor([TOLERANCE / 2], dtype=torch.float64)
         return ProximalSolution(log_rho, log_z, log_rho - log_z + stay, 0, error, hyper.delta, stopped=True)
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-LOG_TOLERANCE = -53 * math.log(2)
+TOLERANCE = 2.0**-53
 """Relative change of a weight that is not worth computing, in every precision: errors add up over 10^6 steps."""
+LOG_TOLERANCE = math.log(TOLERANCE)
 
 
 def oscillation(values: np.ndarray) -> float:

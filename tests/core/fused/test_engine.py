@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,15 @@ from hypothesis import strategies as st
 from proxlearn.core import options, recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.engine import FusedStep, IdentityInfo
+from proxlearn.core.fused.tanh import TanhDrift
+from proxlearn.core.fused.tiled import TILE, TiledTanhDrift
+from proxlearn.core.neurons import num_parameters
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
+from proxlearn.core.softmax import SoftmaxNeuron
 from proxlearn.core.tanh import TanhNeuron
-from tests.conftest import paper_cloud, randomness
+from proxlearn.run.experiment import build_experiment, draw, first_checkpoint
+from tests.conftest import config_of, paper_cloud, randomness
 
 WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
 RHO = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -199,3 +205,98 @@ def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domai
     found, _ = FusedStep(problem, hyper, 40, threads=1)(cloud, noise, z0)
     assert bool(torch.isfinite(found.log_rho).all())
     assert float(found.rho.double().sum()) == pytest.approx(float(cloud.rho.double().sum()), rel=1e-5)
+
+
+@dtypes
+@pytest.mark.parametrize("drift", ["paper", "first_variation"])
+@pytest.mark.parametrize("potential", ["paper", "first_variation"])
+def test_tiles_make_no_difference_but_rounding(
+    standardised: Problem,
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    drift: options.Drift,
+    potential: options.Potential,
+) -> None:
+    """Some rows saturated and some not; more particles than one tile holds."""
+    N = TILE + 77
+    hyper = replace(WDBC, drift=drift, prox_potential=potential)
+    problem = standardised.to("cpu", dtype)
+    cloud = paper_cloud(standardised, N, generator)
+    # Every second particle's bias saturates it.
+    cloud.theta[::2, 1] += 500
+    cloud = cloud.to("cpu", dtype)
+    noise, _ = randomness(cloud, generator)
+    rho = (cloud.rho * torch.rand(N, generator=generator, dtype=torch.float64).to(dtype)).numpy()
+    whole, tiled = (drift_of(problem, hyper, N, 2) for drift_of in (TanhDrift, TiledTanhDrift))
+    theta, w = whole(cloud.theta, rho, noise)
+    theta_tiled, w_tiled = tiled(cloud.theta, rho, noise)
+    assert 0 < int(tiled.active.sum()) < N
+    scale = float((theta - cloud.theta).abs().max())
+    torch.testing.assert_close(theta_tiled, theta, rtol=RHO[dtype], atol=RHO[dtype] * scale)
+    torch.testing.assert_close(torch.from_numpy(w_tiled), torch.from_numpy(w), rtol=10 * RHO[dtype], atol=RHO[dtype])
+
+
+@dtypes
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("drift", ["paper", "first_variation"])
+@pytest.mark.parametrize("potential", ["paper", "first_variation"])
+def test_the_fused_softmax_neuron_equals_the_reference(
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    intercept: bool,
+    drift: options.Drift,
+    potential: options.Potential,
+) -> None:
+    N, n, n_x, classes = 23, 40, 5, 4
+    X = torch.randn(n, n_x, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, classes, (n,), generator=generator)
+    neuron = SoftmaxNeuron(classes, intercept)
+    problem = Problem(neuron, Samples(X, torch.ones(n, dtype=torch.float64), labels)).to("cpu", dtype)
+    p = num_parameters(neuron, n_x)
+    log_rho = torch.randn(N, generator=generator, dtype=torch.float64) - 3
+    cloud = PointCloud(torch.randn(N, p, generator=generator, dtype=torch.float64), log_rho).to("cpu", dtype)
+    hyper = Hyper(0.5, 1e-2, 10.0, 1e-3, 50, noise_scale=0.01, drift=drift, prox_potential=potential)
+    noise, z0 = randomness(cloud, generator)
+    found, _ = FusedStep(problem, hyper, N, threads=2)(cloud, noise, z0)
+    wanted, _ = recursion.step(problem, cloud, hyper, noise, z0)
+    assert_equal_weights(found, wanted)
+    torch.testing.assert_close(found.theta, wanted.theta, rtol=RHO[dtype], atol=RHO[dtype])
+
+
+def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Problem, generator: torch.Generator) -> None:
+    """A spread cloud: one list serves many steps, and the weights stay as they are, bit for bit."""
+    problem, cloud = wdbc.to("cpu", torch.float32), paper_cloud(wdbc, 80, generator)
+    cloud = replace(cloud, theta=60 * cloud.theta).to("cpu", torch.float32)
+    fused = FusedStep(problem, WDBC, 80, threads=1)
+    screens, start = [], cloud.log_rho
+    for _ in range(40):
+        cloud, info = fused(cloud, *randomness(cloud, generator))
+        screens.append(cloud.screen)
+    assert len({id(screen) for screen in screens}) <= 3
+    assert isinstance(info, IdentityInfo)
+    assert torch.equal(cloud.log_rho, start)
+    assert info.solution.converged
+    assert float(info.solution.error) <= 2.0**-53
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("dataset", ["wdbc", "banana", "diabetes", "twonorm", "shd", "sine"])
+def test_screened_equals_dense_log_along_each_papers_run(dataset: str, dtype: torch.dtype) -> None:
+    """From the same cloud, at 40 log-spaced steps of the run (at most 20000 of them: the rest is the same regime)."""
+    if dataset not in ("wdbc", "sine") and "PROXLEARN_DATA" not in os.environ:
+        pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
+    experiment = build_experiment(config_of(f"dataset={dataset}")).to(dtype)
+    moment = first_checkpoint(experiment)
+    cloud = moment.cloud.to("cpu", dtype)
+    generator = torch.Generator().manual_seed(0)
+    fused = FusedStep(experiment.problem, experiment.hyper, len(cloud.theta), threads=torch.get_num_threads())
+    last = min(experiment.config.steps, 2000 if dataset in ("shd", "banana", "twonorm", "sine") else 20000)
+    checked = set(np.unique(np.round(np.geomspace(1, last, 40)).astype(int)).tolist())
+    for k in range(1, last + 1):
+        noise, z0 = draw(cloud, generator)
+        after, _ = fused(cloud, noise, z0)
+        if k in checked:
+            wanted, _ = recursion.step(experiment.problem, cloud, experiment.hyper, noise, z0)
+            assert_equal_weights(after, wanted)
+        cloud = after
