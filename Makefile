@@ -23,8 +23,8 @@ $(READY): pyproject.toml constraints.txt
 setup: $(READY)  ## an environment in .venv
 
 .PHONY: train
-train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment
-	$(BIN)/proxlearn train dataset=wdbc beta=0.05 steps=20000
+train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment, 250000 recursions
+	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
 .PHONY: test
 test: $(READY)  ## set up, then lint, type-check and test

@@ -64,6 +64,10 @@ def run(name: str, args: list[str]) -> int:
     except ProxlearnError as error:
         print(f"proxlearn: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:
+        # `proxlearn data | head`: nobody reads on, which is no failure; and Python shall not try to at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         # While a run is recursing it stops by itself; this is before or after.
         print("proxlearn: interrupted; the same command goes on", file=sys.stderr)

@@ -18,7 +18,6 @@ Dtype = Literal["float32", "float64"]
 Split = Literal["file_order", "shuffled"]
 Scaling = Literal["none", "standard", "minmax", "max", "paper"]
 TargetScaling = Literal["none", "standard"]
-NeuronName = Literal["tanh", "softmax", "softmax_intercept"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv"]
 Compile = Literal["auto", "on", "off"]
@@ -45,7 +44,7 @@ class DatasetConfig:
     path: str | None = checked(optional(label))
     target: str | None = checked(optional(label))
     task: options.Task | None = checked(optional(choice(options.Task)))
-    neuron: NeuronName | None = checked(optional(choice(NeuronName)))
+    neuron: str | None = checked(optional(word))
     split: Split = checked(choice(Split))
     train_fraction: float = checked(real(above=0, below=1, example=0.7))
     scaling: Scaling = checked(choice(Scaling))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Callable
 
 from torch import Tensor
@@ -11,6 +12,7 @@ from proxlearn.core import paper, recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.recursion import Info
 from proxlearn.errors import InputError, RunError
+from proxlearn.notice import notice
 from proxlearn.run.experiment import Experiment
 
 Step = Callable[[PointCloud, Tensor, Tensor], tuple[PointCloud, Info | None]]
@@ -46,16 +48,27 @@ def _why_not_fused(experiment: Experiment) -> str | None:
 def make_step(engine: str, experiment: Experiment, threads: int) -> Step:
     """The step function of a run, in the experiment's precision."""
     if engine == "fused":
+        from proxlearn.core.fused import compiled_before
         from proxlearn.core.fused.engine import FusedStep
 
         made = FusedStep(experiment.problem, experiment.hyper, experiment.config.N, threads)
+        compiled = False
 
         def fused(cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+            nonlocal compiled
+            start = time.monotonic()
             try:
                 return made(cloud, noise, z0)
             except MemoryError as error:
                 raise RunError(str(error), "choose a smaller N or epsilon, or weights=uniform") from error
+            finally:
+                seconds = time.monotonic() - start
+                if not compiled and seconds > 2:
+                    notice(f"compiled the fused passes in {seconds:.0f} s; later runs find them in the cache")
+                compiled = True
 
+        if not compiled_before():
+            notice("compiling the fused passes, once for this version and processor ...")
         return fused
     step = paper.step if engine == "literal" else recursion.step
 

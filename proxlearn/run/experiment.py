@@ -16,7 +16,7 @@ from proxlearn.core.recursion import Hyper
 from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, prepare
 from proxlearn.data.table import Table
-from proxlearn.errors import InputError, RunError
+from proxlearn.errors import InputError, RunError, did_you_mean
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import sealed
 from proxlearn.run.checkpoint import Checkpoint
@@ -74,6 +74,8 @@ def build_experiment(config: TrainConfig) -> Experiment:
 def choose_neuron(table: Table, name: str | None) -> Neuron:
     """The neuron of the config, or the first one made for the data's task."""
     known = {each: make(len(table.classes)) for each, make in NEURONS.items()}
+    if name is not None and name not in known:
+        raise InputError(f"no neuron `{name}`", did_you_mean(name, known))
     neuron = known[name] if name else next(each for each in known.values() if table.task in each.tasks)
     if table.task not in neuron.tasks:
         fitting = "|".join(each for each in known if table.task in known[each].tasks)

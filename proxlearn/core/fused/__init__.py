@@ -16,6 +16,12 @@ import platformdirs
 # Numba looks only at the file a function stands in; the passes also depend on functions.py, so all of them are the key.
 _sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
 _key = hashlib.sha256(_sources + numba.__version__.encode()).hexdigest()[:12]
-numba.config.CACHE_DIR = str(Path(platformdirs.user_cache_dir("proxlearn")) / f"compiled-{_key}")  # type: ignore[attr-defined]
+CACHE = Path(platformdirs.user_cache_dir("proxlearn")) / f"compiled-{_key}"
+numba.config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined]
 # OpenMP is what torch uses: one pool of threads for both, instead of two that wait for each other.
 numba.config.THREADING_LAYER = "omp"  # type: ignore[attr-defined]
+
+
+def compiled_before() -> bool:
+    """Whether an earlier process left its compiled passes in the cache."""
+    return CACHE.is_dir()
