@@ -36,8 +36,11 @@ def draw_risk(run: Run) -> list[Path]:
 
 def draw_health(run: Run) -> list[Path]:
     """Effective sample size, and the share of mass that the coupling moves between particles."""
-    made, (left, right) = figure(7.2, 3.0, columns=2)
     curves = run.metrics[run.metrics["step"] > 0]
+    if len(curves) < 2:
+        # A curve needs two points.
+        return []
+    made, (left, right) = figure(7.2, 3.0, columns=2)
     left.plot(curves["step"], curves["ess"], color=WEIGHTED)
     left.axhline(run.config["N"], color=GREY, linewidth=0.8, linestyle=":")
     left.annotate("N", (1, run.config["N"]), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY)

@@ -70,11 +70,10 @@ def strips(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
 def save(made: Figure, folder: Path, name: str) -> list[Path]:
     """``name``.png and ``name``.pdf in the folder."""
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
-    # The layout is found once, not again for each file.
-    made.draw_without_rendering()
-    made.set_layout_engine("none")
     for path in paths:
         # Without the date in it, the same run gives the same file.
         metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
         made.savefig(path, dpi=180, metadata=metadata)
+        # The layout is found once, not again for each file.
+        made.set_layout_engine("none")
     return paths

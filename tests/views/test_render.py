@@ -23,7 +23,7 @@ def test_plot_draws_everything_in_a_folder_that_was_moved(tmp_path: Path, datase
     moved = tmp_path / "elsewhere"
     shutil.move(made, moved)
     assert cli.main(["plot", str(moved)]) == 0
-    for name in PLOTS[dataset]:
+    for name in PLOTS[dataset] - ({"health"} if steps < 2 else set()):
         with Image.open(moved / f"{name}.png") as picture:
             shades = picture.convert("L").histogram()
         # A picture with something on it: not all white, not all ink.

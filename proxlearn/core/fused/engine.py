@@ -121,13 +121,14 @@ class FusedStep:
         if self._K is None:
             self._K = np.empty((self.N, self.N), self.dtype)
         rows, columns = self._oriented(cloud.theta, theta)
-        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._K, radius)
+        # How wide the next step's list would have to be, and so how long.
+        wide = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
+        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._K, wide)
         found = self._solve(kernel, cloud, w, z0)
-        near = int(kernel.counts.sum()) - self.N
         screen = None
-        if near <= self.N**2 // 16:
-            wide = self._around(theta, 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step))
-            screen = wide if self._list_of(wide) is not None else None
+        if int(kernel.counts.sum()) - self.N <= self.N**2 // 40:
+            screen = self._around(theta, wide)
+            screen = screen if self._list_of(screen) is not None else None
         if found is None:
             found = self._in_log_domain(cloud, theta, w, z0)
         return screen, found
@@ -184,7 +185,7 @@ class FusedStep:
     def _list_of(self, screen: Screen) -> Neighbours | None:
         """The list, a function of the screen alone; remembered while the screen lives."""
         if id(screen) not in self._lists:
-            most = self.N**2 // 8 if self.N <= MOST_DENSE else 1000 * self.N
+            most = self.N**2 // 20 if self.N <= MOST_DENSE else 1000 * self.N
             self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
         return self._lists[id(screen)][1]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from proxlearn.core.fused.functions import FAST
+from proxlearn.core.fused.functions import FAST, add_squares
 
 CELL_COORDINATES = 4
 CHUNK = 8
@@ -57,18 +57,22 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def _scan(points, cell, starts, shape, limit, far, counts, nearest, offsets, found, fill, blocks):  # type: ignore[no-untyped-def]
-    """For each point i, over the points after it: how many are within ``limit`` (squared), how near the nearest is if
-    that is below ``far``, and (fill) which they are."""
+def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
+    """Block by block: the number of pairs within ``limit`` (squared), the first of them, and the closest below ``far``.
+
+    Each point looks at the points after it.
+    """
     p, N = points.shape
+    blocks = len(counts)
     for t in prange(blocks):
         # Points have the fewer successors the later they come: square roots make the blocks equal in work.
         first = N - int(N * np.sqrt(1 - t / blocks))
         last = N - int(N * np.sqrt(1 - (t + 1) / blocks))
         distance = np.empty(N, points.dtype)
+        count = 0
+        best = points.dtype.type(np.inf)
+        room = pairs.shape[1]
         for i in range(first, last):
-            count = 0
-            best = points.dtype.type(np.inf)
             b0, e0 = _bounds(cell[i], shape, 0)
             b1, e1 = _bounds(cell[i], shape, 1)
             b2, e2 = _bounds(cell[i], shape, 2)
@@ -87,11 +91,7 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, offsets, fou
                         distance[:length] = 0
                         while k < p and smallest <= far:
                             end = min(k + CHUNK, p)
-                            for q in range(k, end):
-                                x = points[q, i]
-                                others = points[q, begin : begin + length]
-                                for j in range(length):
-                                    distance[j] += (x - others[j]) * (x - others[j])
+                            add_squares(distance, points, k, end, begin, length, points, i)
                             k = end
                             smallest = distance[0]
                             for j in range(1, length):
@@ -102,28 +102,22 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, offsets, fou
                         if smallest <= limit:
                             for j in range(length):
                                 if distance[j] <= limit:
-                                    if fill:
-                                        found[offsets[i] + count] = begin + j
+                                    if count < room:
+                                        pairs[t, count, 0] = i
+                                        pairs[t, count, 1] = begin + j
                                     count += 1
-            counts[i] = count
-            nearest[i] = best
+        counts[t] = count
+        nearest[t] = best
 
 
-NOTHING = np.empty(0, np.int64)
-
-
-def _run_scan(
-    grid: Grid, radius: float, far: float, offsets: np.ndarray = NOTHING, found: np.ndarray = NOTHING
-) -> tuple[np.ndarray, float]:
-    """Pairs within ``radius`` of each point, and the distance of the closest pair if it is within ``far``."""
-    dtype, N = grid.points.dtype, grid.points.shape[1]
-    counts, nearest = np.empty(N, np.int64), np.empty(N, dtype)
+def _run_scan(grid: Grid, radius: float, far: float, room: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Pairs within ``radius`` (block by block; as many as there is room for), and the closest pair's distance."""
+    dtype, blocks = grid.points.dtype, get_num_threads()
+    counts, nearest, pairs = np.empty(blocks, np.int64), np.empty(blocks, dtype), np.empty((blocks, room, 2), np.int32)
     # Slightly wider, so that a rounded distance never loses a pair.
     limit, beyond = (dtype.type((r * (1 + 1e-5)) ** 2) for r in (radius, max(radius, far)))
-    fill = len(offsets) > 0
-    where = (grid.points, grid.cell, grid.starts, grid.shape)
-    _scan(*where, limit, beyond, counts, nearest, offsets, found, fill, get_num_threads())
-    return counts, float(np.sqrt(nearest.min()))
+    _scan(grid.points, grid.cell, grid.starts, grid.shape, limit, beyond, counts, nearest, pairs)
+    return counts, pairs, float(np.sqrt(nearest.min()))
 
 
 @dataclass(frozen=True)
@@ -168,16 +162,14 @@ def candidates(cloud: np.ndarray, radius: float) -> float:
 def build_list(cloud: np.ndarray, radius: float, most: int) -> Neighbours | None:
     """The list of a reference cloud, a function of it and the radius alone; None where it would exceed ``most``."""
     grid = make_grid(cloud, radius)
-    counts, _ = _run_scan(grid, radius, radius)
-    total = int(counts.sum())
-    if 2 * total > most:
+    room = min(16 * len(cloud), 2_000_000)
+    counts, pairs, _ = _run_scan(grid, radius, radius, room)
+    if 2 * int(counts.sum()) > most:
         return None
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    found = np.empty(total, np.int64)
-    if total:
-        _run_scan(grid, radius, radius, offsets, found)
-    rows = np.repeat(grid.order, counts)
-    starts, columns = _both_ways(rows, grid.order[found], len(cloud))
+    if int(counts.max()) > room:
+        counts, pairs, _ = _run_scan(grid, radius, radius, int(counts.max()))
+    found = grid.order[np.concatenate([block[:count] for block, count in zip(pairs, counts, strict=True)])]
+    starts, columns = _both_ways(found[:, 0], found[:, 1], len(cloud))
     return Neighbours(starts, columns, radius)
 
 
@@ -193,10 +185,10 @@ def widest_empty(cloud: np.ndarray, radius: float) -> float:
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)
-        _, nearest = _run_scan(make_grid(cloud, everything), 0.0, everything)
+        _, _, nearest = _run_scan(make_grid(cloud, everything), 0.0, everything, 0)
         return nearest * NOT_QUITE if np.isfinite(nearest) else radius
     while candidates(cloud, 1.3 * radius) <= BUDGET * N:
-        _, nearest = _run_scan(make_grid(cloud, 1.3 * radius), 0.0, 1.3 * radius)
+        _, _, nearest = _run_scan(make_grid(cloud, 1.3 * radius), 0.0, 1.3 * radius, 0)
         if np.isfinite(nearest):
             return nearest * NOT_QUITE
         radius *= 1.3

@@ -1,8 +1,10 @@
-"""What every fused drift makes of P^T rho and P^T 1: the cotangents of its way back, and the proximal step's w."""
+"""What fused drifts share: the cotangents of the way back, the proximal step's w, and a matrix that multiplies fast."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from proxlearn.core.recursion import Hyper
 
@@ -22,3 +24,12 @@ def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.nda
         return inner_c
     total: np.ndarray = inner_c + u if hyper.prox_potential == "first_variation" else inner_c - u
     return total
+
+
+def padded(X: Tensor) -> Tensor:
+    """X with columns of zeros up to a multiple of 16.
+
+    The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as times 384 x 16.
+    """
+    columns = -(-X.shape[1] // 16) * 16
+    return torch.nn.functional.pad(X, (0, columns - X.shape[1])).contiguous()

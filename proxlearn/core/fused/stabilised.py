@@ -15,25 +15,20 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.functions import FAST, exp
+from proxlearn.core.fused.functions import FAST, add_squares, exp
 from proxlearn.core.fused.neighbours import Neighbours
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def _dense_kernel(rows, columns_t, gamma, scale, K, alpha, shift, limit, counts):  # type: ignore[no-untyped-def]
-    N, p = rows.shape
+def _dense_kernel(rows_t, columns_t, gamma, scale, K, alpha, shift, limit, counts):  # type: ignore[no-untyped-def]
+    p, N = rows_t.shape
     blocks = len(counts)
     for t in prange(blocks):
         within = 0
         for i in range(N * t // blocks, N * (t + 1) // blocks):
             row = K[i]
-            x = rows[i, 0]
-            for j in range(N):
-                row[j] = (x - columns_t[0, j]) * (x - columns_t[0, j])
-            for k in range(1, p):
-                x = rows[i, k]
-                for j in range(N):
-                    row[j] += (x - columns_t[k, j]) * (x - columns_t[k, j])
+            row[:] = 0
+            add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
             smallest = row[0]
             for j in range(N):
                 smallest = min(smallest, row[j])
@@ -160,12 +155,12 @@ class DenseStabilised(StabilisedKernel):
     ) -> None:
         super().__init__(rows, columns, epsilon, blocks)
         self.K, self.limit = K, self.dtype.type(cutoff**2)
-        self.columns_t = np.ascontiguousarray(columns.T)
+        self.rows_t, self.columns_t = np.ascontiguousarray(rows.T), np.ascontiguousarray(columns.T)
         self.counts = np.empty(blocks, np.int64)
 
     def _build(self) -> None:
         _dense_kernel(
-            self.rows, self.columns_t, self.gamma, self.scale, self.K, self.alpha, self.shift, self.limit, self.counts
+            self.rows_t, self.columns_t, self.gamma, self.scale, self.K, self.alpha, self.shift, self.limit, self.counts
         )
 
     def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.fused.functions import FAST, tanh
-from proxlearn.core.fused.potentials import cotangent, potential
+from proxlearn.core.fused.potentials import cotangent, padded, potential
 from proxlearn.core.problem import Problem
 from proxlearn.core.recursion import Hyper
 
@@ -102,8 +102,8 @@ class TanhDrift:
         dtype = y.numpy().dtype
         n = len(y)
         self.hyper, self.blocks, self.n, self.y = hyper, blocks, n, y.numpy()
-        self.X1 = torch.cat((X.new_ones(n, 1), X), dim=1)
-        self.X1t = self.X1.T.contiguous()
+        self.X1t = torch.cat((X.new_ones(n, 1), X), dim=1).T.contiguous()
+        self.X1 = padded(self.X1t.T)
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
         self.sums = np.empty((blocks, 2, n), dtype)

@@ -13,7 +13,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.fused.functions import FAST, tanh
-from proxlearn.core.fused.potentials import cotangent, potential
+from proxlearn.core.fused.potentials import cotangent, padded, potential
 from proxlearn.core.fused.tanh import backward, forward
 from proxlearn.core.problem import Problem
 from proxlearn.core.recursion import Hyper
@@ -82,8 +82,8 @@ class TiledTanhDrift:
         X, y = problem.samples.X, problem.samples.y
         dtype, n = y.numpy().dtype, len(y)
         self.hyper, self.blocks, self.n, self.y = hyper, blocks, n, y.numpy()
-        self.X1 = torch.cat((X.new_ones(n, 1), X), dim=1)
-        self.X1t = self.X1.T.contiguous()
+        self.X1t = torch.cat((X.new_ones(n, 1), X), dim=1).T.contiguous()
+        self.X1 = padded(self.X1t.T)
         self.Z = X.new_empty(TILE, n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
@@ -136,10 +136,10 @@ class TiledTanhDrift:
         inner_c, grad_a = np.empty(count, rho.dtype), np.empty(count, rho.dtype)
         backward(Z.numpy(), weights, c, d, inner_c, grad_a, self.rows[:count], self.counts)
         self.inner_c[rows], self.grad_a[rows] = inner_c, grad_a
-        gradient = np.zeros((count, self.X1.shape[1]), rho.dtype)
+        gradient = np.zeros((count, len(self.X1t)), rho.dtype)
         for t in range(self.blocks):
             first, kept = count * t // self.blocks, int(self.counts[t])
-            found = torch.mm(Z[first : first + kept], self.X1).numpy()
+            found = torch.mm(Z[first : first + kept], self.X1).numpy()[:, : len(self.X1t)]
             which = self.rows[first : first + kept]
             gradient[which] = found * points.numpy()[which, :1]
         return gradient
