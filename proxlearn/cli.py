@@ -6,10 +6,12 @@ every other command uses argparse.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 from dataclasses import dataclass
+from typing import NoReturn
 
 from proxlearn import __version__
 from proxlearn.errors import ProxlearnError, did_you_mean
@@ -105,3 +107,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"proxlearn: unknown command `{first}`; {did_you_mean(first, COMMANDS)}", file=sys.stderr)
         return 2
     return run(first, rest)
+
+
+def console() -> NoReturn:
+    """The console script: ``main``, and then the end at once.
+
+    Taking thousands of modules apart at exit would keep the user waiting for a second; every file is closed by now.
+    """
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -29,7 +29,7 @@ def draw_risk(run: Run) -> list[Path]:
         axes.set_xscale("log")
     axes.set_yscale("log")
     plain_ticks(axes.yaxis)
-    axes.set(xlabel="recursion k", ylabel="risk: mean of $(y - f)^2$", title=run.title)
+    axes.set(xlabel="recursion k", ylabel="risk: mean of (y − f)²", title=run.title)
     axes.legend()
     return save(made, run.path, "risk")
 

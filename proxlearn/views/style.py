@@ -57,13 +57,13 @@ def class_colours(count: int) -> list[str]:
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``columns`` axes in a row, in inches."""
-    made = Figure(figsize=(width, height), layout="constrained")
+    made = Figure(figsize=(width, height), layout="tight")
     return made, list(made.subplots(1, columns, squeeze=False)[0])
 
 
 def strips(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``rows`` wide axes below each other, in inches."""
-    made = Figure(figsize=(width, height), layout="constrained")
+    made = Figure(figsize=(width, height), layout="tight")
     return made, list(made.subplots(rows, 1, squeeze=False)[:, 0])
 
 
