@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def draw(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]
 
 def is_finite(cloud: PointCloud) -> bool:
     """NaN and infinity survive a sum: one number tells of the whole cloud."""
-    return bool(torch.isfinite(cloud.theta.sum() + cloud.log_rho.sum()))
+    return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
 
 
 def not_finite(cloud: PointCloud) -> RunError:

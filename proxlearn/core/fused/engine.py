@@ -20,7 +20,7 @@ from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
-from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, skin
+from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.tanh import TanhDrift
@@ -70,11 +70,8 @@ class FusedStep:
         if hyper.kernel != "auto":
             return self._plain(cloud, theta, w, z0)
         max_step = farthest(theta.numpy(), cloud.theta.numpy(), self._block)
-        start = z0.numpy()
-        osc_z = max(
-            math.log(float(start.max()) / float(start.min())),
-            hyper.h / hyper.epsilon * oscillation(w + cloud.log_rho.numpy() / hyper.beta),
-        )
+        of_start, of_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
+        osc_z = max(of_start, hyper.h / hyper.epsilon * of_potential)
         radius = cutoff(max_step, spread, osc_z, self.N, hyper.epsilon)
         screen, found = self._screened(cloud, theta, w, z0, radius, max_step)
         if found is None:

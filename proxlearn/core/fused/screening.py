@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import njit
 
 TOLERANCE = 2.0**-53
 """Relative change of a weight that is not worth computing, in every precision: errors add up over 10^6 steps."""
@@ -13,6 +14,18 @@ LOG_TOLERANCE = math.log(TOLERANCE)
 
 def oscillation(values: np.ndarray) -> float:
     return float(values.max()) - float(values.min())
+
+
+@njit(cache=True)
+def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
+    """osc(log z), and osc(w + log(rho) / beta), in one pass."""
+    least = most = float(z[0])
+    low = high = w[0] + log_rho[0] * inverse_beta
+    for i in range(len(z)):
+        least, most = min(least, z[i]), max(most, z[i])
+        value = w[i] + log_rho[i] * inverse_beta
+        low, high = min(low, value), max(high, value)
+    return np.log(most / least), high - low
 
 
 def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilon: float) -> float:

@@ -106,6 +106,7 @@ class TanhDrift:
         self.X1 = padded(self.X1t.T)
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
+        self.T_array, self.GX_array = self.T.numpy(), self.GX.numpy()
         self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(N, np.int64), np.empty(blocks, np.int64)
@@ -113,7 +114,7 @@ class TanhDrift:
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         """Theta_k and the proximal step's potential w."""
-        N, T = len(theta), self.T.numpy()
+        N, T = len(theta), self.T_array
         cloud = theta.numpy()
         torch.mm(theta[:, 1:], self.X1t, out=self.T)
         forward(T, cloud, rho, self.sums)
@@ -126,7 +127,7 @@ class TanhDrift:
         update(
             cloud,
             self.grad_a,
-            self.GX.numpy(),
+            self.GX_array,
             self.rows,
             self.counts,
             self.h,
