@@ -14,6 +14,7 @@ from proxlearn.run.engine import make_step
 from proxlearn.schema import TrainConfig
 
 SPREAD_AT = 1e5
+TURNS = 100
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
@@ -41,13 +42,21 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
     return {"N": config.N, "ms": best_of({"literal": call}, seconds, least=2)["literal"]}
 
 
-def measure_epsilon(config: TrainConfig, steps: int) -> dict[str, Any]:
-    """A run from k = 0, with everything a run's steps pay for but metrics and files."""
-    generator = torch.Generator().manual_seed(0)
-    experiment, cloud = experiment_of(config)
-    runner = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
-    runner()
-    start = time.perf_counter()
-    for _ in range(steps - 1):
-        runner()
-    return {"epsilon": config.epsilon, "seconds": time.perf_counter() - start, "steps": steps}
+def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
+    """Runs from k = 0, taking turns, with everything a run's steps pay for but metrics and files."""
+    runners = []
+    for config in configs:
+        experiment, cloud = experiment_of(config)
+        step = make_step("fused", experiment, torch.get_num_threads())
+        runners.append(Runner(step, cloud, torch.Generator().manual_seed(0)))
+        runners[-1]()
+    seconds = [0.0] * len(runners)
+    # The machine changes its pace while this lasts: the runs share what it does to them.
+    chunk = max(1, (steps - 1) // TURNS)
+    for first in range(1, steps, chunk):
+        for i, runner in enumerate(runners):
+            start = time.perf_counter()
+            for _ in range(min(chunk, steps - first)):
+                runner()
+            seconds[i] += time.perf_counter() - start
+    return [{"epsilon": c.epsilon, "seconds": s, "steps": steps} for c, s in zip(configs, seconds, strict=True)]

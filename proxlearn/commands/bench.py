@@ -61,31 +61,35 @@ def measure(quick: bool) -> dict[str, Any]:
     with torch.no_grad():
         for name, job in tqdm(list(jobs(quick)), desc="bench", unit="part"):
             try:
-                found[name].append(job())
+                found[name] += job()
             except InputError as error:
                 notice(f"left out: {error}")
     return found
 
 
-def jobs(quick: bool) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+def jobs(quick: bool) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
     """What is measured: the list of bench.json it goes to, and the measurement."""
     from proxlearn.bench.shapes import measure_shape
-    from proxlearn.bench.sizes import measure_epsilon, measure_growth, measure_literal
+    from proxlearn.bench.sizes import measure_epsilons, measure_growth, measure_literal
 
     def config(*overrides: str) -> TrainConfig:
         return checked_config(compose(parse(list(overrides))))
 
     for dataset in SHAPES:
-        yield "shapes", partial(measure_shape, config(f"dataset={dataset}"), 1.5 if quick else 8.0)
-    for epsilon in EPSILONS[::4] if quick else EPSILONS:
-        yield "epsilon", partial(measure_epsilon, config(f"epsilon={epsilon}"), 400 if quick else 20_000)
+        yield "shapes", partial(_one, measure_shape, config(f"dataset={dataset}"), 1.5 if quick else 8.0)
+    swept = [config(f"epsilon={epsilon}") for epsilon in (EPSILONS[::4] if quick else EPSILONS)]
+    yield "epsilon", partial(measure_epsilons, swept, 400 if quick else 20_000)
     for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
-        yield "growth_literal", partial(measure_literal, config(f"N={N}"), 0.5 if quick else 2.0)
+        yield "growth_literal", partial(_one, measure_literal, config(f"N={N}"), 0.5 if quick else 2.0)
     # Ascending, because the peak of memory is that of the whole process so far.
     for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
-        yield "growth", partial(measure_growth, config(f"N={N}"), 40)
+        yield "growth", partial(_one, measure_growth, config(f"N={N}"), 40)
     if not quick:
-        yield "growth", partial(measure_growth, config("N=1e6"), 10)
+        yield "growth", partial(_one, measure_growth, config("N=1e6"), 10)
+
+
+def _one(measure_one: Callable[..., dict[str, Any]], *args: Any) -> list[dict[str, Any]]:
+    return [measure_one(*args)]
 
 
 def startup(quick: bool) -> dict[str, float]:

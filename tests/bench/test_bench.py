@@ -9,7 +9,7 @@ import torch
 
 from proxlearn.bench.clock import best_of, busy_share
 from proxlearn.bench.shapes import measure_shape
-from proxlearn.bench.sizes import measure_epsilon, measure_growth, measure_literal
+from proxlearn.bench.sizes import measure_epsilons, measure_growth, measure_literal
 from proxlearn.views.bench import draw_bench, tables
 from tests.conftest import config_of
 
@@ -32,7 +32,7 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
             "shapes": [measure_shape(small, 0.01)],
             "growth": [measure_growth(config_of(f"N={N}"), 4) for N in (40, 80)],
             "growth_literal": [measure_literal(small, 0.01)],
-            "epsilon": [measure_epsilon(config_of("N=40", f"epsilon={epsilon}"), 5) for epsilon in (0.1, 10)],
+            "epsilon": measure_epsilons([config_of("N=40", f"epsilon={epsilon}") for epsilon in (0.1, 10)], 5),
             "startup": {"help_s": 0.1, "one_step_s": 3.0},
         }
     assert {"dataset", "literal64_ms", "literal32_ms", "ours_ms", "floor_ms"} <= set(found["shapes"][0])

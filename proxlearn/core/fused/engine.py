@@ -70,6 +70,9 @@ class FusedStep:
         if hyper.kernel != "auto":
             return self._plain(cloud, theta, w, z0)
         max_step = farthest(theta.numpy(), cloud.theta.numpy(), self._block)
+        if not math.isfinite(max_step):
+            # No neighbours can be told of such a cloud; whoever drives the recursion looks at it and stops.
+            return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
         of_start, of_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
         osc_z = max(of_start, hyper.h / hyper.epsilon * of_potential)
         radius = cutoff(max_step, spread, osc_z, self.N, hyper.epsilon)

@@ -16,6 +16,8 @@ from numba.extending import overload
 
 FAST = {"nsz", "contract", "reassoc"}
 """What the compiler may rearrange: sums may be reordered, but NaN and infinity keep their meaning."""
+FINITE = FAST | {"nnan"}
+"""For passes that never see a NaN: only then are a minimum and a maximum taken eight at a time."""
 
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 LOG2E = 1 / math.log(2)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from proxlearn.core.fused.functions import FAST, add_squares
+from proxlearn.core.fused.functions import FAST, FINITE, add_squares
 
 CELL_COORDINATES = 4
 CHUNK = 8
@@ -56,7 +56,7 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
     return max(cell[axis] - 1, 0), min(cell[axis] + 2, shape[axis])
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@njit(parallel=True, fastmath=FINITE, cache=True)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
     """Block by block: the number of pairs within ``limit`` (squared), the first of them, and the closest below ``far``.
 
@@ -204,11 +204,11 @@ def _farthest(x, y, blocks):  # type: ignore[no-untyped-def]
             total = x.dtype.type(0)
             for k in range(p):
                 total += (x[i, k] - y[i, k]) ** 2
-            largest = max(largest, total)
+            largest = max(largest, total if total == total else x.dtype.type(np.inf))
         blocks[t] = largest
 
 
 def farthest(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
-    """Largest distance between rows of two clouds; ``blocks`` is scratch memory."""
+    """Largest distance between rows of two clouds, infinite where one is not a number; ``blocks`` is scratch memory."""
     _farthest(x, y, blocks)
     return float(np.sqrt(blocks.max()))

@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.functions import FAST, add_squares, exp
+from proxlearn.core.fused.functions import FAST, FINITE, add_squares, exp
 from proxlearn.core.fused.neighbours import Neighbours
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@njit(parallel=True, fastmath=FINITE, cache=True)
 def _dense_kernel(rows_t, columns_t, gamma, scale, K, alpha, shift, limit, counts):  # type: ignore[no-untyped-def]
     p, N = rows_t.shape
     blocks = len(counts)
@@ -64,7 +64,7 @@ def _dense_sweep(K, z, rho, u, q, v):  # type: ignore[no-untyped-def]
                 total[j] += row[j] * share
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@njit(parallel=True, fastmath=FINITE, cache=True)
 def _sparse_kernel(rows, columns, starts, index, gamma, scale, K, diagonal, alpha, shift):  # type: ignore[no-untyped-def]
     N, p = rows.shape
     for i in prange(N):

@@ -300,3 +300,16 @@ def test_screened_equals_dense_log_along_each_papers_run(dataset: str, dtype: to
             wanted, _ = recursion.step(experiment.problem, cloud, experiment.hyper, noise, z0)
             assert_equal_weights(after, wanted)
         cloud = after
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
+    wdbc: Problem, generator: torch.Generator, bad: float
+) -> None:
+    """The loop sees it and stops or changes precision; the engine must not stumble over it first."""
+    cloud = paper_cloud(wdbc, 30, generator)
+    noise, z0 = randomness(cloud, generator)
+    noise[3, 4] = bad
+    after, info = FusedStep(wdbc, WDBC, 30, threads=1)(cloud, noise, z0)
+    assert info is None
+    assert not bool(torch.isfinite(after.theta).all())
