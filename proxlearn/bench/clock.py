@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 
 Call = Callable[[], object]
+BATCHES = 40
+"""Batches into which the time of one comparison is divided, over all its calls."""
 
 
 def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
@@ -17,8 +19,8 @@ def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
         call()
         start = time.perf_counter()
         call()
-        # Short calls in batches, so that the clock's own cost does not show.
-        repeats[name] = max(1, min(50, int(0.02 / (time.perf_counter() - start + 1e-9))))
+        # In batches long enough for a pace that lasts: the luckiest few milliseconds are not what a run pays.
+        repeats[name] = max(1, int(seconds / BATCHES / (time.perf_counter() - start + 1e-9)))
     end = time.perf_counter() + seconds
     rounds = 0
     while rounds < least or time.perf_counter() < end:

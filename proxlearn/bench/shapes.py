@@ -21,8 +21,9 @@ from proxlearn.run.engine import Step, make_step
 from proxlearn.run.experiment import Experiment, build_experiment, draw, first_checkpoint
 from proxlearn.schema import TrainConfig
 
-SPREAD = {"wdbc": 1e4, "diabetes": 4e6}
-"""Recursions whose diffusion is added to cloud_0 before the measurement; 4e6: until diabetes' kernel has emptied."""
+SPREAD = {"wdbc": 1e4, "diabetes": 4e6, "sine": 2e3}
+"""Recursions whose diffusion is added to cloud_0 before the measurement: 4e6, until diabetes' kernel has emptied; 2e3,
+until a particle of the sine's has about three neighbours that matter."""
 WARM_UP = 30
 
 
@@ -93,7 +94,7 @@ def measure_shape(config: TrainConfig, seconds: float) -> dict[str, Any]:
         "literal32_ms": literal_of(experiment, ours.cloud, torch.float32, generator),
     }
     record = {"dataset": dataset, "N": len(cloud.theta), "n": len(experiment.problem.samples)}
-    # The mean besides the best: what a run of many steps pays on a machine that others use, too.
+    # The mean besides the best: what a run of many steps pays on a machine whose pace changes.
     start, steps = time.perf_counter(), 0
     while time.perf_counter() < start + seconds / 4:
         ours()

@@ -15,6 +15,7 @@ from proxlearn.schema import TrainConfig
 
 SPREAD_AT = 1e5
 TURNS = 100
+WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
@@ -48,6 +49,10 @@ def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, A
     for config in configs:
         experiment, cloud = experiment_of(config)
         step = make_step("fused", experiment, torch.get_num_threads())
+        # Each of the three regimes once, so that nothing is compiled while the clock runs.
+        for k in WARM_UP_SPREADS:
+            generator = torch.Generator().manual_seed(0)
+            Runner(step, spread(cloud, experiment, k, generator), generator)()
         runners.append(Runner(step, cloud, torch.Generator().manual_seed(0)))
         runners[-1]()
     seconds = [0.0] * len(runners)

@@ -99,7 +99,7 @@ class FusedStep:
                     return screen, None
                 # A list that is short of the cut-off would fail the bound: solving over it first would be in vain.
                 if neighbours is not None and not neighbours.empty and slack >= radius:
-                    found = self._solve(self._sparse(cloud.theta, theta, neighbours), cloud, w, z0)
+                    found = self._solve(self._sparse(cloud, theta, neighbours), w, z0)
                     if found is None:
                         break
                     excess = found.log_eta(slack, epsilon) - LOG_TOLERANCE
@@ -123,8 +123,9 @@ class FusedStep:
         rows, columns = self._oriented(cloud.theta, theta)
         # How wide the next step's list would have to be, and so how long.
         wide = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
-        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._K, wide)
-        found = self._solve(kernel, cloud, w, z0)
+        log_rho = cloud.log_rho.numpy().astype(np.float64)
+        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, self._K, wide)
+        found = self._solve(kernel, w, z0)
         screen = None
         if int(kernel.counts.sum()) - self.N <= self.N**2 // 40:
             screen = self._around(theta, wide)
@@ -133,12 +134,11 @@ class FusedStep:
             found = self._in_log_domain(cloud, theta, w, z0)
         return screen, found
 
-    def _solve(self, kernel: StabilisedKernel, cloud: PointCloud, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
+    def _solve(self, kernel: StabilisedKernel, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
         hyper = self.hyper
-        log_rho = cloud.log_rho.numpy().astype(np.float64)
         log_xi = -hyper.beta * w.astype(np.float64) - 1
         log_z0 = np.log(z0.numpy().astype(np.float64))
-        return fixed_point.solve(kernel, log_rho, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
+        return fixed_point.solve(kernel, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Where plain numbers leave their range: the reference's own solver."""
@@ -165,9 +165,10 @@ class FusedStep:
             kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
         )
 
-    def _sparse(self, old: Tensor, new: Tensor, neighbours: Neighbours) -> SparseStabilised:
-        rows, columns = self._oriented(old, new)
-        return SparseStabilised(rows, columns, self.hyper.epsilon, self.threads, neighbours)
+    def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: Neighbours) -> SparseStabilised:
+        rows, columns = self._oriented(cloud.theta, new)
+        log_rho = cloud.log_rho.numpy().astype(np.float64)
+        return SparseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, neighbours)
 
     def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
         rows, columns = (new, old) if self.hyper.orientation == "paper" else (old, new)

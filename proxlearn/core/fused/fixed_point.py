@@ -41,16 +41,16 @@ class FixedPoint:
 
 
 @njit(cache=True)
-def _next_z(v, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
+def _next_z(u, v, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
     """log(Gamma^T q) and the next log z; returns its largest change, its distance from the shift, and the least of
-    v."""
+    u and v."""
     change = reach = 0.0
     least = np.inf
     for j in range(len(log_z)):
         total = 0.0
         for t in range(len(v)):
             total += v[t, j]
-        least = min(least, total)
+        least = min(least, total, u[j])
         log_Gq[j] = np.log(total) + unit - gamma[j]
         next_z[j] = (log_xi[j] - log_Gq[j]) / (1 + kappa)
         change = max(change, abs(next_z[j] - log_z[j]))
@@ -58,9 +58,16 @@ def _next_z(v, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: igno
     return change, reach, least
 
 
+@njit(cache=True)
+def _distance(x, y):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(x)):
+        total += (x[i] - y[i]) ** 2
+    return np.sqrt(total)
+
+
 def solve(
     kernel: StabilisedKernel,
-    log_rho: np.ndarray,
     log_xi: np.ndarray,
     kappa: float,
     log_z0: np.ndarray,
@@ -69,23 +76,20 @@ def solve(
     tolerance: Tolerance,
 ) -> FixedPoint | None:
     """Rounds as in proximal.solve; None where the plain numbers leave their range."""
-    reach, smallest = REACH[kernel.dtype], SMALLEST[kernel.dtype]
-    unit = float(log_rho.max())
-    rho = np.exp(log_rho - unit).astype(kernel.dtype)
+    reach, smallest, unit = REACH[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
     changes: list[float] = []
     stopped = False
 
     log_z = log_z0
     kernel.rebuild(log_z)
-    kernel.sweep(log_z, rho)
-    q = kernel.unshifted_q(unit)
-    log_Gq, next_Gq = np.empty_like(log_rho), np.empty_like(log_rho)
-    next_z = np.empty_like(log_z)
-    moved, away, least = _next_z(kernel.v, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
+    kernel.sweep(log_z)
+    q = kernel.q * kernel.q_scale
+    log_Gq, next_Gq, next_z = np.empty_like(log_z), np.empty_like(log_z), np.empty_like(log_z)
+    moved, away, least = _next_z(kernel.u, kernel.v, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
     # What is known of the pair (log_z, q): its log(Gamma z) and log q, taken before the kernel goes on to the next.
-    pair = kernel.logarithms(unit)
+    pair = kernel.logarithms()
     for _ in range(L):
-        if not (least > smallest and kernel.u.min() > smallest):
+        if not least > smallest:
             return None
         changes.append(moved)
         if tolerance == "log" and 2 * moved <= delta:
@@ -93,20 +97,18 @@ def solve(
             break
         if away > reach:
             kernel.rebuild(next_z)
-        kernel.sweep(next_z, rho)
+        kernel.sweep(next_z)
         following = np.empty_like(next_z)
-        result = _next_z(kernel.v, kernel.gamma, unit, log_xi, kappa, next_z, next_Gq, following)
+        result = _next_z(kernel.u, kernel.v, kernel.gamma, unit, log_xi, kappa, next_z, next_Gq, following)
         if tolerance == "paper":
-            next_q = kernel.unshifted_q(unit)
-            with np.errstate(over="ignore", invalid="ignore"):
-                small_q = np.linalg.norm(next_q - q) < delta
-                if small_q and np.linalg.norm(np.exp(next_z) - np.exp(log_z)) < delta:
-                    stopped = True
-                    break
+            next_q = kernel.q * kernel.q_scale
+            if _distance(next_q, q) < delta and _distance(np.exp(next_z), np.exp(log_z)) < delta:
+                stopped = True
+                break
             q = next_q
         log_z, next_z, (moved, away, least) = next_z, following, result
         log_Gq, next_Gq = next_Gq, log_Gq
-        pair = kernel.logarithms(unit)
+        pair = kernel.logarithms()
     log_q, log_Gz = pair()
     return FixedPoint(log_z + log_Gq, log_z, log_q, log_Gz, log_Gq, changes, stopped)
 

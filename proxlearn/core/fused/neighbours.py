@@ -32,23 +32,57 @@ class Grid:
     shape: np.ndarray
 
 
+@njit(cache=True)
+def _extent(cloud):  # type: ignore[no-untyped-def]
+    low, high = cloud[0].astype(np.float64), cloud[0].astype(np.float64)
+    for i in range(len(cloud)):
+        for k in range(cloud.shape[1]):
+            low[k], high[k] = min(low[k], cloud[i, k]), max(high[k], cloud[i, k])
+    return low, high
+
+
+@njit(cache=True)
+def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
+    """The points in the order of their cells (a counting sort), as Grid holds them; ``axes``: the coordinates' order."""
+    N, p = cloud.shape
+    cells = np.zeros((N, CELL_COORDINATES), np.int64)
+    key = np.zeros(N, np.int64)
+    starts = np.zeros(np.prod(shape) + 1, np.int64)
+    for i in range(N):
+        for d in range(CELL_COORDINATES):
+            if used[d] >= 0:
+                place = int((cloud[i, used[d]] - low[used[d]]) * scale[d])
+                cells[i, d] = min(max(place, 0), shape[d] - 1)
+            key[i] = key[i] * shape[d] + cells[i, d]
+        starts[key[i] + 1] += 1
+    starts = np.cumsum(starts)
+    place = starts[:-1].copy()
+    order, points, cell = np.empty(N, np.int64), np.empty((p, N), cloud.dtype), np.empty_like(cells)
+    for i in range(N):
+        to = place[key[i]]
+        place[key[i]] += 1
+        order[to] = i
+        cell[to] = cells[i]
+        for k in range(p):
+            points[k, to] = cloud[i, axes[k]]
+    return points, order, cell, starts
+
+
 def make_grid(cloud: np.ndarray, radius: float) -> Grid:
     """Sort a cloud into cells at least ``radius`` wide, and not many more of them than points."""
-    N = len(cloud)
-    low, high = cloud.min(axis=0).astype(np.float64), cloud.max(axis=0).astype(np.float64)
-    widest = np.argsort(-(high - low), kind="stable")
-    used = widest[:CELL_COORDINATES]
-    per_axis = max(1, round((4 * N) ** (1 / len(used))))
-    spread = (high - low)[used]
-    shape = np.ones(CELL_COORDINATES, np.int64)
-    shape[: len(used)] = np.clip(np.floor(spread / max(radius, 1e-300)), 1, per_axis)
-    cell = np.zeros((N, CELL_COORDINATES), np.int64)
-    scale = np.where(spread > 0, shape[: len(used)] / np.where(spread > 0, spread, 1), 0)
-    cell[:, : len(used)] = np.clip((cloud[:, used] - low[used]) * scale, 0, shape[: len(used)] - 1).astype(np.int64)
-    key = np.asarray(np.ravel_multi_index(tuple(cell.T), tuple(shape)))
-    order = np.argsort(key, kind="stable")
-    starts = np.searchsorted(key[order], np.arange(int(np.prod(shape)) + 1))
-    return Grid(np.ascontiguousarray(cloud[order].T[widest]), order, cell[order], starts, shape)
+    low, high = _extent(cloud)
+    axes = np.argsort(low - high, kind="stable")
+    used = np.full(CELL_COORDINATES, -1)
+    shape, scale = np.ones(CELL_COORDINATES, np.int64), np.zeros(CELL_COORDINATES)
+    most = max(1, round((4 * len(cloud)) ** (1 / min(CELL_COORDINATES, len(axes)))))
+    # The last coordinates of a cell are the used ones: cells that differ in the last one are read in one piece.
+    for d, axis in enumerate(axes[:CELL_COORDINATES], start=max(0, CELL_COORDINATES - len(axes))):
+        spread = high[axis] - low[axis]
+        if spread > 0:
+            used[d] = axis
+            shape[d] = int(min(max(spread / max(radius, 1e-300), 1), most))
+            scale[d] = shape[d] / spread
+    return Grid(*_into_cells(cloud, low, scale, shape, used, axes), shape)
 
 
 @njit(inline="always")

@@ -90,60 +90,75 @@ def _sparse_kernel(rows, columns, starts, index, gamma, scale, K, diagonal, alph
         shift[i] = -smallest * scale
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@njit(inline="always")
+def _sparse_rows(first, last, K, diagonal, starts, index, z, rho, u, q, total):  # type: ignore[no-untyped-def]
+    total[:] = 0
+    for i in range(first, last):
+        inner = diagonal[i] * z[i]
+        for e in range(starts[i], starts[i + 1]):
+            inner += K[e] * z[index[e]]
+        share = rho[i] / inner
+        u[i] = inner
+        q[i] = share
+        total[i] += diagonal[i] * share
+        for e in range(starts[i], starts[i + 1]):
+            total[index[e]] += K[e] * share
+
+
+@njit(fastmath=FAST, cache=True)
 def _sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ignore[no-untyped-def]
+    _sparse_rows(0, len(diagonal), K, diagonal, starts, index, z, rho, u, q, v[0])
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def _long_sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     N = len(diagonal)
     blocks = len(v)
     for t in prange(blocks):
-        total = v[t]
-        total[:] = 0
-        for i in range(N * t // blocks, N * (t + 1) // blocks):
-            inner = diagonal[i] * z[i]
-            for e in range(starts[i], starts[i + 1]):
-                inner += K[e] * z[index[e]]
-            share = rho[i] / inner
-            u[i] = inner
-            q[i] = share
-            total[i] += diagonal[i] * share
-            for e in range(starts[i], starts[i + 1]):
-                total[index[e]] += K[e] * share
+        first, last = N * t // blocks, N * (t + 1) // blocks
+        _sparse_rows(first, last, K, diagonal, starts, index, z, rho, u, q, v[t])
+
+
+SHORT = 50_000
+"""Entries up to which one thread is done with a list before a second one has been woken."""
 
 
 class StabilisedKernel:
     """What the two storages share: their potentials, and a round's results."""
 
-    def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, blocks: int) -> None:
+    def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_rho: np.ndarray, blocks: int) -> None:
         N, dtype = len(rows), rows.dtype
-        self.rows, self.columns, self.dtype, self.blocks = rows, columns, dtype, blocks
+        self.rows, self.columns, self.dtype = rows, columns, dtype
         self.scale = dtype.type(1 / (2 * epsilon))
+        self.unit = float(log_rho.max())
+        """Log of the largest weight, in units of which a sweep sees them."""
+        self.rho = np.exp(log_rho - self.unit).astype(dtype)
         self.alpha, self.shift = np.empty(N, dtype), np.empty(N, dtype)
         self.u, self.q, self.v = np.empty(N, dtype), np.empty(N, dtype), np.empty((blocks, N), dtype)
-        self.gamma, self._out_of_row = np.empty(N, dtype), np.empty(N)
+        self.gamma, self.log_scale, self.q_scale = np.empty(N, dtype), np.empty(N), np.empty(N)
 
     def rebuild(self, gamma: np.ndarray) -> None:
         """K for z near e^gamma."""
         self.gamma = gamma.astype(self.dtype)
         self._build()
-        self._out_of_row = self.alpha.astype(np.float64) - self.shift
-
-    def sweep(self, log_z: np.ndarray, rho: np.ndarray) -> None:
-        """u, q^ and v (in parts) of one round; ``rho`` is in units of its largest entry."""
-        self._sweep(np.exp(log_z - self.gamma).astype(self.dtype), rho)
-
-    def unshifted_q(self, unit: float) -> np.ndarray:
-        """q itself; it may overflow where nothing is wrong with the weights."""
+        self.log_scale = self.alpha.astype(np.float64) - self.shift
+        # q itself may overflow where nothing is wrong with the weights.
         with np.errstate(over="ignore"):
-            return self.q * np.exp(self._out_of_row + unit)
+            self.q_scale = np.exp(self.log_scale + self.unit)
 
-    def logarithms(self, unit: float) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    def sweep(self, log_z: np.ndarray) -> None:
+        """u, q^ and v (in parts) of one round."""
+        self._sweep(np.exp(log_z - self.gamma).astype(self.dtype))
+
+    def logarithms(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """log q and log(Gamma z) of the last sweep, computed when asked for."""
-        u, q, out_of_row = self.u.copy(), self.q.copy(), self._out_of_row
-        return lambda: (np.log(q.astype(np.float64)) + unit + out_of_row, np.log(u.astype(np.float64)) - out_of_row)
+        u, q, log_scale, unit = self.u.copy(), self.q.copy(), self.log_scale, self.unit
+        return lambda: (np.log(q.astype(np.float64)) + unit + log_scale, np.log(u.astype(np.float64)) - log_scale)
 
     def _build(self) -> None:
         raise NotImplementedError
 
-    def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:
+    def _sweep(self, z: np.ndarray) -> None:
         raise NotImplementedError
 
 
@@ -151,9 +166,16 @@ class DenseStabilised(StabilisedKernel):
     """All N x N entries, where many neighbours matter."""
 
     def __init__(
-        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, blocks: int, K: np.ndarray, cutoff: float
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        epsilon: float,
+        log_rho: np.ndarray,
+        blocks: int,
+        K: np.ndarray,
+        cutoff: float,
     ) -> None:
-        super().__init__(rows, columns, epsilon, blocks)
+        super().__init__(rows, columns, epsilon, log_rho, blocks)
         self.K, self.limit = K, self.dtype.type(cutoff**2)
         self.rows_t, self.columns_t = np.ascontiguousarray(rows.T), np.ascontiguousarray(columns.T)
         self.counts = np.empty(blocks, np.int64)
@@ -163,17 +185,24 @@ class DenseStabilised(StabilisedKernel):
             self.rows_t, self.columns_t, self.gamma, self.scale, self.K, self.alpha, self.shift, self.limit, self.counts
         )
 
-    def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:
-        _dense_sweep(self.K, z, rho, self.u, self.q, self.v)
+    def _sweep(self, z: np.ndarray) -> None:
+        _dense_sweep(self.K, z, self.rho, self.u, self.q, self.v)
 
 
 class SparseStabilised(StabilisedKernel):
     """The diagonal and the entries of a neighbour list, where few matter."""
 
     def __init__(
-        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, blocks: int, neighbours: Neighbours
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        epsilon: float,
+        log_rho: np.ndarray,
+        blocks: int,
+        neighbours: Neighbours,
     ) -> None:
-        super().__init__(rows, columns, epsilon, blocks)
+        self.short = len(neighbours.columns) <= SHORT
+        super().__init__(rows, columns, epsilon, log_rho, 1 if self.short else blocks)
         self.list = neighbours
         self.K, self.diagonal = np.empty(len(neighbours.columns), self.dtype), np.empty(len(rows), self.dtype)
 
@@ -182,5 +211,6 @@ class SparseStabilised(StabilisedKernel):
         args = (self.rows, self.columns, starts, index, self.gamma, self.scale)
         _sparse_kernel(*args, self.K, self.diagonal, self.alpha, self.shift)
 
-    def _sweep(self, z: np.ndarray, rho: np.ndarray) -> None:
-        _sparse_sweep(self.K, self.diagonal, self.list.starts, self.list.columns, z, rho, self.u, self.q, self.v)
+    def _sweep(self, z: np.ndarray) -> None:
+        sweep = _sparse_sweep if self.short else _long_sparse_sweep
+        sweep(self.K, self.diagonal, self.list.starts, self.list.columns, z, self.rho, self.u, self.q, self.v)
