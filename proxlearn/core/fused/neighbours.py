@@ -43,7 +43,7 @@ def _extent(cloud):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
-    """The points in the order of their cells (a counting sort), as Grid holds them; ``axes``: the coordinates' order."""
+    """The points in the order of their cells (a counting sort), as Grid holds them; ``axes``: which coordinate is which."""
     N, p = cloud.shape
     cells = np.zeros((N, CELL_COORDINATES), np.int64)
     key = np.zeros(N, np.int64)

@@ -283,7 +283,7 @@ def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Problem,
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("dataset", ["wdbc", "banana", "diabetes", "twonorm", "shd", "sine"])
 def test_screened_equals_dense_log_along_each_papers_run(dataset: str, dtype: torch.dtype) -> None:
-    """From the same cloud, at 40 log-spaced steps of the run (of its first 20000, 2000 for shd: the rest takes hours)."""
+    """From the same cloud, at 40 log-spaced steps of the run; of its first 20000 (shd: 2000), the rest takes hours."""
     if dataset not in ("wdbc", "sine") and "PROXLEARN_DATA" not in os.environ:
         pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
     experiment = build_experiment(config_of(f"dataset={dataset}")).to(dtype)
