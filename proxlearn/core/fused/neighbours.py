@@ -43,7 +43,7 @@ def _extent(cloud):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
-    """The points in the order of their cells (a counting sort), as Grid holds them; ``axes``: which coordinate is which."""
+    """The points by cell (a counting sort), as Grid holds them; ``axes`` says which coordinate comes where."""
     N, p = cloud.shape
     cells = np.zeros((N, CELL_COORDINATES), np.int64)
     key = np.zeros(N, np.int64)
@@ -82,7 +82,8 @@ def make_grid(cloud: np.ndarray, radius: float) -> Grid:
             used[d] = axis
             shape[d] = int(min(max(spread / max(radius, 1e-300), 1), most))
             scale[d] = shape[d] / spread
-    return Grid(*_into_cells(cloud, low, scale, shape, used, axes), shape)
+    points, order, cell, starts = _into_cells(cloud, low, scale, shape, used, axes)
+    return Grid(points, order, cell, starts, shape)
 
 
 @njit(inline="always")
