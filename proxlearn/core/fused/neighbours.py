@@ -51,8 +51,8 @@ def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untype
     for i in range(N):
         for d in range(CELL_COORDINATES):
             if used[d] >= 0:
-                place = int((cloud[i, used[d]] - low[used[d]]) * scale[d])
-                cells[i, d] = min(max(place, 0), shape[d] - 1)
+                position = int((cloud[i, used[d]] - low[used[d]]) * scale[d])
+                cells[i, d] = min(max(position, 0), shape[d] - 1)
             key[i] = key[i] * shape[d] + cells[i, d]
         starts[key[i] + 1] += 1
     starts = np.cumsum(starts)
