@@ -59,6 +59,12 @@ def _next_z(u, v, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: i
 
 
 @njit(cache=True)
+def _unscaled(q, scale):  # type: ignore[no-untyped-def]
+    """q itself; it may overflow where nothing is wrong with the weights."""
+    return q * scale
+
+
+@njit(cache=True)
 def _distance(x, y):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(len(x)):
@@ -83,7 +89,7 @@ def solve(
     log_z = log_z0
     kernel.rebuild(log_z)
     kernel.sweep(log_z)
-    q = kernel.q * kernel.q_scale
+    q = _unscaled(kernel.q, kernel.q_scale)
     log_Gq, next_Gq, next_z = np.empty_like(log_z), np.empty_like(log_z), np.empty_like(log_z)
     moved, away, least = _next_z(kernel.u, kernel.v, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
     # What is known of the pair (log_z, q): its log(Gamma z) and log q, taken before the kernel goes on to the next.
@@ -101,7 +107,7 @@ def solve(
         following = np.empty_like(next_z)
         result = _next_z(kernel.u, kernel.v, kernel.gamma, unit, log_xi, kappa, next_z, next_Gq, following)
         if tolerance == "paper":
-            next_q = kernel.q * kernel.q_scale
+            next_q = _unscaled(kernel.q, kernel.q_scale)
             if _distance(next_q, q) < delta and _distance(np.exp(next_z), np.exp(log_z)) < delta:
                 stopped = True
                 break
