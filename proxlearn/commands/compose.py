@@ -24,6 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from proxlearn import schema
+from proxlearn.commands.launchers import KNOWN, register_defaults
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
 
 PACKAGE = "proxlearn.configs"
@@ -69,6 +70,7 @@ def compose(parsed: argparse.Namespace) -> DictConfig:
 
 def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigLoader]:
     """The same, and what composes the jobs of a sweep beside it."""
+    register_defaults()
     try:
         search_path = create_config_search_path(config_path())
         if parsed.config_dir is not None:
@@ -124,6 +126,8 @@ def translated(error: BaseException) -> ProxlearnError:
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
+        if group == "hydra/launcher" and option in KNOWN:
+            return InputError(f"{group}={option} is not installed", f"pip install 'proxlearn[{KNOWN[option].extra}]'")
         remedy = did_you_mean(option, error.options)
         return InputError(f"no {group} `{option}`", f"{remedy} ({group}: {', '.join(sorted(error.options))})")
     unknown = re.search(r"Could not override '([^']+)'", text)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from proxlearn.checks import flag
 from proxlearn.commands.compose import refuse_code, translated
 from proxlearn.commands.configured import checked_config
-from proxlearn.commands.launchers import launcher_of
+from proxlearn.commands.launchers import runs_here
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
@@ -63,7 +63,6 @@ class Plan:
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
     """Expand and check; wrong as a whole is refused here, before a folder is made."""
-    _, launcher = launcher_of(master)
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
     count = math.prod(_count(override) for override in overrides)
@@ -79,7 +78,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
         pairs = (word.partition("=") for word in words)
         values = {key.lstrip("+"): value for key, _, value in pairs if key in swept}
         try:
-            config, run_folder = check_job(master, loader, words, number, launcher.here)
+            config, run_folder = check_job(master, loader, words, number, runs_here(master))
         except InputError as error:
             jobs.append(Job(number, values, error=str(error)))
             continue

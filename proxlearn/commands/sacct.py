@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from itertools import pairwise
 
 HEADER = "JobID|State|NodeList"
 
@@ -27,7 +28,7 @@ def rows(shown: str) -> list[str]:
 
 def main(args: list[str]) -> int:
     print(HEADER)
-    asked = [word for flag, word in zip(args, args[1:], strict=False) if flag == "-j"]
+    asked = [word for flag, word in pairwise(args) if flag == "-j"]
     for number in dict.fromkeys(word.partition("_")[0] for word in asked):
         shown = subprocess.run(["scontrol", "show", "job", "--oneliner", number], capture_output=True, text=True)
         print("\n".join(rows(shown.stdout)))

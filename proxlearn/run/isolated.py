@@ -32,6 +32,9 @@ def isolated(
 
     As soon as ``stop()`` holds, it is told to stop by a SIGTERM, and waited for.
     """
+    if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
+        # A worker of joblib's has a way of its own, which a process started from it would look for in vain.
+        multiprocessing.set_start_method("forkserver", force=True)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
     process = context.Process(target=_child, args=(target, args, log, directory))

@@ -100,9 +100,7 @@ class SweepFolder:
             raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml in it", "name another") from error
         except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
             problem = f"{self.plan} cannot be read ({type(error).__name__})"
-            raise InputError(
-                problem, "give the `proxlearn train -m ...` command again, which writes it anew"
-            ) from error
+            raise InputError(problem, "give the `proxlearn train -m ...` command again") from error
 
     def run_folder(self, job: Job) -> Path | None:
         return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
