@@ -56,7 +56,7 @@ KNOWN = {
 
 
 def register_defaults() -> None:
-    """Put our defaults into the configs of the installed plugins; their other settings stay as their version has them."""
+    """Our defaults for the installed plugins; their other settings stay as their version has them."""
     Plugins.instance()
     store = ConfigStore.instance()
     known = set(store.list("hydra/launcher"))
@@ -93,7 +93,8 @@ def threads_of_a_job(master: DictConfig, jobs: int) -> int | None:
     name = name_of(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
-        return settings.get("cpus_per_task")
+        cpus = settings.get("cpus_per_task")
+        return None if cpus is None else int(cpus)
     if name == "ray":
         return max(1, int(settings["ray"]["remote"].get("num_cpus", 1)))
     if name == "joblib":

@@ -14,7 +14,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from proxlearn.checks import flag
 from proxlearn.commands.compose import refuse_code, translated
@@ -96,7 +96,7 @@ def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
     """What the command line and hydra.sweeper.params ask for, the last word on a key winning."""
     params = master.hydra.sweeper.get("params") or {}
     words = [f"{key}={value}" for key, value in params.items()]
-    words += OmegaConf.to_container(master.hydra.overrides.task)
+    words += [str(word) for word in master.hydra.overrides.task]
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(words)
     return list({override.get_key_element(): override for override in parsed}.values())
 
@@ -136,7 +136,7 @@ def share_runs(jobs: list[Job]) -> list[Job]:
 def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]) -> Path:
     """Named by the swept keys and a hash of the overrides; like a run's, it does not depend on steps and the like."""
     kept = {
-        key: override.input_line.partition("=")[2]
+        key: str(override.input_line).partition("=")[2]
         for override in overrides
         if (key := override.get_key_element().lstrip("+")) not in (*NOT_TRAJECTORY, "fail_fast", "device.threads")
     }

@@ -94,14 +94,16 @@ def draw_heat_maps(sweep: Sweep) -> list[Path]:
         limits = final.groupby(sweep.parameters)[metric].mean()
         low, high = float(limits.min()), float(limits.max())
         for axes, part in all_axes:
-            means = part.pivot_table(index=down, columns=across, values=metric, aggfunc="mean")
-            means = means.reindex(index=sweep.values(down)[::-1], columns=sweep.values(across))
-            shown = axes.imshow(means.to_numpy(), cmap=colour_map, vmin=low, vmax=high, aspect="auto")
+            pivot = part.pivot_table(index=down, columns=across, values=metric, aggfunc="mean")
+            rows, columns = sweep.values(down)[::-1], sweep.values(across)
+            means = pivot.reindex(index=rows, columns=columns).to_numpy(float)
+            shown = axes.imshow(means, cmap=colour_map, vmin=low, vmax=high, aspect="auto")
             axes.grid(visible=False)
-            axes.set_xticks(range(means.shape[1]), means.columns)
-            axes.set_yticks(range(means.shape[0]), means.index)
+            axes.set_xticks(range(len(columns)), columns)
+            axes.set_yticks(range(len(rows)), rows)
             axes.set(xlabel=symbol(across), ylabel=symbol(down))
-            for (row, column), value in ((cell, means.iat[cell]) for cell in product(*map(range, means.shape))):
+            for row, column in product(range(len(rows)), range(len(columns))):
+                value = float(means[row, column])
                 if not math.isnan(value):
                     share = (value - low) / (high - low) if high > low else 0.5
                     dark = share < 0.5 if metric == ACCURACY else share > 0.5
