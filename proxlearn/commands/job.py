@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -22,6 +23,8 @@ from proxlearn.run.sweep import SweepFolder
 
 PRELOAD = ("proxlearn.commands.job", "proxlearn.run.loop", "proxlearn.views.render", "proxlearn.core.fused.engine")
 LOOK_AGAIN_SECONDS = 1.0
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""joblib sets them for its workers; but a run that is continued keeps the number of threads that it began with."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Task:
     directory: Path
     threads: int | None
     fail_fast: bool
+    thread_limits: dict[str, str]
+    """Those of the command itself."""
 
     def __call__(self, composed: DictConfig) -> None:
         place = int(HydraConfig.get().job.num)
@@ -50,6 +55,9 @@ class Task:
             remove_if_empty(folder)
             sweep.record(number, "skipped", self.session, "the sweep was stopped before this job began")
             return
+        for name in THREAD_LIMITS:
+            os.environ.pop(name, None)
+        os.environ.update(self.thread_limits)
         code = isolated(
             perform,
             (self, number, folder),

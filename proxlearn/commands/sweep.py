@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import secrets
 import signal
 import time
@@ -17,7 +18,7 @@ from hydra.core.utils import setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 
-from proxlearn.commands.job import Task
+from proxlearn.commands.job import THREAD_LIMITS, Task
 from proxlearn.commands.launchers import at_a_time, prepare, threads_of_a_job
 from proxlearn.commands.plan import Plan
 from proxlearn.commands.session import say, shown
@@ -89,6 +90,7 @@ def launch_once(plan: Plan, numbers: list[int], session: str, command: str) -> N
             directory=Path.cwd(),
             threads=threads_of_a_job(plan.master, len(batch)),
             fail_fast=plan.fail_fast,
+            thread_limits={name: os.environ[name] for name in THREAD_LIMITS if name in os.environ},
         )
         try:
             for ended in launcher(plan, task).launch([words(folder) for folder in folders], initial_job_idx=0):
