@@ -47,7 +47,7 @@ stop() {
   # `ray start --block` ends what it started when it is told to end; the node before the head.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue
-    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+    for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
   done
   rm "$folder/pids"
 }

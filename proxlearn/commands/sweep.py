@@ -68,6 +68,9 @@ def launch(plan: Plan, missing: list[int], command: str) -> int | None:
             if not left or sweep.stop_requested(session):
                 break
             if attempt:
+                if not any(sweep.read_record(number) for number in missing):
+                    # It has not begun at all: a wrong address, no permission. Once more would be no better.
+                    break
                 notice(f"starting the {len(left)} jobs that it left undone once more")
             launch_once(plan, left, session, command)
         wait_for_the_last(sweep, missing, session)
