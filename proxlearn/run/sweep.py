@@ -95,7 +95,10 @@ class SweepFolder:
     def read_jobs(self) -> list[Job]:
         try:
             plan = yaml.load(self.plan.read_text(encoding="utf-8"), Loader=PlainLoader)
-            return [Job(**job) for job in plan["jobs"]]
+            jobs = [Job(**job) for job in plan["jobs"]]
+            if not all(type(job.number) is int and isinstance(job.values, dict) for job in jobs):
+                raise ValueError("a job without a number or values")
+            return jobs
         except FileNotFoundError as error:
             raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml in it", "name another") from error
         except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:

@@ -59,6 +59,7 @@ def table(states: list[JobState]) -> pd.DataFrame:
         rows.append(row | {"error": state.error})
     # Jobs without a run know fewer columns; the error stays last.
     made = pd.DataFrame(rows)
+    made = made.astype({name: "Int64" for name in ("step", "steps") if name in made})
     return made[[*(name for name in made.columns if name != "error"), "error"]]
 
 

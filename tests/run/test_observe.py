@@ -75,6 +75,10 @@ def test_a_row_that_is_being_written_is_left_out(folder):
     assert observe(folder).newest == before
 
 
+NONSENSE = ["", "{", "[]", '{"state": 3}', '{"step": "x", "state": "finished"}', '{"step": 1e400}']
+
+
+@pytest.mark.parametrize("content", NONSENSE)
 def test_nonsense_in_status_json_is_no_failure(folder, content):
     (folder / "status.json").write_text(content)
     assert observe(folder).state in ("absent", "finished", "3")
