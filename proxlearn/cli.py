@@ -31,9 +31,10 @@ COMMANDS = {
         "proxlearn.commands.train", "train a cloud of neurons: Hydra overrides such as dataset=wdbc beta=0.05"
     ),
     "resume": Command("proxlearn.commands.resume", "go on with a run from its folder alone"),
+    "status": Command("proxlearn.commands.status", "what runs and sweeps are doing: progress, time left, risk, state"),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
     "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
-    "plot": Command("proxlearn.commands.plot", "draw the tables and plots of run folders again"),
+    "plot": Command("proxlearn.commands.plot", "draw the tables and plots of runs and sweeps again"),
 }
 """Every command: a new one is added here."""
 
@@ -43,6 +44,8 @@ examples:
   proxlearn train dataset=wdbc beta=0.05 steps=2000                a short one
   proxlearn train -m dataset=wdbc beta=0.03,0.05,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           show the config, run nothing
+  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; again: what is missing
+  proxlearn status --watch                                         how it goes
   proxlearn resume outputs/wdbc/NAME --steps 5000                  go on, or further
   proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
   proxlearn data                                                   what there is to train on

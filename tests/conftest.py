@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.tanh import TanhNeuron

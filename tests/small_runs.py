@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.run.loop import Outcome, train
 from proxlearn.run.sealed import stored
 from proxlearn.schema import TrainConfig

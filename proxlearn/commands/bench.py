@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.schema import TrainConfig

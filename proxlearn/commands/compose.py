@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import MissingConfigException, OverrideParseException
@@ -23,11 +24,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from proxlearn import schema
+from proxlearn.commands.launchers import KNOWN, register_defaults
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
 
 PACKAGE = "proxlearn.configs"
 GROUPS = ("dataset", "device", "logger", "recipe")
-PLUGIN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*(Launcher|Sweeper)")
+PLUGINS = {
+    "launcher": re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*Launcher"),
+    "sweeper": re.compile(r"hydra\._internal\.core_plugins\.basic_sweeper\.BasicSweeper"),
+}
+"""What may be told to run jobs, and to list them: launchers come as plugins, the list is Hydra's grid."""
 SILENT = (
     {"version": 1, "root": None, "disable_existing_loggers": False},
     {"version": 1, "root": {"level": "ERROR"}, "disable_existing_loggers": True},
@@ -59,6 +65,12 @@ def parse(args: list[str]) -> argparse.Namespace:
 
 def compose(parsed: argparse.Namespace) -> DictConfig:
     """The config, with Hydra's own part, as Hydra will compose it."""
+    return compose_with_loader(parsed)[0]
+
+
+def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigLoader]:
+    """The same, and what composes the jobs of a sweep beside it."""
+    register_defaults()
     try:
         search_path = create_config_search_path(config_path())
         if parsed.config_dir is not None:
@@ -72,7 +84,7 @@ def compose(parsed: argparse.Namespace) -> DictConfig:
             from_shell=False,
         )
         refuse_code(composed)
-        return composed
+        return composed, hydra.config_loader
     except Exception as error:
         # Hydra itself stumbles over some overrides (`dataset=null`), in many ways: they are the user's all the same.
         raise translated(error) from error
@@ -94,12 +106,11 @@ def refuse_code(composed: DictConfig) -> None:
         raise InputError("hydra.job.env_set changes what other programs run by", "set the variables in your shell")
     if hydra["job"]["chdir"]:
         raise InputError("hydra.job.chdir would move relative paths", "leave it out: a run never changes the directory")
-    for name in ("launcher", "sweeper"):
+    for name, allowed in PLUGINS.items():
         plugin: Any = OmegaConf.to_container(composed.hydra[name], resolve=True)
-        if not isinstance(plugin, dict) or not PLUGIN.fullmatch(str(plugin.pop("_target_", ""))):
-            raise InputError(
-                f"hydra.{name} is not one of Hydra's own", f"choose an installed one with hydra/{name}=..."
-            )
+        if not isinstance(plugin, dict) or not allowed.fullmatch(str(plugin.pop("_target_", ""))):
+            known = "joblib|submitit_local|submitit_slurm|ray, or leave it out" if name == "launcher" else "basic"
+            raise InputError(f"hydra.{name} is not one that proxlearn can use", f"choose hydra/{name}={known}")
         _refuse_targets(plugin, f"hydra.{name}.")
         if any(str(key).lstrip("+~").startswith("hydra") for key in plugin.get("params") or ()):
             raise InputError("hydra.sweeper.params cannot sweep over hydra's own settings", "take them out")
@@ -115,12 +126,14 @@ def translated(error: BaseException) -> ProxlearnError:
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
+        if group == "hydra/launcher" and option in KNOWN:
+            return InputError(f"{group}={option} is not installed", f"pip install 'proxlearn[{KNOWN[option].extra}]'")
         remedy = did_you_mean(option, error.options)
         return InputError(f"no {group} `{option}`", f"{remedy} ({group}: {', '.join(sorted(error.options))})")
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         key = unknown[1].split("@")[0]
-        known = set(schema.TrainConfig.__dataclass_fields__) - {"init_sha256"} | set(GROUPS)
+        known = set(schema.TrainConfig.__dataclass_fields__) - {"init_sha256"} | {"fail_fast"} | set(GROUPS)
         known |= {f"dataset.{field}" for field in schema.DatasetConfig.__dataclass_fields__}
         known |= {f"device.{field}" for field in schema.DeviceConfig.__dataclass_fields__}
         return InputError(f"unknown key `{key}`", did_you_mean(key, known))

@@ -1,4 +1,4 @@
-"""``proxlearn plot <run folder>...``: draw tables and plots again, from the folders alone."""
+"""``proxlearn plot <folder>...``: draw tables and plots again, from the folders alone."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ from pathlib import Path
 
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.sweep import SweepFolder
 
 
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="proxlearn plot", description="Draw the tables and plots of run folders again, from the folders alone."
+        prog="proxlearn plot", description="Draw tables and plots again, from the folders of runs and sweeps alone."
     )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="RUN_FOLDER", help="for example outputs/wdbc/*")
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="for example outputs/wdbc/* outputs/sweeps/*"
+    )
     folders: list[Path] = parser.parse_args(args).folders
     for folder in folders:
+        if is_sweep(folder):
+            continue
         if not (folder / "metrics.csv").is_file():
             raise InputError(f"{folder} is not a run folder (no metrics.csv in it)", "name a folder that `train` made")
         RunFolder(folder).refuse_links()
     from proxlearn.views.render import render
+    from proxlearn.views.sweep import render_sweep
 
     for folder in folders:
-        for path in render(folder):
+        for path in render_sweep(folder.absolute()) if is_sweep(folder) else render(folder):
             print(path)
     return 0
+
+
+def is_sweep(folder: Path) -> bool:
+    return SweepFolder(folder).plan.is_file()

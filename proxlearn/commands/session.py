@@ -5,28 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proxlearn.errors import ProxlearnError
 from proxlearn.run.folder import remove_if_empty
 from proxlearn.schema import TrainConfig
 
+if TYPE_CHECKING:
+    from proxlearn.run.loop import Outcome
+
 
 def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> int:
     """Train in ``folder``, draw, and say how it went; ``go_on`` tells how a stopped run is continued."""
-    say(f"proxlearn: {config.dataset.name}, N={config.N}, beta={config.beta:g}, epsilon={config.epsilon:g}, ")
-    say(f"{config.steps} steps -> {shown(folder)}\n")
     try:
-        # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
-        from proxlearn.run.files import disk_errors
-        from proxlearn.run.loop import train
-        from proxlearn.views.render import render, summary
-
-        outcome = train(config, folder, command)
-        if outcome.already_finished:
-            say(f"Finished before, with {outcome.step} steps: nothing to do. More steps= would continue it.\n")
-        with disk_errors(folder):
-            render(folder)
-        say(summary(folder))
+        outcome = work(config, folder, command)
     except ProxlearnError as error:
         remove_if_empty(folder)
         print(f"proxlearn: {error}", file=sys.stderr)
@@ -35,6 +27,24 @@ def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> 
         print(f"proxlearn: stopped at step {outcome.step}; {go_on} goes on from there", file=sys.stderr)
         return 128 + outcome.signal
     return 0
+
+
+def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
+    """Train in ``folder`` and draw, telling the user; what goes wrong is raised."""
+    say(f"proxlearn: {config.dataset.name}, N={config.N}, beta={config.beta:g}, epsilon={config.epsilon:g}, ")
+    say(f"{config.steps} steps -> {shown(folder)}\n")
+    # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
+    from proxlearn.run.files import disk_errors
+    from proxlearn.run.loop import train
+    from proxlearn.views.render import render, summary
+
+    outcome = train(config, folder, command)
+    if outcome.already_finished:
+        say(f"Finished before, with {outcome.step} steps: nothing to do. More steps= would continue it.\n")
+    with disk_errors(folder):
+        render(folder)
+    say(summary(folder))
+    return outcome
 
 
 def say(text: str) -> None:

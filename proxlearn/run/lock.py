@@ -18,6 +18,32 @@ from proxlearn.run.files import write_all
 NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without locks answers: a run there goes on without one."""
 
+GLANCES = 3
+"""Tries a few milliseconds apart: whoever only looks whether a folder is in use holds its lock for an instant."""
+
+
+class InUse(InputError):
+    """Another process is at work in the folder."""
+
+
+def in_use(folder: Path) -> bool | None:
+    """Whether a process holds the lock of ``folder``; None where the file system cannot tell."""
+    try:
+        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return False
+
 
 class FolderLock:
     """``with FolderLock(folder) as lock:``; names its process in the file, for whoever comes second."""
@@ -50,14 +76,19 @@ class FolderLock:
         os.close(self._handle)
 
     def _take(self) -> None:
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = self._holder() or "another process"
-            raise InputError(f"{self._folder} is in use by {holder}", "wait for it, or stop it first") from error
-        except OSError as error:
-            if error.errno not in NO_LOCKS_HERE:
-                raise
+        for last in (*(False,) * (GLANCES - 1), True):
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if last:
+                    holder = self._holder() or "another process"
+                    raise InUse(f"{self._folder} is in use by {holder}", "wait for it, or stop it first") from error
+                time.sleep(0.005)
+            except OSError as error:
+                if error.errno not in NO_LOCKS_HERE:
+                    raise
+                return
 
     def _is_current(self) -> bool:
         try:

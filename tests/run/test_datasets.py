@@ -14,7 +14,7 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from proxlearn import cli
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.run import loop
 from proxlearn.views import source, tables
 from tests.data.conftest import paper_files

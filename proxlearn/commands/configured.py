@@ -1,0 +1,54 @@
+"""The composed config as the one dataclass that goes further in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from proxlearn import schema
+from proxlearn.checks import flag
+from proxlearn.commands.compose import translated
+from proxlearn.errors import InputError
+from proxlearn.run import sealed
+
+SWEEP_KEYS = ("fail_fast",)
+"""Keys beside those of a run that are for a sweep only."""
+
+
+def checked_config(composed: DictConfig) -> schema.TrainConfig:
+    """What one run is to do."""
+    ours = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+    try:
+        values: Any = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
+    except (OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
+        raise translated(error) from error
+    for key in SWEEP_KEYS:
+        flag(key, values.pop(key, False))
+    if isinstance(values.get("dataset"), dict):
+        # The dataset's paper settings have done their work: the recipe took its defaults from them.
+        values["dataset"].pop("paper", None)
+    source = values.get("init_from")
+    if isinstance(source, str):
+        # Not the folder, whose newest cloud changes, but the cloud itself belongs to what determines the run.
+        values |= {"init_from": os.path.abspath(source), "init_sha256": newest_cloud(Path(source))}
+    else:
+        values["init_sha256"] = None
+    return schema.build(schema.TrainConfig, values)
+
+
+def newest_cloud(folder: Path) -> str:
+    """The checksum of the newest valid checkpoint in a run folder."""
+    try:
+        return next(sealed.valid(folder / "checkpoints")).sha256
+    except (StopIteration, OSError, ValueError) as error:
+        problem = f"init_from={str(folder)!r:.200} holds no valid checkpoint"
+        raise InputError(problem, "name a folder that `proxlearn train` made") from error
+
+
+OmegaConf.register_new_resolver(
+    "proxlearn.run_name", lambda *, _root_: schema.run_name(checked_config(_root_)), replace=True
+)

@@ -1,0 +1,116 @@
+"""One job of a sweep: what a launcher calls, wherever it likes, and the process of its own that does the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from proxlearn.commands.session import work
+from proxlearn.errors import ProxlearnError
+from proxlearn.run.device import check_memory
+from proxlearn.run.folder import remove_if_empty
+from proxlearn.run.isolated import isolated
+from proxlearn.run.lock import InUse
+from proxlearn.run.sweep import SweepFolder
+
+PRELOAD = ("proxlearn.commands.job", "proxlearn.run.loop", "proxlearn.views.render", "proxlearn.core.fused.engine")
+LOOK_AGAIN_SECONDS = 1.0
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""joblib sets them for its workers; but a run that is continued keeps the number of threads that it began with."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Hydra's task function, as values that can be sent to any process."""
+
+    sweep: Path
+    session: str
+    """One launch of the sweep: a word to stop must not reach a later one."""
+    numbers: tuple[int, ...]
+    """Hydra counts the launched jobs from 0; these are the sweep's own numbers."""
+    folders: tuple[Path, ...]
+    command: str
+    directory: Path
+    threads: int | None
+    fail_fast: bool
+    thread_limits: dict[str, str]
+    """Those of the command itself."""
+
+    def __call__(self, composed: DictConfig) -> None:
+        place = int(HydraConfig.get().job.num)
+        self.supervise(self.numbers[place], self.folders[place])
+
+    def supervise(self, number: int, folder: Path) -> None:
+        """Have the job done in a process of its own, and record its end where it cannot do so itself."""
+        sweep = SweepFolder(self.sweep)
+        if sweep.stop_requested(self.session):
+            remove_if_empty(folder)
+            sweep.record(number, "skipped", self.session, "the sweep was stopped before this job began")
+            return
+        for name in THREAD_LIMITS:
+            os.environ.pop(name, None)
+        os.environ.update(self.thread_limits)
+        code = isolated(
+            perform,
+            (self, number, folder),
+            preload=PRELOAD,
+            log=sweep.log(number),
+            directory=self.directory,
+            stop=lambda: sweep.stop_requested(self.session),
+        )
+        remove_if_empty(folder)
+        record = sweep.read_record(number)
+        if code == -signal.SIGTERM and sweep.stop_requested(self.session):
+            sweep.record(number, "stopped", self.session, "stopped before its first step")
+        elif code < 0:
+            name = signal.Signals(-code).name
+            sweep.record(number, "killed", self.session, f"its process was killed by {name}")
+        elif record is None or record.state in ("running", "waiting"):
+            # Something ended the process from within, past all Python (an exit in a library).
+            sweep.record(number, "failed", self.session, f"its process ended with exit code {code}; see its log")
+        if code != 0 and self.fail_fast:
+            sweep.request_stop(self.session)
+
+
+def perform(task: Task, number: int, folder: Path) -> int:
+    """The job itself; what comes of it is recorded, printed into its log, and returned as an exit code."""
+    sweep = SweepFolder(task.sweep)
+    sweep.record(number, "running", task.session)
+    try:
+        config = sweep.read_config(number)
+        check_memory(config)
+        if task.threads is not None:
+            import torch
+
+            # A wish, not a setting: a run that is continued keeps the number it began with.
+            torch.set_num_threads(task.threads)
+        while True:
+            try:
+                outcome = work(config, folder, task.command)
+                break
+            except InUse as error:
+                # Another sweep is at it: its result is ours too.
+                sweep.record(number, "waiting", task.session, error.problem)
+                time.sleep(LOOK_AGAIN_SECONDS)
+    except ProxlearnError as error:
+        print(f"proxlearn: {error}", file=sys.stderr)
+        sweep.record(number, "failed", task.session, str(error))
+        return error.exit_code
+    except Exception as error:
+        traceback.print_exc()
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        sweep.record(number, "failed", task.session, f"{type(error).__name__}: {line}; see its log")
+        return 1
+    if outcome.signal is not None:
+        sweep.record(number, "stopped", task.session, f"stopped at step {outcome.step}")
+        return 128 + outcome.signal
+    sweep.record(number, "finished", task.session)
+    return 0

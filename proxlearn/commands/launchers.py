@@ -1,0 +1,133 @@
+"""Who runs the jobs of a sweep: how many at a time, with how many threads each, and what a launcher needs first."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from omegaconf import DictConfig, OmegaConf
+
+from proxlearn.errors import InputError
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What is known of a launcher by its name in hydra/launcher=NAME."""
+
+    here: bool
+    """Whether its jobs run on this machine, so that its device and memory are theirs."""
+    extra: str = ""
+    """Of proxlearn's own, that installs it."""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Where ours differ from the plugin's."""
+
+
+SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
+"""A relative folder is one below the sweep's."""
+KNOWN = {
+    "basic": Launcher(here=True),
+    # joblib's own choice hands a worker several short jobs at once, and leaves the others idle.
+    "joblib": Launcher(here=True, extra="joblib", defaults={"batch_size": "1"}),
+    # A year: a run is not to be cut short where nobody asked for it.
+    "submitit_local": Launcher(here=True, extra="slurm", defaults={**SUBMITIT, "timeout_min": 525_600}),
+    # A run goes on exactly where it was: one that needs more time is submitted again, as often as it takes.
+    "submitit_slurm": Launcher(
+        here=False, extra="slurm", defaults={**SUBMITIT, "cpus_per_task": 1, "max_num_timeout": 1000}
+    ),
+    # The launcher's own object_store_memory is refused by a cluster that runs already (hydra #2893).
+    "ray": Launcher(
+        here=False,
+        extra="ray",
+        defaults={
+            "ray": {
+                "init": {"address": None, "object_store_memory": None, "log_to_driver": False},
+                "remote": {"num_cpus": 1, "max_retries": 3},
+            }
+        },
+    ),
+}
+
+
+def register_defaults() -> None:
+    """Our defaults for the installed plugins; their other settings stay as their version has them."""
+    Plugins.instance()
+    store = ConfigStore.instance()
+    known = set(store.list("hydra/launcher"))
+    for name, launcher in KNOWN.items():
+        if launcher.defaults and f"{name}.yaml" in known:
+            plugin = store.load(f"hydra/launcher/{name}.yaml")
+            node = OmegaConf.merge(OmegaConf.structured(plugin.node), launcher.defaults)
+            store.store(group="hydra/launcher", name=name, node=node, provider="proxlearn")
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def name_of(master: DictConfig) -> str:
+    """Of the chosen launcher."""
+    return str(master.hydra.runtime.choices["hydra/launcher"])
+
+
+def runs_here(master: DictConfig) -> bool:
+    return name_of(master) in KNOWN and KNOWN[name_of(master)].here
+
+
+def at_a_time(master: DictConfig, jobs: int) -> int:
+    """How many of ``jobs`` jobs are handed to the launcher at once: all, but where it would start them all at once."""
+    name = name_of(master)
+    asked = master.hydra.sweeper.get("max_batch_size") or (cores() if name == "submitit_local" else jobs)
+    return max(1, min(int(asked), jobs))
+
+
+def threads_of_a_job(master: DictConfig, jobs: int) -> int | None:
+    """Cores / jobs, so that jobs side by side do not get in each other's way; None leaves it to torch."""
+    name = name_of(master)
+    settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
+    if name == "submitit_slurm":
+        cpus = settings.get("cpus_per_task")
+        return None if cpus is None else int(cpus)
+    if name == "ray":
+        return max(1, int(settings["ray"]["remote"].get("num_cpus", 1)))
+    if name == "joblib":
+        asked = int(settings.get("n_jobs") or 1)
+        # joblib counts from the other end too: -1 is every core, -2 all but one.
+        side_by_side = asked if asked > 0 else max(1, cores() + 1 + asked)
+    elif name == "submitit_local":
+        side_by_side = at_a_time(master, jobs)
+    else:
+        return None
+    return max(1, cores() // min(side_by_side, jobs))
+
+
+def prepare(master: DictConfig, sweep: Path) -> None:
+    """What a launcher needs to be told for it to work as one expects."""
+    name = name_of(master)
+    if name.startswith("submitit"):
+        master.hydra.launcher.submitit_folder = str(sweep / master.hydra.launcher.submitit_folder)
+    if name == "submitit_slurm":
+        answer_for_sacct(sweep / "bin")
+    if name == "ray":
+        # What Ray 2.60 starts its own nodes with; a cluster's nodes must have been started so too.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def answer_for_sacct(folder: Path) -> None:
+    """Without SLURM's accounting, `sacct` says nothing, and a job that died is waited for for ever: answer for it."""
+    if shutil.which("sbatch") is None:
+        raise InputError("this machine has no `sbatch`", "give the command on a machine that submits to SLURM")
+    if shutil.which("sacct") is not None and subprocess.run(["sacct", "-n"], capture_output=True).returncode == 0:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "sacct"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxlearn.commands.sacct "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"

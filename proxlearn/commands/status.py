@@ -1,0 +1,130 @@
+"""``proxlearn status [folder]...``: runs and sweeps as they are now; quick, since torch is not asked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from proxlearn.commands.session import say
+from proxlearn.errors import InputError
+from proxlearn.run.folder import RunFolder
+from proxlearn.run.observe import Observed, observe
+from proxlearn.run.sweep import DONE, JobState, SweepFolder
+
+DESCRIPTION = """\
+Show the runs and sweeps below folders: state, progress, speed, time left, newest test risk and accuracy.
+
+states: running, finished, stopped (by a signal; the same command goes on), failed, dead (it says that it is running,
+and its process is gone; the same command goes on from its newest checkpoint). Jobs of a sweep besides: killed,
+skipped, waiting (another process has the run), invalid, not started."""
+HEADER = ("run", "state", "step", "done", "rec/s", "left", "risk", "accuracy", "remark")
+RIGHT = ("step", "done", "rec/s", "left", "risk", "accuracy")
+DEPTH = 4
+"""How far below a named folder runs are looked for: outputs/<dataset>/<run> is two."""
+CLEAR = "\x1b[H\x1b[J"
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="proxlearn status", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="runs, sweeps, or what holds them (outputs)"
+    )
+    parser.add_argument(
+        "-w", "--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="again every so many seconds (2)"
+    )
+    options = parser.parse_args(args)
+    folders: list[Path] = options.folders or [Path("outputs")]
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(
+                f"no folder {folder}", "name one that holds runs, or give a `proxlearn train` command first"
+            )
+    if options.watch is not None and not options.watch > 0:
+        raise InputError(f"--watch must be above 0, got {options.watch:g}", "try --watch 2")
+    while True:
+        text = report(folders)
+        if options.watch is None:
+            say(text)
+            return 0
+        say((CLEAR if sys.stdout.isatty() else "") + text)
+        time.sleep(options.watch)
+
+
+def report(folders: list[Path]) -> str:
+    """Everything below the folders: the runs, then each sweep."""
+    runs: dict[Path, Observed] = {}
+    sweeps: dict[Path, list[JobState]] = {}
+    for folder in folders:
+        for path in found(folder, DEPTH):
+            if SweepFolder(path).plan.is_file():
+                sweeps[path] = SweepFolder(path.absolute()).look()
+            else:
+                runs[path] = observe(path)
+    # A sweep's own runs are shown there, and once is enough.
+    listed = {state.run.folder for states in sweeps.values() for state in states if state.run}
+    alone = sorted((path for path in runs if path.absolute() not in listed), key=lambda path: runs[path].started)
+    parts = [table([row(str(path), runs[path]) for path in alone])] if alone else []
+    for path, states in sweeps.items():
+        done = sum(state.state == DONE for state in states)
+        rows = [row(f"{state.job.number}: {state.job.title}", state.run, state.state, state.error) for state in states]
+        parts.append(f"{path}: {done} of {len(states)} finished\n{table(rows)}")
+    return "\n".join(parts) or "no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
+
+
+def found(folder: Path, depth: int) -> Iterator[Path]:
+    """Run and sweep folders at or below ``folder``; nothing inside one is looked at."""
+    if RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
+        yield folder
+        return
+    if depth == 0:
+        return
+    try:
+        below = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for name in below:
+        yield from found(folder / name, depth - 1)
+
+
+def row(name: str, run: Observed | None, state: str | None = None, remark: str | None = None) -> tuple[str, ...]:
+    if run is None or run.state == "absent":
+        return (name, state or "not started", "", "", "", "", "", "", remark or "")
+    left = "" if run.seconds_left is None else interval(run.seconds_left)
+    figures = (run.newest.get(f"test_{quantity}_weighted") for quantity in ("risk", "accuracy"))
+    risk, accuracy = ("" if figure is None else f"{figure:.4g}" for figure in figures)
+    share = f"{run.step / run.steps:.0%}" if run.steps else ""
+    told = remark or run.error or ""
+    if (state or run.state) == "dead":
+        told = f"process {run.pid} on {run.host} is gone"
+    return (name, state or run.state, str(run.step), share, f"{run.rate:.4g}", left, risk, accuracy, told)
+
+
+def interval(seconds: float) -> str:
+    """3 days, 2:05:09, 1:07: two units are enough."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Aligned columns; those that are empty in every row are left out."""
+    kept = [i for i, name in enumerate(HEADER) if i < 2 or any(line[i] for line in rows)]
+    lines = [tuple(line[i] for i in kept) for line in (HEADER, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(kept))]
+    names = [HEADER[i] for i in kept]
+    return "".join(
+        "  ".join(
+            cell.rjust(width) if name in RIGHT else cell.ljust(width)
+            for cell, width, name in zip(line, widths, names, strict=True)
+        ).rstrip()
+        + "\n"
+        for line in lines
+    )

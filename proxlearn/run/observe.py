@@ -1,0 +1,112 @@
+"""A run seen from outside, from the small files in its folder: quick, and without importing torch.
+
+What the files say is not taken on trust: a run that says it is running, and whose process is gone, is dead.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proxlearn.run.folder import RunFolder
+from proxlearn.run.lock import in_use
+
+SILENT_SECONDS = 120.0
+"""A run on another machine whose status is older than this is taken for dead; it is written every two seconds, but
+a first compilation or a step of a very large cloud takes longer."""
+TAIL_BYTES = 16384
+NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One look at a run."""
+
+    folder: Path
+    state: str
+    """running, finished, stopped, failed, dead, or absent where no run has begun."""
+    step: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    started: str = ""
+    pid: int = 0
+    host: str = ""
+    error: str | None = None
+    data_sha256: str = ""
+    newest: dict[str, float] = field(default_factory=dict)
+    """The newest row of metrics.csv: those of NEWEST that it has."""
+
+    @property
+    def rate(self) -> float:
+        """Recursions a second, over all sessions."""
+        return self.step / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
+
+
+def observe(folder: Path) -> Observed:
+    """Look at a run folder; files that anybody may have written give what can be read of them."""
+    status = _status(folder)
+    if status is None:
+        return Observed(folder, "absent")
+    state = str(status.get("state", "absent"))
+    host = str(status.get("host", ""))
+    if state == "running" and not _alive(folder, host):
+        state = "dead"
+    return Observed(
+        folder=folder,
+        state=state,
+        step=int(_number(status.get("step"))),
+        steps=int(_number(status.get("steps"))),
+        seconds=_number(status.get("seconds")),
+        started=str(status.get("started", "")),
+        pid=int(_number(status.get("pid"))),
+        host=host,
+        error=str(status["error"]) if status.get("error") else None,
+        data_sha256=str(status.get("data_sha256", "")),
+        newest=_newest(RunFolder(folder).metrics),
+    )
+
+
+def _status(folder: Path) -> dict[str, Any] | None:
+    try:
+        status = json.loads(RunFolder(folder).status.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return status if isinstance(status, dict) else None
+
+
+def _alive(folder: Path, host: str) -> bool:
+    held = in_use(folder)
+    if held or (held is False and host == platform.node()):
+        return held
+    # Another machine's locks are not always seen here; that it still writes is.
+    try:
+        return time.time() - RunFolder(folder).status.stat().st_mtime < SILENT_SECONDS
+    except OSError:
+        return False
+
+
+def _newest(path: Path) -> dict[str, float]:
+    """The last whole row of metrics.csv, read from its end: the file may be long, and someone may be writing."""
+    try:
+        with path.open("rb") as file:
+            names = file.readline().decode().strip().split(",")
+            start = file.tell()
+            file.seek(max(start, path.stat().st_size - TAIL_BYTES))
+            rows = [row.split(",") for row in file.read().decode().split("\n")[:-1]]
+        row = next(row for row in reversed(rows) if len(row) == len(names))
+        cells = dict(zip(names, row, strict=True))
+        return {name: float(cells[name]) for name in NEWEST if cells.get(name)}
+    except (OSError, ValueError, StopIteration):
+        return {}
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e18 else 0.0

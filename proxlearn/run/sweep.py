@@ -1,0 +1,170 @@
+"""The sweep folder: which jobs a sweep has, and how each one ended; the results are in the jobs' own run folders.
+
+sweep.yaml lists the jobs, jobs/<number>.json says how a job went as a process (a run that was killed cannot say so
+itself), jobs/<number>.log is what it printed. Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+from proxlearn.errors import InputError
+from proxlearn.run.files import write_atomically, write_json
+from proxlearn.run.folder import PlainLoader
+from proxlearn.run.observe import Observed, observe
+from proxlearn.schema import TrainConfig, build
+
+DONE = "finished"
+UNDONE = ("waiting", "running", "not started")
+"""States that say nothing bad; every other one but finished makes the sweep fail."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One combination of the swept values."""
+
+    number: int
+    values: dict[str, str]
+    """Swept key -> this job's value, as written."""
+    steps: int = 0
+    folder: str | None = None
+    """The run folder, seen from the sweep folder, so that both can be moved together."""
+    error: str | None = None
+    """Why it cannot be run at all."""
+    same_as: int | None = None
+    """Another job that is the same run: that one is done, at the larger number of steps."""
+
+    @property
+    def title(self) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.values.items()) or "the only job"
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a job goes as a process."""
+
+    state: str
+    """running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
+    session: str
+    error: str | None = None
+    pid: int = 0
+    host: str = ""
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job, and what is known of its run now."""
+
+    job: Job
+    state: str
+    error: str | None
+    run: Observed | None
+
+
+class SweepFolder:
+    """Names of the files, and their reading and writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.plan = path / "sweep.yaml"
+        self.jobs = path / "jobs"
+
+    def log(self, number: int) -> Path:
+        return self.jobs / f"{number}.log"
+
+    def create(self, command: str, jobs: list[Job]) -> None:
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        plan = {"command": command, "jobs": [asdict(job) for job in jobs]}
+        write_atomically(self.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True).encode())
+
+    def write_config(self, number: int, config: TrainConfig) -> None:
+        """What a job is to do, for the process that will do it, wherever that is."""
+        write_json(self.jobs / f"{number}.config.json", asdict(config))
+
+    def read_config(self, number: int) -> TrainConfig:
+        return build(TrainConfig, json.loads((self.jobs / f"{number}.config.json").read_text(encoding="utf-8")))
+
+    def read_jobs(self) -> list[Job]:
+        try:
+            plan = yaml.load(self.plan.read_text(encoding="utf-8"), Loader=PlainLoader)
+            jobs = [Job(**job) for job in plan["jobs"]]
+            if not all(type(job.number) is int and isinstance(job.values, dict) for job in jobs):
+                raise ValueError("a job without a number or values")
+            return jobs
+        except FileNotFoundError as error:
+            raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml in it", "name another") from error
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
+            problem = f"{self.plan} cannot be read ({type(error).__name__})"
+            raise InputError(problem, "give the `proxlearn train -m ...` command again") from error
+
+    def run_folder(self, job: Job) -> Path | None:
+        return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
+
+    def record(self, number: int, state: str, session: str, error: str | None = None) -> None:
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        made = Record(state, session, error, os.getpid(), platform.node(), time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+        write_json(self.jobs / f"{number}.json", asdict(made))
+
+    def read_record(self, number: int) -> Record | None:
+        try:
+            return Record(**json.loads((self.jobs / f"{number}.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+
+    def forget(self, number: int) -> None:
+        """Take away how a job went last time: it starts anew."""
+        (self.jobs / f"{number}.json").unlink(missing_ok=True)
+
+    # Whoever is to stop a session may be in another process, on another machine: a file tells all.
+
+    def _stop_file(self, session: str) -> Path:
+        return self.jobs / f".stop-{session}"
+
+    def request_stop(self, session: str) -> None:
+        self._stop_file(session).touch()
+
+    def stop_requested(self, session: str) -> bool:
+        return self._stop_file(session).exists()
+
+    def clear_stop(self, session: str) -> None:
+        self._stop_file(session).unlink(missing_ok=True)
+
+    # How the jobs stand.
+
+    def look(self) -> list[JobState]:
+        """All jobs now."""
+        states = {job.number: self._state(job) for job in self.read_jobs()}
+        for state in list(states.values()):
+            if state.job.same_as in states:
+                other = states[state.job.same_as]
+                note = f"the same run as job {other.job.number}"
+                states[state.job.number] = JobState(state.job, other.state, note, other.run)
+        return list(states.values())
+
+    def _state(self, job: Job) -> JobState:
+        folder = self.run_folder(job)
+        if job.error is not None or folder is None:
+            return JobState(job, "invalid", job.error, None)
+        run, record = observe(folder), self.read_record(job.number)
+        if is_done(run, job.steps):
+            return JobState(job, DONE, None, run)
+        if run.state == "running":
+            return JobState(job, "running", None, run)
+        if record is None or record.state in (DONE, "running", "waiting"):
+            # The run's own word is newer than the record, or there is none of a process that died with its supervisor.
+            waiting = record is not None and record.state == "waiting" and run.state == "absent"
+            state = {"absent": "not started", DONE: "stopped"}.get(run.state, run.state)
+            return JobState(job, "waiting" if waiting else state, run.error, run)
+        return JobState(job, record.state, record.error or run.error, run)
+
+
+def is_done(run: Observed, steps: int) -> bool:
+    return run.state == DONE and run.step >= steps

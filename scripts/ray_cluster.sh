@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# A Ray cluster of two nodes on this machine, for trying sweeps: all of its state below one folder.
+#
+#   scripts/ray_cluster.sh start FOLDER     starts it, and says how to talk to it
+#   scripts/ray_cluster.sh stop FOLDER      ends its processes, each by its process id
+#
+# Needs an environment with proxlearn[ray] on PATH. FOLDER's name must be short: Ray puts sockets below it.
+set -euo pipefail
+
+usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 2 ] || usage
+folder=$(realpath -m "$2")
+# Ray asks for a token between its nodes; it is a file of this cluster's own.
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$folder/token" RAY_USAGE_STATS_ENABLED=0
+
+start() {
+  command -v ray >/dev/null || { echo "ray_cluster: no ray here; pip install 'proxlearn[ray]'" >&2; exit 2; }
+  [ ! -e "$folder/pids" ] || { echo "ray_cluster: $folder has one already; stop it first" >&2; exit 2; }
+  mkdir -p "$folder"
+  : >"$folder/pids"
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/token")
+  local port
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  local options=(--num-cpus 2 --object-store-memory 100000000 --disable-usage-stats --block)
+  setsid ray start --head --node-ip-address 127.0.0.1 --port "$port" --temp-dir "$folder/ray" \
+    --include-dashboard false "${options[@]}" >"$folder/head.log" 2>&1 &
+  echo $! >>"$folder/pids"
+  nodes_are 1
+  setsid ray start --address "127.0.0.1:$port" --node-ip-address 127.0.0.1 "${options[@]}" >"$folder/node.log" 2>&1 &
+  echo $! >>"$folder/pids"
+  nodes_are 2
+  echo "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$folder/token"
+  echo "proxlearn train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=127.0.0.1:$port"
+}
+
+nodes_are() { # until the cluster has so many nodes, at most 60 s
+  for _ in $(seq 30); do
+    [ "$(ray status --address "127.0.0.1:$port" 2>/dev/null | grep -c ' node_')" = "$1" ] && return
+    sleep 2
+  done
+  echo "ray_cluster: no $1 nodes; look at the logs in $folder" >&2
+  exit 1
+}
+
+stop() {
+  [ -e "$folder/pids" ] || { echo "ray_cluster: none was started in $folder" >&2; exit 2; }
+  # `ray start --block` ends what it started when it is told to end; the node before the head.
+  tac "$folder/pids" | while read -r pid; do
+    kill "$pid" 2>/dev/null || continue
+    for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+  done
+  rm "$folder/pids"
+}
+
+case $1 in start) start ;; stop) stop ;; *) usage ;; esac

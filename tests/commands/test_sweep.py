@@ -1,0 +1,182 @@
+"""Sweeps as a user starts them: what fails or is killed stops nothing else, and the same command completes the rest."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from proxlearn.cli import main
+from proxlearn.commands.job import Task
+from proxlearn.run.sweep import SweepFolder
+
+SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "checkpoint_every=500"]
+ENDLESS = 10_000_000
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def the_sweep():
+    (folder,) = Path("outputs/sweeps").absolute().iterdir()
+    return SweepFolder(folder)
+
+
+def table():
+    with (the_sweep().path / "summary.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def states():
+    return [row["state"] for row in table()]
+
+
+def starts():
+    """When each run's newest session began, to the nanosecond: its config is written then."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in Path("outputs/sine").glob("*/config.yaml")}
+
+
+def when_running(number, act):
+    """In the background: ``act`` with the process id of a job, once it is past its first checkpoint."""
+
+    def watch():
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.05)
+            if not Path("outputs/sweeps").is_dir():
+                continue
+            for seen in the_sweep().look() if list(Path("outputs/sweeps").iterdir()) else ():
+                if seen.job.number == number and seen.state == "running" and seen.run.newest and seen.run.step:
+                    act(seen.run.pid)
+                    return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_one_fails_one_is_killed_the_rest_finish_and_the_same_command_does_only_what_is_missing(capfd):
+    words = ["train", "-m", *SMALL, "h=1e-4,1e38", "beta=0.1,-1,0.2", f"steps={ENDLESS}", "seed=0"]
+    killer = when_running(0, lambda pid: os.kill(pid, signal.SIGKILL))
+    stopper = when_running(2, lambda pid: os.kill(pid, signal.SIGKILL))
+    assert main(words) == 1
+    killer.join()
+    stopper.join()
+    assert states() == ["killed", "invalid", "killed", "failed", "invalid", "failed"]
+    shown = capfd.readouterr().out
+    assert "its process was killed by SIGKILL" in shown
+    assert "theta is not finite after step 1" in shown
+    assert "beta must be a finite number > 0, got -1" in shown
+
+    # What was killed goes on from its checkpoint when asked for no more steps than it needs.
+    steps = 2 * max(int(row["step"] or 0) for row in table()) + 1000
+    words = [word if not word.startswith("steps=") else f"steps={steps}" for word in words]
+    assert main(words) == 1
+    assert states() == ["finished", "invalid", "finished", "failed", "invalid", "failed"]
+    logs = [path.read_text() for path in Path("outputs/sine").glob("*-beta0.1-*/train.log")]
+    assert any(f"to {steps}" in text and f"from step 0 to {steps}" not in text for text in logs)
+
+    before = starts()
+    assert main(words) == 1
+    after = starts()
+    assert {name for name in before if before[name] != after[name]} == {
+        Path(row["folder"]).name for row in table() if row["state"] == "failed"
+    }
+    assert (the_sweep().path / "curves_risk.png").exists()
+
+
+def test_a_signal_stops_the_sweep_and_the_same_command_goes_on(capfd):
+    words = ["train", "-m", *SMALL, "beta=0.1,0.2"]
+    stopper = when_running(0, lambda pid: os.kill(os.getpid(), signal.SIGINT))
+    assert main([*words, f"steps={ENDLESS}"]) == 130
+    stopper.join()
+    assert states() == ["stopped", "skipped"]
+    assert "the same command goes on" in capfd.readouterr().err
+    reached = int(table()[0]["step"])
+    assert main([*words, f"steps={reached + 5}"]) == 0
+    assert states() == ["finished", "finished"]
+    before = starts()
+    assert main([*words, f"steps={reached + 5}", "hydra/launcher=joblib"]) == 0
+    assert starts() == before
+
+
+def test_fail_fast_ends_the_sweep_at_the_first_failure():
+    assert main(["train", "-m", *SMALL, "h=1e38,1e-4", "steps=5", "fail_fast=true"]) == 1
+    assert states() == ["failed", "skipped"]
+
+
+def test_joblib_survives_the_death_of_a_worker():
+    """A killed worker makes joblib give up; what it left undone is handed to it once more."""
+    words = ["train", "-m", *SMALL, "beta=0.1,0.2", f"steps={ENDLESS}", "hydra/launcher=joblib"]
+
+    def kill_worker(pid):
+        # The job's parent is its fork server, whose parent is the worker.
+        os.kill(parent_of(parent_of(pid)), signal.SIGKILL)
+        time.sleep(1)
+        when_running(0, lambda pid: os.kill(os.getpid(), signal.SIGTERM))
+
+    when_running(0, kill_worker)
+    assert main(words) == 143
+    assert set(states()) <= {"stopped", "skipped"}
+    steps = max(int(row["step"] or 0) for row in table()) + 5
+    assert main([word if "steps=" not in word else f"steps={steps}" for word in words]) == 0
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_two_sweeps_with_a_job_in_common_do_it_once(tmp_path):
+    from conftest import config_of
+
+    config = config_of(*SMALL, "steps=3000")
+    run_folder = tmp_path / "run"
+    tasks = []
+    for name in ("one", "two"):
+        sweep = SweepFolder(tmp_path / name)
+        sweep.create("a test", [])
+        sweep.write_config(0, config)
+        task = Task(sweep.path, name, (0,), (run_folder,), name, tmp_path, 1, False, {})
+        tasks.append(threading.Thread(target=task.supervise, args=(0, run_folder)))
+    for thread in tasks:
+        thread.start()
+    for thread in tasks:
+        thread.join()
+    for name in ("one", "two"):
+        assert SweepFolder(tmp_path / name).read_record(0).state == "finished"
+    sessions = [line for line in (run_folder / "train.log").read_text().splitlines() if " from step " in line]
+    assert len(sessions) == 1
+    assert json.loads((run_folder / "status.json").read_text())["step"] == 3000
+
+
+STEPS = ",".join(["1e38", *(f"{i}e-5" for i in range(1, 12))])
+"""Twelve step sizes; the first leaves the finite range at once."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
+def test_twelve_jobs_one_failing_one_killed(launcher):
+    """As a user starts it; the kill comes from outside."""
+    words = ["dataset=sine", "N=100", "dataset.points=30", "steps=4000", f"h={STEPS}", f"hydra/launcher={launcher}"]
+    command = [sys.executable, "-m", "proxlearn", "train", "-m", *words]
+    killer = when_running(4, lambda pid: os.kill(pid, signal.SIGKILL))
+    assert subprocess.run(command).returncode == 1
+    killer.join()
+    assert states() == ["failed", *["finished"] * 3, "killed", *["finished"] * 7]
+    reasons = [row["error"] for row in table() if row["error"]]
+    assert reasons[0].startswith("theta is not finite after step 1")
+    assert reasons[1] == "its process was killed by SIGKILL"
+    before = starts()
+    assert subprocess.run(command).returncode == 1
+    assert states() == ["failed", *["finished"] * 11]
+    again = {Path(row["folder"]).name for row in table() if row["job"] in ("0", "4")}
+    after = starts()
+    assert {name for name in before if before[name] != after[name]} == again
