@@ -76,7 +76,8 @@ def test_resampling_happens_and_makes_twins(wave: Problem) -> None:
 
 @pytest.mark.parametrize("weights", ["proximal", "uniform", "fisher_rao"])
 def test_training_learns(iris: Problem, wave: Problem, weights: str) -> None:
-    settings = replace(SMALL, N=60, weights=weights, h=0.3, epsilon=0.1)
+    # At h = 0.3 the Fisher-Rao update, which is explicit in w, overshoots on the wave.
+    settings = replace(SMALL, N=60, weights=weights, h=0.1, epsilon=0.1)
     fitted = fit(iris, settings, seed=0, steps=60)
     labels, X = iris.samples.labels, iris.samples.X
     answers = estimates(iris.neuron, fitted.cloud.to("cpu", torch.float64), X)["weighted"]
