@@ -31,8 +31,9 @@ def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> 
 
 def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
     """Train in ``folder`` and draw, telling the user; what goes wrong is raised."""
-    say(f"proxlearn: {config.dataset.name}, N={config.N}, beta={config.beta:g}, epsilon={config.epsilon:g}, ")
-    say(f"{config.steps} steps -> {shown(folder)}\n")
+    numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
+    given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
+    say(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {shown(folder)}\n")
     # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
     from proxlearn.run.files import disk_errors
     from proxlearn.run.loop import train

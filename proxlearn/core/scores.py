@@ -84,7 +84,7 @@ class Binary:
 
 
 class Multiclass:
-    """Classes by the largest probability; f is the probability of the right class."""
+    """Classes by the largest answer, which is a probability, or is regressed on a one-hot vector."""
 
     quantities = ("accuracy", "risk", "risk_paper", "log_loss")
 
@@ -94,13 +94,23 @@ class Multiclass:
     def predicted(self, answers: Tensor) -> Tensor:
         return answers.argmax(dim=0)
 
+    def probabilities(self, answers: Tensor) -> Tensor:
+        """C x n; answers that were regressed may lie outside of [0, 1], and need not add up to 1."""
+        if bool((answers >= 0).all()) and torch.allclose(answers.sum(0), answers.new_ones(())):
+            return answers
+        p = answers.clamp(LEAST_PROBABILITY, 1.0)
+        return p / p.sum(0)
+
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         labels = labels_of(samples)
         f = answers.gather(0, labels[None])[0]
+        p = self.probabilities(answers).gather(0, labels[None])[0]
+        # A neuron of many outputs is regressed on all classes, one that answers a probability on the right one.
+        regressed = answers if samples.y.ndim == 2 else f
         return {
-            f"risk_{estimate}": risk(f, samples.y),
+            f"risk_{estimate}": risk(regressed, samples.y),
             f"accuracy_{estimate}": share(self.predicted(answers) == labels),
-            f"log_loss_{estimate}": -f.double().clamp_min(LEAST_PROBABILITY).log().mean(),
+            f"log_loss_{estimate}": -p.double().clamp_min(LEAST_PROBABILITY).log().mean(),
             f"risk_paper_{estimate}": torch.linalg.vector_norm(1 - f) / len(labels),
         }
 
@@ -118,11 +128,11 @@ class Regression:
         return 0
 
     def predicted(self, answers: Tensor) -> Tensor:
-        return answers[0]
+        return answers[0] if len(answers) == 1 else answers
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
-        mse = risk(answers[0], samples.y)
-        variance = (samples.y - samples.y.mean()).square().mean()
+        mse = risk(self.predicted(answers), samples.y)
+        variance = risk(samples.y.mean(-1, keepdim=True), samples.y)
         return {f"risk_{estimate}": mse, f"rmse_{estimate}": mse.sqrt(), f"r2_{estimate}": 1 - mse / variance}
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
