@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -21,17 +21,23 @@ FEW_CATEGORIES = 20
 
 def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
     """Features, the target's values, the features' names and the target's; missing cells are NaN."""
-    header, delimiter = read_header(path, io.BytesIO(content))
+    file = as_text(io.BytesIO(content))
+    header, delimiter = read_header(path, file)
     if target is None:
         raise InputError("dataset=csv needs the column to predict", "give dataset.target=" + "|".join(header[-8:]))
     if target not in header:
         raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
-    (frame,) = frames(path, io.BytesIO(content), header, delimiter)
+    (frame,) = frames(path, file, header, delimiter)
     values = _target_values(frame.pop(target), target)
     return numbers(frame), values, list(frame.columns), target
 
 
-def read_header(path: Path | str, file: BinaryIO, least: int = 2) -> tuple[list[str], str]:
+def as_text(file: BinaryIO) -> TextIO:
+    """UTF-8, with or without a mark at its beginning; the csv module and pandas see to the line ends."""
+    return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+
+
+def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
     """The columns' names, and the delimiter that separates most of them; the file ends up at its beginning."""
     try:
         records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
@@ -60,7 +66,7 @@ def read_header(path: Path | str, file: BinaryIO, least: int = 2) -> tuple[list[
 
 def frames(
     path: Path | str,
-    file: BinaryIO,
+    file: TextIO,
     header: list[str],
     delimiter: str,
     rows: int | None = None,
@@ -76,7 +82,6 @@ def frames(
         found = pd.read_csv(
             file,
             sep=delimiter,
-            encoding="utf-8-sig",
             skipinitialspace=True,
             index_col=False,
             low_memory=False,
@@ -114,15 +119,11 @@ def _translated(path: Path | str) -> Iterator[None]:
         raise InputError(f"{path} cannot be read as a table: {why}", "correct that line (or its quotes)") from error
 
 
-def _first_record(file: BinaryIO, delimiter: str) -> list[str]:
+def _first_record(file: TextIO, delimiter: str) -> list[str]:
+    records = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+    first = next((record for record in records if record), [])
     file.seek(0)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-    try:
-        records = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
-        return next((record for record in records if record), [])
-    finally:
-        text.detach()
-        file.seek(0)
+    return first
 
 
 def _target_values(series: Any, name: str) -> np.ndarray:

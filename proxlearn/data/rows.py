@@ -58,37 +58,33 @@ class Rows:
     def __init__(self, source: str) -> None:
         self.name = "the standard input" if source == STDIN else source
         self._source = source
-        self._file: BinaryIO | None = None
-        self.size = 0
 
     def __enter__(self) -> Rows:
         self._file = _spooled_stdin() if self._source == STDIN else _opened(Path(self._source).expanduser())
         self.size = self._file.seek(0, 2)
         self._file.seek(0)
+        self._text = csv_file.as_text(self._file)
         if self.size == 0:
-            self._file.close()
+            self._text.close()
             raise InputError(f"{self.name} is empty", "give a header line and rows")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._text.close()
 
     @property
     def done(self) -> int:
-        assert self._file is not None
         return self._file.tell()
 
     def pieces(self, wanted: Wanted) -> Iterator[Piece]:
         """The rows, in order; nothing is kept of a piece once the next one is asked for."""
-        assert self._file is not None
-        header, delimiter = csv_file.read_header(self.name, self._file, least=1)
+        header, delimiter = csv_file.read_header(self.name, self._text, least=1)
         check_columns(header, wanted, self.name)
         size = max(1, min(MOST_ROWS, CELLS // len(header)))
         target = [wanted.target] if wanted.needs_target and wanted.target is not None else []
         texts = [*target, *wanted.keep]
         count = 0
-        for frame in csv_file.frames(self.name, self._file, header, delimiter, size, texts):
+        for frame in csv_file.frames(self.name, self._text, header, delimiter, size, texts):
             count += len(frame)
             yield Piece(
                 _features(frame, wanted.features),
