@@ -34,6 +34,9 @@ class PointCloud:
     step: int = 0
     screen: Screen | None = None
     """The neighbour list in use, if there is one: part of the state, because sums depend on it in their last bits."""
+    epsilon: float | None = None
+    """The regularisation in use, where it is relative to the cloud: measured at an earlier step, so part of the
+    state."""
 
     @property
     def rho(self) -> Tensor:
@@ -66,3 +69,17 @@ def draw_cloud(
     theta = low + (high - low) * torch.rand(N, sum(lengths), generator=generator, dtype=torch.float64)
     log_weight = -float((high - low).log().sum()) if rho0 == "pdf" else -math.log(N)
     return PointCloud(theta, torch.full((N,), log_weight, dtype=torch.float64))
+
+
+def draw_normal(
+    coordinates: Mapping[str, int], n_x: int, scale: float, N: int, generator: torch.Generator
+) -> PointCloud:
+    """cloud_0 for standardised features: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x), weights 1/N, in float64.
+
+    Then <w, x> is of the size s whatever the number of features: small s starts from nearly linear neurons, large s
+    from steps.
+    """
+    sizes = {"a": 1.0, "b": scale, "w": scale / math.sqrt(n_x)}
+    deviation = torch.cat([torch.full((n,), sizes[name], dtype=torch.float64) for name, n in coordinates.items()])
+    theta = deviation * torch.randn(N, len(deviation), generator=generator, dtype=torch.float64)
+    return PointCloud(theta, torch.full((N,), -math.log(N), dtype=torch.float64))

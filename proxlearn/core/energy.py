@@ -30,7 +30,7 @@ class Field:
 
 def field(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Field:
     """v, U rho and the drift's gradient in O(N n n_x): U is never formed (the paper's way is O(N^2 n n_x))."""
-    n, y = len(problem.samples), problem.samples.y
+    n, y = len(problem.samples), problem.samples.y.reshape(-1)
     response = problem.neuron.respond(theta, problem.samples)
     if drift == "paper":
         # Gradient of sum_k (u_k + v_k), which is what Backward(u + v) computes: theta_i enters u_i directly and
@@ -46,8 +46,9 @@ def field(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Field:
 
 
 def risk(f: Tensor, y: Tensor) -> Tensor:
-    """The paper's unregularised F: mean of (y - f)^2."""
-    return (y - f).square().mean()
+    """The paper's unregularised F: mean over the samples of (y - f)^2, summed over the outputs where there are many."""
+    mean = (y - f).square().mean()
+    return mean * len(y) if y.ndim == 2 else mean
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from proxlearn.core.options import Task
 from proxlearn.core.problem import Samples
 from proxlearn.core.softmax import SoftmaxNeuron
 from proxlearn.core.tanh import TanhNeuron
+from proxlearn.core.tanh_outputs import TanhOutputsNeuron
 
 
 class Response(Protocol):
@@ -43,17 +44,20 @@ class Neuron(Protocol):
     def tasks(self) -> tuple[Task, ...]:
         """What it can be trained for."""
 
+    def targets(self, labels: Tensor) -> Tensor:
+        """What f is regressed on for class indices (n): n, or outputs x n; float64."""
+
     def coordinates(self, n_x: int) -> dict[str, int]:
         """Names and lengths of the blocks of theta, in order."""
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """P itself, N x n; differentiable, for oracles."""
+        """P itself, N x n (many outputs: N x outputs n, each one's samples together); differentiable, for oracles."""
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
         """P behind the operations of the recursion."""
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
-        """What each particle says of unlabelled samples, N x (outputs) x n: one real number, or C probabilities."""
+        """What each particle says of unlabelled samples, N x (outputs) x n: real numbers, or C probabilities."""
 
 
 def num_parameters(neuron: Neuron, n_x: int) -> int:
@@ -65,5 +69,7 @@ NEURONS: dict[str, Callable[[int], Neuron]] = {
     "tanh": lambda classes: TanhNeuron(),
     "softmax_intercept": lambda classes: SoftmaxNeuron(classes, intercept=True),
     "softmax": SoftmaxNeuron,
+    # One output is enough for two classes and for a real target: that is the paper's neuron.
+    "tanh_outputs": lambda classes: TanhOutputsNeuron(classes) if classes > 2 else TanhNeuron(),
 }
 """Every neuron by name, made for a number of classes: a new one is added here. The first for a task is its default."""

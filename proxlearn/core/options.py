@@ -21,8 +21,18 @@ Tolerance = Literal["paper", "log"]
 Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
 
-Weights = Literal["proximal", "uniform"]
-"""Weight update: Algorithm 1, or none."""
+Weights = Literal["proximal", "uniform", "fisher_rao"]
+"""Weight update: Algorithm 1, none, or the multiplicative one (the same objective with the relative entropy in the place
+of the transport cost)."""
+
+Resample = Literal["none", "systematic"]
+"""What happens when few particles carry most of the mass: nothing, or systematic resampling."""
+
+Schedule = Literal["constant", "cosine", "power"]
+"""How a step size or a temperature falls along a run."""
+
+Init = Literal["box", "normal"]
+"""How cloud_0 is drawn: uniform on a box (dataset.initial), or normal with the scale s (init_scale)."""
 
 Task = Literal["binary", "multiclass", "regression"]
 """What is learnt: two classes told apart by the sign of f, C classes by their probabilities, or a real target."""

@@ -24,7 +24,7 @@ def euler_maruyama(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Algorithm 2: v_{k-1}, U_{k-1}, Theta_k."""
     theta = theta.detach().requires_grad_()
-    n, y = len(problem.samples), problem.samples.y
+    n, y = len(problem.samples), problem.samples.y.reshape(-1)
     with torch.enable_grad():
         P = problem.neuron.phi(theta, problem.samples)
         U = P @ P.T / n

@@ -19,7 +19,8 @@ class Samples:
     X: Tensor
     """Features, n x n_x."""
     y: Tensor
-    """What f is regressed on, n: -1/+1, a real target, or 1 for a neuron that answers a probability."""
+    """What f is regressed on, n: -1/+1, a real target, or 1 for a neuron that answers a probability; outputs x n for a
+    neuron of many outputs."""
     labels: Tensor | None = None
     """Class indices, n, for classification."""
 

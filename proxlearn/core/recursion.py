@@ -10,9 +10,10 @@ from torch import Tensor
 from proxlearn.core import options, proximal
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import field
-from proxlearn.core.kernel import make_kernel, offdiagonal_share
+from proxlearn.core.kernel import offdiagonal_share
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
+from proxlearn.core.weights import UPDATES, oriented
 
 
 @dataclass(frozen=True)
@@ -81,21 +82,7 @@ def step(
     """
     now = field(problem, cloud.theta, cloud.rho, hyper.drift)
     theta = cloud.theta - hyper.h * now.gradient + hyper.diffusion * noise
-    if hyper.weights == "uniform":
-        return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
     w = now.potential(hyper.prox_potential)
-    rows, columns = oriented(cloud.theta, theta, hyper.orientation)
-    kernel = make_kernel(hyper.kernel, rows, columns, hyper.epsilon)
-    log_xi = -hyper.beta * w - 1
-    solution = proximal.solve(
-        kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
-    )
-    return PointCloud(theta, solution.log_rho, cloud.step + 1), Info(cloud, theta, hyper, w, solution)
-
-
-def oriented(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
-    """The clouds of the cost's rows and columns.
-
-    M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
-    """
-    return (new, old) if orientation == "paper" else (old, new)
+    log_rho, solution = UPDATES[hyper.weights](cloud, theta, w, hyper, z0)
+    info = None if solution is None else Info(cloud, theta, hyper, w, solution)
+    return PointCloud(theta, log_rho, cloud.step + 1), info

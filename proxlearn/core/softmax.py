@@ -28,6 +28,9 @@ class SoftmaxNeuron:
     def name(self) -> str:
         return "softmax_intercept" if self.intercept else "softmax"
 
+    def targets(self, labels: Tensor) -> Tensor:
+        return torch.ones(len(labels), dtype=torch.float64)
+
     def coordinates(self, n_x: int) -> dict[str, int]:
         w = {"w": self.classes * n_x}
         return {"b": self.classes} | w if self.intercept else w

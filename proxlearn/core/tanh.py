@@ -15,6 +15,9 @@ class TanhNeuron:
     name = "tanh"
     tasks: tuple[Task, ...] = ("binary", "regression")
 
+    def targets(self, labels: Tensor) -> Tensor:
+        return 2.0 * labels.double() - 1.0
+
     def coordinates(self, n_x: int) -> dict[str, int]:
         return {"a": 1, "b": 1, "w": n_x}
 

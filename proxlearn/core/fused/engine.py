@@ -9,37 +9,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.core import options, proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
+from proxlearn.core.fused.potentials import FusedDrift
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.tanh import TanhDrift
+from proxlearn.core.fused.tanh_outputs import TanhOutputsDrift
 from proxlearn.core.fused.tiled import TiledTanhDrift
-from proxlearn.core.kernel import make_kernel
-from proxlearn.core.problem import Problem
+from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.recursion import Hyper, Info
+from proxlearn.core.weights import UPDATES, oriented, proximal_weights
 
-Drift = Callable[[Tensor, np.ndarray, Tensor], tuple[Tensor, np.ndarray]]
 IN_ONE_PIECE = 2**26
 """Bytes of P up to which it is kept whole; a larger one would spend more time on the way to memory than on
 arithmetic."""
-DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], Drift]] = {
+DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], FusedDrift]] = {
     "tanh": lambda problem, hyper, N, blocks: (
         TanhDrift if N * problem.samples.y.nbytes <= IN_ONE_PIECE else TiledTanhDrift
     )(problem, hyper, N, blocks),
     "softmax": SoftmaxDrift,
     "softmax_intercept": SoftmaxDrift,
+    "tanh_outputs": TanhOutputsDrift,
 }
 """Neurons whose drift is fused; another neuron runs on the eager path."""
 
@@ -54,19 +56,29 @@ class FusedStep:
         self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
         numba.set_num_threads(min(threads, numba.get_num_threads()))
         self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
-        self.dtype = problem.samples.y.numpy().dtype
+        self.dtype = self.drift.dtype
         self._block = np.empty(threads, self.dtype)
         self._K: np.ndarray | None = None
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
         self._lists: dict[int, tuple[Screen, Neighbours | None]] = {}
         self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
 
+    def at(self, hyper: Hyper) -> None:
+        """Go on with other numbers (h, beta, epsilon): what a schedule does between two steps."""
+        self.hyper = hyper
+        self.drift.at(hyper)
+
+    def use(self, samples: Samples) -> None:
+        """Go on with other samples, as many as before: what mini-batches do between two steps."""
+        self.drift.use(samples)
+
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         rho, spread = self._of_weights(cloud.log_rho)
         theta, w = self.drift(cloud.theta, rho, noise)
         hyper = self.hyper
-        if hyper.weights == "uniform":
-            return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
+        if hyper.weights != "proximal":
+            log_rho, _ = UPDATES[hyper.weights](cloud, theta, torch.from_numpy(w), hyper, z0)
+            return PointCloud(theta, log_rho, cloud.step + 1), None
         if hyper.kernel != "auto":
             return self._plain(cloud, theta, w, z0)
         max_step = farthest(theta.numpy(), cloud.theta.numpy(), self._block)
@@ -142,7 +154,7 @@ class FusedStep:
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Where plain numbers leave their range: the reference's own solver."""
-        made = self._reference_solve("log", cloud, theta, w, z0)
+        made = self._reference_solve(replace(self.hyper, kernel="log"), cloud, theta, w, z0)
         values = (t.double().numpy() for t in (made.log_rho, made.log_z, made.log_q))
         log_rho, log_z, log_q = values
         empty = np.empty(0)
@@ -150,27 +162,21 @@ class FusedStep:
 
     def _plain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> tuple[PointCloud, Info]:
         """kernel=dense|log: the reference's proximal step after the fused drift."""
-        solution = self._reference_solve(self.hyper.kernel, cloud, theta, w, z0)
+        solution = self._reference_solve(self.hyper, cloud, theta, w, z0)
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
 
     def _reference_solve(
-        self, which: options.Kernel, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor
+        self, hyper: Hyper, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor
     ) -> ProximalSolution:
-        hyper = self.hyper
-        rows, columns = (theta, cloud.theta) if hyper.orientation == "paper" else (cloud.theta, theta)
-        kernel = make_kernel(which, rows, columns, hyper.epsilon)
-        log_xi = -hyper.beta * torch.from_numpy(w) - 1
-        return proximal.solve(
-            kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
-        )
+        return proximal_weights(cloud, theta, torch.from_numpy(w), hyper, z0)[1]
 
     def _sparse(self, old: Tensor, new: Tensor, neighbours: Neighbours) -> SparseStabilised:
         rows, columns = self._oriented(old, new)
         return SparseStabilised(rows, columns, self.hyper.epsilon, self.threads, neighbours)
 
     def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        rows, columns = (new, old) if self.hyper.orientation == "paper" else (old, new)
+        rows, columns = oriented(old, new, self.hyper.orientation)
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:

@@ -8,8 +8,8 @@ from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.fused.functions import FAST, exp
-from proxlearn.core.fused.potentials import cotangent, potential
-from proxlearn.core.problem import Problem
+from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential
+from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 
@@ -80,29 +80,31 @@ def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no
             new[i, k] = theta[i, k] - h * gradient[i, k - first] + diffusion * noise[i, k]
 
 
-class SoftmaxDrift:
-    """Moves a cloud of softmax neurons; keeps the memory that every step uses again."""
+class SoftmaxDrift(FusedDrift):
+    """A cloud of softmax neurons."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
-        X, y, labels = problem.samples.X, problem.samples.y, problem.samples.labels
-        assert labels is not None, "the softmax neuron answers for labelled samples"
+        X = problem.samples.X
         n, n_x = X.shape
         blocks_of = problem.neuron.coordinates(n_x)
         classes = blocks_of["w"] // n_x
-        dtype = y.numpy().dtype
-        self.hyper, self.blocks, self.n, self.y = hyper, blocks, n, y.numpy()
-        self.labels = labels.numpy()
-        self.X, self.Xt = X, X.T.contiguous()
+        self.dtype = dtype = X.numpy().dtype
+        self.blocks, self.n = blocks, n
+        self.use(problem.samples)
+        self.at(hyper)
         self.intercepts = blocks_of.get("b", 0)
         self.Z = X.new_empty(N * classes, n)
         self.gradient = X.new_empty(N * classes, n_x)
         self.P = np.empty((N, n), dtype)
         self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c = np.empty(N, dtype)
-        self.h, self.diffusion = dtype.type(hyper.h), dtype.type(hyper.diffusion)
+
+    def use(self, samples: Samples) -> None:
+        assert samples.labels is not None, "the softmax neuron answers for labelled samples"
+        self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
+        self.X, self.Xt = samples.X, samples.X.T.contiguous()
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Theta_k and the proximal step's potential w."""
         N, first, Z = len(theta), self.intercepts, self.Z.numpy()
         torch.mm(theta[:, first:].reshape(-1, self.X.shape[1]), self.Xt, out=self.Z)
         if first:

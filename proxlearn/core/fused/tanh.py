@@ -15,8 +15,8 @@ from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.fused.functions import FAST, tanh
-from proxlearn.core.fused.potentials import cotangent, padded, potential
-from proxlearn.core.problem import Problem
+from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 
@@ -94,26 +94,26 @@ def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: 
                     new[i, k] = theta[i, k] + diffusion * noise[i, k]
 
 
-class TanhDrift:
-    """Moves a cloud of tanh neurons; keeps the memory that every step uses again."""
+class TanhDrift(FusedDrift):
+    """A cloud of tanh neurons."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
-        X, y = problem.samples.X, problem.samples.y
-        dtype = y.numpy().dtype
-        n = len(y)
-        self.hyper, self.blocks, self.n, self.y = hyper, blocks, n, y.numpy()
-        self.X1t = torch.cat((X.new_ones(n, 1), X), dim=1).T.contiguous()
-        self.X1 = padded(self.X1t.T)
+        X, n = problem.samples.X, len(problem.samples)
+        self.dtype = dtype = X.numpy().dtype
+        self.blocks, self.n = blocks, n
+        self.use(problem.samples)
+        self.at(hyper)
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
         self.T_array, self.GX_array = self.T.numpy(), self.GX.numpy()
         self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(N, np.int64), np.empty(blocks, np.int64)
-        self.h, self.diffusion = dtype.type(hyper.h), dtype.type(hyper.diffusion)
+
+    def use(self, samples: Samples) -> None:
+        self.y, self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Theta_k and the proximal step's potential w."""
         N, T = len(theta), self.T_array
         cloud = theta.numpy()
         torch.mm(theta[:, 1:], self.X1t, out=self.T)

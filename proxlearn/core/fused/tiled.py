@@ -13,9 +13,9 @@ from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.fused.functions import FAST, tanh
-from proxlearn.core.fused.potentials import cotangent, padded, potential
+from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.fused.tanh import backward, forward
-from proxlearn.core.problem import Problem
+from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 TILE = 1024
@@ -75,23 +75,24 @@ def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: i
             new[i, 0] -= h * grad_a[i]
 
 
-class TiledTanhDrift:
+class TiledTanhDrift(FusedDrift):
     """``TanhDrift`` for large clouds; the same results to rounding."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
-        X, y = problem.samples.X, problem.samples.y
-        dtype, n = y.numpy().dtype, len(y)
-        self.hyper, self.blocks, self.n, self.y = hyper, blocks, n, y.numpy()
-        self.X1t = torch.cat((X.new_ones(n, 1), X), dim=1).T.contiguous()
-        self.X1 = padded(self.X1t.T)
+        X, n = problem.samples.X, len(problem.samples)
+        self.dtype = dtype = X.numpy().dtype
+        self.blocks, self.n = blocks, n
+        self.use(problem.samples)
+        self.at(hyper)
         self.Z = X.new_empty(TILE, n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(TILE, np.int64), np.empty(blocks, np.int64)
-        self.h, self.diffusion = dtype.type(hyper.h), dtype.type(hyper.diffusion)
+
+    def use(self, samples: Samples) -> None:
+        self.y, self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Theta_k and the proximal step's potential w."""
         cloud, N = theta.numpy(), len(theta)
         sums = np.zeros((self.blocks, 2, self.n), rho.dtype)
         for first in range(0, N, TILE):

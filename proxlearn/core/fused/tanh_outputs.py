@@ -1,0 +1,76 @@
+"""The passes of the tanh neuron with many outputs between its five matrix products: tanh, and the way back.
+
+With T = tanh(w X^T + b), N x n, all that has to do with the C outputs is a product with T or with a, N x C.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from proxlearn.core.fused.functions import FAST, tanh
+from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.recursion import Hyper
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def forward(Z, blocks):  # type: ignore[no-untyped-def]
+    """Z -> T = tanh Z in place."""
+    N, n = Z.shape
+    for t in prange(blocks):
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row = Z[i]
+            for m in range(n):
+                row[m] = tanh(row[m])
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def backward(T, g, blocks):  # type: ignore[no-untyped-def]
+    """g -> g o (1 - T o T) in place."""
+    N, n = T.shape
+    one = T.dtype.type(1)
+    for t in prange(blocks):
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row, out = T[i], g[i]
+            for m in range(n):
+                out[m] *= one - row[m] * row[m]
+
+
+class TanhOutputsDrift(FusedDrift):
+    """A cloud of tanh neurons with many outputs."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        X, n = problem.samples.X, len(problem.samples)
+        self.dtype = X.numpy().dtype
+        self.blocks, self.n, self.C = blocks, n, len(problem.samples.y)
+        self.use(problem.samples)
+        self.at(hyper)
+        self.T, self.g = X.new_empty(N, n), X.new_empty(N, n)
+
+    def use(self, samples: Samples) -> None:
+        self.y, self.X1t, self.X1 = with_ones(samples)
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        C, T, hyper = self.C, self.T, self.hyper
+        a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
+        torch.mm(theta[:, C:], self.X1t, out=T)
+        forward(T.numpy(), self.blocks)
+        r, s = ((part.T @ T).numpy() for part in (weights * a, a))
+        c, d = (torch.from_numpy(part) for part in cotangent(hyper, r, s, self.y))
+        inner = grad_a = T @ c.T
+        torch.mm(a, c, out=self.g)
+        if hyper.drift == "paper":
+            grad_a = inner + weights * (T @ d.T)
+            self.g.addmm_(weights * a, d)
+        backward(T.numpy(), self.g.numpy(), self.blocks)
+        u = None
+        if hyper.drift != hyper.prox_potential:
+            u = ((a * (T @ torch.from_numpy(r).T)).sum(1) / self.n).numpy()
+        GX = torch.mm(self.g, self.X1)[:, : theta.shape[1] - C]
+        new = torch.add(theta, noise, alpha=hyper.diffusion)
+        new[:, :C] -= hyper.h * grad_a
+        new[:, C:] -= hyper.h * GX
+        return new, potential(hyper, (a * inner).sum(1).numpy(), u)

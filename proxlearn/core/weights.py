@@ -1,0 +1,85 @@
+"""How the weights follow once the particles have moved: a part of the step with one interface, and resampling.
+
+All three minimise over rho of the same total mass a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>, with w
+frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves between
+neighbours only. *Fisher-Rao*: it is the relative entropy, so mass moves between any two particles, and the minimiser is
+known: rho ~ (rho_{k-1} exp(-h w))^(1 / (1 + h/beta)). *Uniform*: it is infinite, and the weights stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from proxlearn.core import options, proximal
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.energy import effective_sample_size
+from proxlearn.core.kernel import make_kernel
+from proxlearn.core.proximal import ProximalSolution
+
+if TYPE_CHECKING:
+    from proxlearn.core.recursion import Hyper
+
+Update = Callable[[PointCloud, Tensor, Tensor, "Hyper", Tensor], tuple[Tensor, ProximalSolution | None]]
+"""(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and how the fixed point went, where there was one."""
+
+
+def proximal_weights(
+    cloud: PointCloud, theta: Tensor, w: Tensor, hyper: Hyper, z0: Tensor
+) -> tuple[Tensor, ProximalSolution]:
+    rows, columns = oriented(cloud.theta, theta, hyper.orientation)
+    kernel = make_kernel(hyper.kernel, rows, columns, hyper.epsilon)
+    log_xi = -hyper.beta * w - 1
+    solution = proximal.solve(
+        kernel, cloud.log_rho, log_xi, hyper.kappa, z0.log(), hyper.delta, hyper.L, hyper.tolerance
+    )
+    return solution.log_rho, solution
+
+
+def uniform_weights(cloud: PointCloud, theta: Tensor, w: Tensor, hyper: Hyper, z0: Tensor) -> tuple[Tensor, None]:
+    return cloud.log_rho, None
+
+
+def fisher_rao_weights(cloud: PointCloud, theta: Tensor, w: Tensor, hyper: Hyper, z0: Tensor) -> tuple[Tensor, None]:
+    log_rho = (cloud.log_rho - hyper.h * w) / (1 + hyper.h / hyper.beta)
+    return log_rho + (torch.logsumexp(cloud.log_rho, 0) - torch.logsumexp(log_rho, 0)), None
+
+
+UPDATES: dict[options.Weights, Update] = {
+    "proximal": proximal_weights,
+    "uniform": uniform_weights,
+    "fisher_rao": fisher_rao_weights,
+}
+"""Every weight update by its name in a config."""
+
+
+def oriented(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
+    """The clouds of the cost's rows and columns.
+
+    M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
+    """
+    return (new, old) if orientation == "paper" else (old, new)
+
+
+def is_poor(cloud: PointCloud, threshold: float) -> bool:
+    """Whether the weighted estimate rests on less than that share of the particles."""
+    return float(effective_sample_size(cloud.log_rho)) < threshold * len(cloud.log_rho)
+
+
+def systematic(cloud: PointCloud, u: float) -> PointCloud:
+    """As many particles, each with the same weight, from one number u in [0, 1).
+
+    A particle with the share s of the mass comes floor(N s) or ceil(N s) times, N s on average: no other way of
+    resampling with unbiased counts changes the cloud less.
+    """
+    N = len(cloud.log_rho)
+    edges = torch.softmax(cloud.log_rho.double(), dim=0).cumsum(0)
+    places = (torch.arange(N, dtype=torch.float64, device=edges.device) + u) / N
+    chosen = torch.searchsorted(edges, places, right=True).clamp_max(N - 1)
+    log_rho = (torch.logsumexp(cloud.log_rho, 0) - torch.tensor(float(N)).log()).to(cloud.log_rho.dtype)
+    # The neighbour list speaks of particles by number, and the numbers have changed.
+    return replace(cloud, theta=cloud.theta[chosen], log_rho=log_rho.expand(N).clone(), screen=None)
