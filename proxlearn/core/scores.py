@@ -46,8 +46,8 @@ class Task(Protocol):
     def probabilities(self, answers: Tensor) -> Tensor:
         """Of every class, C x n in float64, each column on the simplex; 0 x n where the target is a real number."""
 
-    def spread(self, answers: Tensor, errors: Tensor) -> Tensor:
-        """Standard error of what is predicted, n, from that of the answers: of a value, or of its probability."""
+    def errors(self, spread: Tensor) -> Tensor:
+        """Standard errors of the probabilities, C x n, or of the values, from those of the answers."""
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Scores of one estimate, by name."""
@@ -72,8 +72,8 @@ class Binary:
         p = ((1 + answers[0].double()) / 2).clamp(0, 1)
         return torch.stack((1 - p, p))
 
-    def spread(self, answers: Tensor, errors: Tensor) -> Tensor:
-        return errors[0] / 2
+    def errors(self, spread: Tensor) -> Tensor:
+        return spread.expand(2, -1) / 2
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         f, labels = answers[0], labels_of(samples)
@@ -109,10 +109,13 @@ class Multiclass:
         return answers.argmax(dim=0)
 
     def probabilities(self, answers: Tensor) -> Tensor:
-        return answers.double()
+        # Those of softmax neurons are there already; what regresses one-hot targets may leave the simplex.
+        positive = answers.double().clamp_min(0)
+        total = positive.sum(dim=0)
+        return torch.where(total > 0, positive / total, 1 / len(answers))
 
-    def spread(self, answers: Tensor, errors: Tensor) -> Tensor:
-        return errors.gather(0, self.predicted(answers)[None])[0]
+    def errors(self, spread: Tensor) -> Tensor:
+        return spread
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         labels = labels_of(samples)
@@ -143,8 +146,8 @@ class Regression:
     def probabilities(self, answers: Tensor) -> Tensor:
         return answers[:0].double()
 
-    def spread(self, answers: Tensor, errors: Tensor) -> Tensor:
-        return errors[0]
+    def errors(self, spread: Tensor) -> Tensor:
+        return spread
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         mse = risk(answers[0], samples.y)

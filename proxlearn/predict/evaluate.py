@@ -66,5 +66,4 @@ def _samples(model: Model, target: np.ndarray) -> Samples:
     if not model.classes:
         return Samples(X, torch.from_numpy(model.target_scaler(target[:, None])[:, 0]))
     indices = torch.from_numpy(target)
-    y = 2.0 * indices.double() - 1.0 if len(model.classes) == 2 else torch.ones(len(target), dtype=torch.float64)
-    return Samples(X, y, indices)
+    return Samples(X, model.neuron.targets(indices), indices)

@@ -22,14 +22,20 @@ BLOCK = 2**22
 class Prediction:
     """What is predicted for n rows, by one estimate."""
 
-    answers: Tensor
-    """f, (outputs) x n: what the task reads and scores."""
     predicted: np.ndarray
-    """Class indices, or values in the target's own units, n."""
+    """Class indices, n; or values in the target's own units, n (of several targets: n x outputs)."""
     probabilities: np.ndarray
     """n x C; n x 0 where the target is a real number."""
-    spread: np.ndarray
-    """Standard error from the cloud (``core.scores.spread``) of the predicted class's probability, or of the value."""
+    errors: np.ndarray
+    """Standard errors from the cloud (``core.scores.spread``): of each probability, n x C, or of the values."""
+
+    @property
+    def spread(self) -> np.ndarray:
+        """The standard error of what is predicted: of the value, or of the predicted class's probability."""
+        if not self.probabilities.shape[1]:
+            return self.errors
+        found: np.ndarray = np.take_along_axis(self.errors, self.predicted[:, None], axis=1)[:, 0]
+        return found
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Model:
 
     def values(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """f by both estimates, in the target's own units."""
-        return {name: self._in_units(f[0]) for name, f in self.answers(X).items()}
+        return {name: self._in_units(f) for name, f in self.answers(X).items()}
 
     def labels(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """Class indices by both estimates."""
@@ -66,14 +72,14 @@ class Model:
             for outputs in self._outputs(X)
         ]
         f, errors = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
-        predicted, error = self.task.predicted(f), self.task.spread(f, errors).numpy()
+        deviations = self.task.errors(errors).T.numpy()
         if self.classes:
-            return Prediction(f, predicted.numpy(), self.task.probabilities(f).T.numpy(), error)
-        return Prediction(f, self._in_units(predicted), np.empty((len(X), 0)), error / self.target_scaler.factor)
+            return Prediction(self.task.predicted(f).numpy(), self.task.probabilities(f).T.numpy(), deviations)
+        return Prediction(self._in_units(f), np.empty((len(X), 0)), _one_or_many(deviations / self.target_scaler.factor))
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
         """What each particle says of each row, N x (outputs) x rows, block by block."""
-        N, outputs = len(self.cloud.theta), max(1, len(self.classes))
+        N, outputs = len(self.cloud.theta), max(1, len(self.classes), len(self.target_scaler.shift))
         rows = max(1, BLOCK // (N * outputs))
         with torch.no_grad():
             for start in range(0, max(1, len(X)), rows):
@@ -81,5 +87,9 @@ class Model:
                 yield self.neuron.outputs(self.cloud.theta, scaled)
 
     def _in_units(self, f: Tensor) -> np.ndarray:
-        found: np.ndarray = f.numpy() / self.target_scaler.factor + self.target_scaler.shift
-        return found
+        return _one_or_many(f.T.numpy() / self.target_scaler.factor + self.target_scaler.shift)
+
+
+def _one_or_many(values: np.ndarray) -> np.ndarray:
+    """n x outputs, as users write it: one output is a vector."""
+    return values[:, 0] if values.shape[1] == 1 else values

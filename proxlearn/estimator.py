@@ -1,0 +1,409 @@
+"""The scikit-learn face of the same recursion: what `proxlearn train recipe=tuned` fits, behind fit and predict.
+
+Features and real targets are standardised inside, with figures of the rows that are fitted; the cloud, its neuron and
+these scalings make a ``Model``, which predicts as `proxlearn predict` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm import tqdm
+
+from proxlearn import schema
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons import NEURONS, Neuron
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.scores import TASKS
+from proxlearn.core.tanh_outputs import TanhOutputsNeuron
+from proxlearn.data.scaling import Scaler, none, standard
+from proxlearn.errors import InputError
+from proxlearn.fit.fit import Fitted, fit
+from proxlearn.fit.select import select
+from proxlearn.fit.settings import Settings
+from proxlearn.predict.model import Model, Prediction
+
+Callback = Callable[[dict[str, float], PointCloud], None]
+CHECKS = {field.name: field.metadata["check"] for field in dataclasses.fields(schema.TrainConfig)}
+"""What a setting may be is said once, for the command line and for here."""
+PARTIAL_STEPS = 10
+
+
+class ProxLearn(BaseEstimator):  # type: ignore[misc]
+    """A cloud of weighted particles, one neuron each, trained by proximal mean field learning.
+
+    What is None is chosen by the selection of recipe=tuned, which looks at the rows given to ``fit`` alone: it trains
+    candidates on three quarters of them and compares the risk on the last one. Fitting with everything given is
+    quicker, and what a search such as GridSearchCV wants for the parameters that it does not vary.
+
+    Parameters
+    ----------
+    N : number of particles (neurons).
+    steps : recursions of a fit; with ``warm_start`` so many more at each further one.
+    beta, h, epsilon : inverse temperature, step size, entropic regularisation of the proximal step.
+    epsilon_quantile : epsilon is a multiple of this quantile of the squared distances between nearest particles; None:
+        epsilon is absolute.
+    init_scale : s of the first cloud, a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
+    weights : "proximal", "uniform" (the weights stay) or "fisher_rao" (multiplicative).
+    resample, ess_threshold : "systematic" draws the particles anew when their effective number falls below this share.
+    h_schedule, beta_schedule, horizon : "constant", or how step size and temperature fall, over so many recursions.
+    batch_size : rows of a recursion, drawn with replacement; None: all of them.
+    dtype : precision of the recursion; predictions are made in float64.
+    threads : None: as many as torch takes.
+    warm_start : ``fit`` goes on from the cloud of the last one, with its settings and scalings.
+    random_state : first cloud, noise, and selection's split; an integer is what `seed=` is on the command line.
+    verbose : progress on stderr.
+    callbacks : each is called with every logged step's row of ``history_`` and the cloud.
+
+    Attributes
+    ----------
+    particles_ : (N, p) parameters of the neurons, a row each.
+    weights_ : (N,) their weights, summing to 1.
+    history_ : for each logged step its number, risk, effective sample size, h, beta, epsilon.
+    settings_ : everything that the fit was made with; selection_ : the candidates and their validation risks.
+    n_steps_ : recursions made.
+    """
+
+    def __init__(
+        self,
+        *,
+        N: int = 500,
+        steps: int | None = None,
+        beta: float | None = None,
+        h: float | None = None,
+        epsilon: float | None = None,
+        epsilon_quantile: float | None = 0.5,
+        init_scale: float | None = None,
+        weights: str = "proximal",
+        resample: str = "none",
+        ess_threshold: float = 0.5,
+        h_schedule: str = "constant",
+        beta_schedule: str = "constant",
+        horizon: int = 1000,
+        batch_size: int | None = None,
+        dtype: str = "float32",
+        threads: int | None = None,
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.N = N
+        self.steps = steps
+        self.beta = beta
+        self.h = h
+        self.epsilon = epsilon
+        self.epsilon_quantile = epsilon_quantile
+        self.init_scale = init_scale
+        self.weights = weights
+        self.resample = resample
+        self.ess_threshold = ess_threshold
+        self.h_schedule = h_schedule
+        self.beta_schedule = beta_schedule
+        self.horizon = horizon
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.threads = threads
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def particles_(self) -> np.ndarray:
+        found: np.ndarray = self._cloud().theta.numpy()
+        return found
+
+    @property
+    def weights_(self) -> np.ndarray:
+        found: np.ndarray = torch.softmax(self._cloud().log_rho, dim=0).numpy()
+        return found
+
+    @property
+    def history_(self) -> list[dict[str, float]]:
+        check_is_fitted(self)
+        return list(self._fitted.history)
+
+    @property
+    def n_steps_(self) -> int:
+        return self._cloud().step
+
+    def _cloud(self) -> PointCloud:
+        check_is_fitted(self)
+        cloud: PointCloud = self._model.cloud
+        return cloud
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")
+
+    def _given(self) -> Settings:
+        """The parameters, checked as the command line checks them."""
+        values = {}
+        for name in (field.name for field in dataclasses.fields(Settings)):
+            if not hasattr(self, name):
+                continue
+            value = getattr(self, name)
+            try:
+                # What selection may choose has no value yet; a run's config always has one.
+                values[name] = value if value is None else self._check(name)(name, _plain(value))
+            except InputError as error:
+                raise ValueError(str(error)) from error
+        return Settings(**values)
+
+    @staticmethod
+    def _check(name: str) -> Callable[[str, Any], Any]:
+        if name == "dtype":
+            return schema_check(schema.DeviceConfig, name)
+        return CHECKS[name]  # type: ignore[no-any-return]
+
+    def _train(self, problem: Problem, steps: int | None, start: Fitted | None) -> None:
+        """Select what is open, then recurse: from cloud_0, or on from what was fitted."""
+        given = self._given()
+        if start is None:
+            self._seed = _seed(self.random_state)
+            self.selection_: list[dict[str, Any]] = []
+            settings = given
+            if None in (given.steps, given.beta, given.h, given.epsilon, given.init_scale):
+                with _Progress(self.verbose) as progress:
+                    found = select(problem, given, seed=self._seed, threads=self.threads, progress=progress.say)
+                settings, self.selection_ = found.settings, list(found.table)
+        else:
+            if given.N != len(start.cloud.theta):
+                raise ValueError(f"N={given.N}, but the fit to go on with has N={len(start.cloud.theta)}")
+            changed = {name: value for name, value in dataclasses.asdict(given).items() if value is not None}
+            settings = Settings(**(self.settings_ | changed))
+        self.settings_ = dataclasses.asdict(settings)
+        steps = settings.steps if steps is None else steps
+        with _Progress(self.verbose, steps) as progress:
+
+            def callback(cloud: PointCloud, row: dict[str, float]) -> None:
+                progress.show(row)
+                for each in self.callbacks:
+                    each(dict(row), cloud)
+
+            self._fitted = fit(
+                problem,
+                settings,
+                seed=self._seed,
+                steps=steps,
+                start=start,
+                threads=self.threads,
+                callback=callback,
+            )
+
+    def _predict(self, X: Any) -> Prediction:
+        check_is_fitted(self)
+        model: Model = self._model
+        return model.predict(validate_data(self, X, dtype=np.float64, reset=False))
+
+
+class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
+    __doc__ = f"""Classification by proximal mean field learning.
+
+    Two classes are told apart by the sign of one function that regresses -1 and +1, many by the largest of C functions
+    that regress one-hot targets. {(ProxLearn.__doc__ or "").split(".", 1)[1].strip()}
+    classes_ : the labels, in sorted order.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on these rows; with ``warm_start`` on from the last fit."""
+        going_on = self.warm_start and self.__sklearn_is_fitted__()
+        return self._learn(X, y, None, going_on, None)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS) -> Self:
+        """``steps`` recursions on these rows, for data that comes in pieces.
+
+        The first piece decides the scalings and, where parameters are None, the settings. ``classes`` names the labels
+        of all pieces; without it they are those of the first.
+        """
+        return self._learn(X, y, classes, self.__sklearn_is_fitted__(), steps)
+
+    def _learn(self, X: Any, y: Any, classes: Any, going_on: bool, steps: int | None) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=not going_on)
+        check_classification_targets(y)
+        if not going_on:
+            self.classes_ = np.unique(y if classes is None else classes)
+        indices = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if (self.classes_[indices] != y).any():
+            unknown = y[self.classes_[indices] != y][0]
+            raise ValueError(f"y holds the label {unknown!r}, which is none of the classes {list(self.classes_)[:20]}")
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only, {self.classes_[0]!r}: there is nothing to tell apart")
+        scaler = self._model.scaler if going_on else standard(X)
+        C = len(self.classes_)
+        neuron = NEURONS["tanh_outputs"](C)
+        labels = torch.from_numpy(indices)
+        samples = Samples(torch.from_numpy(scaler(X)), neuron.targets(labels), labels)
+        self._train(Problem(neuron, samples), steps, self._fitted if going_on else None)
+        self._model = Model(
+            neuron,
+            TASKS["binary" if C == 2 else "multiclass"],
+            self._fitted.cloud.to("cpu", torch.float64),
+            scaler,
+            none(np.empty((0, 1))),
+            columns=(),
+            classes=tuple(str(label) for label in self.classes_),
+        )
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        found: np.ndarray = self.classes_[self._predict(X).predicted]
+        return found
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, n x C: (1 + f) / 2 kept within [0, 1], or the one-hot regression on the simplex."""
+        return self._predict(X).probabilities
+
+    def predict_std(self, X: Any) -> np.ndarray:
+        """The standard error of each class's probability, n x C, as a mean over the cloud's particles.
+
+        How far a probability would typically move if as many particles were drawn anew, independently, from the law
+        that the cloud stands for. It tells where the particles disagree, and not how noisy the labels are: that is
+        what the probabilities themselves say.
+        """
+        return self._predict(X).errors
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends for each class's probability, n x C: normal, with ``predict_std``, within [0, 1]."""
+        found = self._predict(X)
+        width = _quantile(coverage) * found.errors
+        return (found.probabilities - width).clip(0, 1), (found.probabilities + width).clip(0, 1)
+
+
+class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
+    __doc__ = f"""Regression, of one target or of several, by proximal mean field learning.
+
+    {(ProxLearn.__doc__ or "").split(".", 1)[1].strip()}
+    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that selection held out, or
+        (where there was no selection) on the training rows, which flatters.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on these rows; with ``warm_start`` on from the last fit."""
+        return self._learn(X, y, self.warm_start and self.__sklearn_is_fitted__(), None)
+
+    def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS) -> Self:
+        """``steps`` recursions on these rows, for data that comes in pieces.
+
+        The first piece decides the scalings and, where parameters are None, the settings.
+        """
+        return self._learn(X, y, self.__sklearn_is_fitted__(), steps)
+
+    def _learn(self, X: Any, y: Any, going_on: bool, steps: int | None) -> Self:
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not going_on
+        )
+        y = np.asarray(y, dtype=np.float64)
+        targets = y[:, None] if y.ndim == 1 else y
+        outputs = targets.shape[1]
+        if going_on and outputs != len(self._model.target_scaler.shift):
+            raise ValueError(f"y has {outputs} targets, and the fit to go on with has another number of them")
+        scaler, target_scaler = (
+            (self._model.scaler, self._model.target_scaler) if going_on else (standard(X), standard(targets))
+        )
+        neuron: Neuron = TanhOutputsNeuron(outputs) if outputs > 1 else NEURONS["tanh"](1)
+        scaled = torch.from_numpy(target_scaler(targets))
+        samples = Samples(torch.from_numpy(scaler(X)), scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
+        self._train(Problem(neuron, samples), steps, self._fitted if going_on else None)
+        cloud = self._fitted.cloud.to("cpu", torch.float64)
+        self._model = Model(neuron, TASKS["regression"], cloud, scaler, target_scaler, columns=())
+        if not going_on:
+            self.noise_ = self._noise(X, targets)
+        return self
+
+    def _noise(self, X: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        risks = [row["validation_risk"] for row in self.selection_ if row["validation_risk"] is not None]
+        if risks:
+            # In units of the standardised targets, summed over them.
+            found: np.ndarray = np.sqrt(min(risks) / targets.shape[1]) / self._model.target_scaler.factor
+            return found
+        residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
+        found = np.sqrt(np.mean(residuals**2, axis=0))
+        return found
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The values, in the target's own units: n, or n x targets."""
+        return self._predict(X).predicted
+
+    def predict_std(self, X: Any, noise: bool = False) -> np.ndarray:
+        """The standard error of f(x) as a mean over the cloud's particles; with ``noise`` that of a new target.
+
+        Without noise: how far f(x) would typically move if as many particles were drawn anew, independently, from the
+        law that the cloud stands for. It tells where the particles disagree, not how noisy the targets are. With
+        ``noise``: the two together, sqrt(std^2 + noise_^2).
+        """
+        return self._std(self._predict(X), noise)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends, normal, with ``predict_std``: for a new target, or (``noise=False``) for f(x) itself."""
+        found = self._predict(X)
+        width = _quantile(coverage) * self._std(found, noise)
+        return found.predicted - width, found.predicted + width
+
+    def _std(self, found: Prediction, noise: bool) -> np.ndarray:
+        if not noise:
+            return found.errors
+        both: np.ndarray = np.hypot(found.errors, self.noise_ if found.errors.ndim == 2 else self.noise_[0])
+        return both
+
+
+class _Progress:
+    """A bar on stderr, with the newest risk; nothing where nobody asked."""
+
+    def __init__(self, verbose: bool | int, steps: int | None = None) -> None:
+        self.bar = tqdm(total=steps, unit="rec", file=sys.stderr, disable=not verbose)
+        self.first: float | None = None
+
+    def say(self, text: str) -> None:
+        self.bar.set_description_str(text)
+
+    def show(self, row: dict[str, float]) -> None:
+        done = row["step"] - (row["step"] - 1 if self.first is None else self.first)
+        self.first = row["step"] - 1 if self.first is None else self.first
+        self.bar.update(done - self.bar.n)
+        self.bar.set_postfix_str(f"risk {row['train_risk']:.4g}")
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+
+def schema_check(cls: type, name: str) -> Any:
+    return next(field.metadata["check"] for field in dataclasses.fields(cls) if field.name == name)
+
+
+def _seed(random_state: Any) -> int:
+    """An integer is the seed itself, as on the command line; a generator (or none) is asked for one."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers, which searches like to pass, as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _quantile(coverage: float) -> float:
+    """How many standard deviations cover this share of a normal law."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
+    return float(ndtri((1 + coverage) / 2))
