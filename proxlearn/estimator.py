@@ -26,7 +26,7 @@ from proxlearn.core.neurons import NEURONS, Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.scores import TASKS
 from proxlearn.core.tanh_outputs import TanhOutputsNeuron
-from proxlearn.data.scaling import Scaler, none, standard
+from proxlearn.data.scaling import none, standard
 from proxlearn.errors import InputError
 from proxlearn.fit.fit import Fitted, fit
 from proxlearn.fit.select import select
@@ -178,7 +178,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
                     found = select(problem, given, seed=self._seed, threads=self.threads, progress=progress.say)
                 settings, self.selection_ = found.settings, list(found.table)
         else:
-            if given.N != len(start.cloud.theta):
+            if len(start.cloud.theta) != given.N:
                 raise ValueError(f"N={given.N}, but the fit to go on with has N={len(start.cloud.theta)}")
             changed = {name: value for name, value in dataclasses.asdict(given).items() if value is not None}
             settings = Settings(**(self.settings_ | changed))
@@ -262,7 +262,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return found
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, n x C: (1 + f) / 2 kept within [0, 1], or the one-hot regression on the simplex."""
+        """The probability of each class, n x C: what f regresses, kept within [0, 1] and summing to 1."""
         return self._predict(X).probabilities
 
     def predict_std(self, X: Any) -> np.ndarray:
@@ -285,8 +285,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regression, of one target or of several, by proximal mean field learning.
 
     {(ProxLearn.__doc__ or "").split(".", 1)[1].strip()}
-    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that selection held out, or
-        (where there was no selection) on the training rows, which flatters.
+    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that selection held out,
+        or, where there was no selection, on the training rows, which flatters.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -306,9 +306,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return self._learn(X, y, self.__sklearn_is_fitted__(), steps)
 
     def _learn(self, X: Any, y: Any, going_on: bool, steps: int | None) -> Self:
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not going_on
-        )
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not going_on)
         y = np.asarray(y, dtype=np.float64)
         targets = y[:, None] if y.ndim == 1 else y
         outputs = targets.shape[1]
@@ -351,7 +349,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return self._std(self._predict(X), noise)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends, normal, with ``predict_std``: for a new target, or (``noise=False``) for f(x) itself."""
+        """Lower and upper ends, normal, with ``predict_std``: for a new target; without ``noise`` for f(x) itself."""
         found = self._predict(X)
         width = _quantile(coverage) * self._std(found, noise)
         return found.predicted - width, found.predicted + width

@@ -75,7 +75,9 @@ class Model:
         deviations = self.task.errors(errors).T.numpy()
         if self.classes:
             return Prediction(self.task.predicted(f).numpy(), self.task.probabilities(f).T.numpy(), deviations)
-        return Prediction(self._in_units(f), np.empty((len(X), 0)), _one_or_many(deviations / self.target_scaler.factor))
+        return Prediction(
+            self._in_units(f), np.empty((len(X), 0)), _one_or_many(deviations / self.target_scaler.factor)
+        )
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
         """What each particle says of each row, N x (outputs) x rows, block by block."""
