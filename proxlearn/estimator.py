@@ -34,7 +34,11 @@ from proxlearn.fit.settings import Settings
 from proxlearn.predict.model import Model, Prediction
 
 Callback = Callable[[dict[str, float], PointCloud], None]
-CHECKS = {field.name: field.metadata["check"] for field in dataclasses.fields(schema.TrainConfig)}
+CHECKS = {
+    field.name: field.metadata["check"]
+    for cls in (schema.DeviceConfig, schema.TrainConfig)
+    for field in dataclasses.fields(cls)
+}
 """What a setting may be is said once, for the command line and for here."""
 PARTIAL_STEPS = 10
 
@@ -73,6 +77,12 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     settings_ : everything that the fit was made with; selection_ : the candidates and their validation risks.
     n_steps_ : recursions made.
     """
+
+    _fitted: Fitted
+    _model: Model
+    _seed: int
+    settings_: dict[str, Any]
+    selection_: list[dict[str, Any]]
 
     def __init__(
         self,
@@ -140,38 +150,26 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
 
     def _cloud(self) -> PointCloud:
         check_is_fitted(self)
-        cloud: PointCloud = self._model.cloud
-        return cloud
+        return self._model.cloud
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
     def _given(self) -> Settings:
-        """The parameters, checked as the command line checks them."""
-        values = {}
-        for name in (field.name for field in dataclasses.fields(Settings)):
-            if not hasattr(self, name):
-                continue
-            value = getattr(self, name)
-            try:
-                # What selection may choose has no value yet; a run's config always has one.
-                values[name] = value if value is None else self._check(name)(name, _plain(value))
-            except InputError as error:
-                raise ValueError(str(error)) from error
+        """The parameters, checked as the command line checks its keys."""
+        names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
+        try:
+            values: dict[str, Any] = {name: CHECKS[name](name, _plain(getattr(self, name))) for name in names}
+        except InputError as error:
+            raise ValueError(str(error)) from error
         return Settings(**values)
-
-    @staticmethod
-    def _check(name: str) -> Callable[[str, Any], Any]:
-        if name == "dtype":
-            return schema_check(schema.DeviceConfig, name)
-        return CHECKS[name]  # type: ignore[no-any-return]
 
     def _train(self, problem: Problem, steps: int | None, start: Fitted | None) -> None:
         """Select what is open, then recurse: from cloud_0, or on from what was fitted."""
         given = self._given()
         if start is None:
             self._seed = _seed(self.random_state)
-            self.selection_: list[dict[str, Any]] = []
+            self.selection_ = []
             settings = given
             if None in (given.steps, given.beta, given.h, given.epsilon, given.init_scale):
                 with _Progress(self.verbose) as progress:
@@ -203,8 +201,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, X: Any) -> Prediction:
         check_is_fitted(self)
-        model: Model = self._model
-        return model.predict(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._model.predict(validate_data(self, X, dtype=np.float64, reset=False))
 
 
 class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
@@ -382,10 +379,6 @@ class _Progress:
 
     def __exit__(self, *_: object) -> None:
         self.bar.close()
-
-
-def schema_check(cls: type, name: str) -> Any:
-    return next(field.metadata["check"] for field in dataclasses.fields(cls) if field.name == name)
 
 
 def _seed(random_state: Any) -> int:

@@ -79,13 +79,14 @@ class TrainConfig:
     device: DeviceConfig = section(DeviceConfig)
     logger: LoggerConfig = section(LoggerConfig)
     recipe: str = checked(word)
-    beta: float = checked(real(above=0, example=0.05))
-    h: float = checked(real(above=0, example=1e-3))
-    epsilon: float = checked(real(above=0, example=1.0))
+    beta: float | None = checked(optional(real(above=0, example=0.05)))
+    h: float | None = checked(optional(real(above=0, example=1e-3)))
+    epsilon: float | None = checked(optional(real(above=0, example=1.0)))
+    epsilon_quantile: float | None = checked(optional(real(at_least=0, below=1, example=0.5)))
     N: int = checked(integer(at_least=1, example=1000))
     delta: float = checked(real(at_least=0, example=1e-3))
     L: int = checked(integer(at_least=1, example=300))
-    steps: int = checked(integer(at_least=0, example=1000))
+    steps: int | None = checked(optional(integer(at_least=0, example=1000)))
     seed: int = checked(integer(at_least=0, example=0))
     split_seed: int = checked(integer(at_least=0, below=2**32, example=0))
     threads: int | None = checked(THREADS)
@@ -104,7 +105,15 @@ class TrainConfig:
     prox_potential: options.Potential = checked(choice(options.Potential))
     tolerance: options.Tolerance = checked(choice(options.Tolerance))
     rho0: options.Rho0 = checked(choice(options.Rho0))
+    init: options.Init = checked(choice(options.Init))
+    init_scale: float | None = checked(optional(real(above=0, example=1.0)))
     weights: options.Weights = checked(choice(options.Weights))
+    resample: options.Resample = checked(choice(options.Resample))
+    ess_threshold: float = checked(real(above=0, example=0.5))
+    h_schedule: options.Schedule = checked(choice(options.Schedule))
+    beta_schedule: options.Schedule = checked(choice(options.Schedule))
+    horizon: int = checked(integer(at_least=1, example=1000))
+    batch_size: int | None = checked(optional(integer(at_least=1, example=256)))
 
     def __post_init__(self) -> None:
         if self.solver == "literal":
@@ -113,6 +122,15 @@ class TrainConfig:
                     raise InputError(f"solver=literal is the paper's print and has {key}=paper only", f"drop {key}=...")
             if self.weights != "proximal":
                 raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
+        for key in self.selected:
+            if self.init != "normal":
+                raise InputError(f"{key} must be a number: only recipe=tuned selects it", f"set {key}=...")
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """Keys that are left to the selection."""
+        open_keys = (key for key in ("beta", "h", "epsilon", "steps") if getattr(self, key) is None)
+        return (*open_keys, *(("init_scale",) if self.init == "normal" and self.init_scale is None else ()))
 
 
 NOT_TRAJECTORY = (
@@ -159,5 +177,6 @@ def digest(config: TrainConfig) -> str:
 
 def run_name(config: TrainConfig) -> str:
     """The run folder's name: readable, and with a hash of the trajectory."""
-    named = f"{config.recipe}-beta{config.beta:g}-eps{config.epsilon:g}-N{config.N}-seed{config.seed}"
-    return f"{named}-{digest(config)[:8]}"
+    numbers = {"beta": config.beta, "eps": config.epsilon}
+    given = "".join(f"-{name}{value:g}" for name, value in numbers.items() if value is not None)
+    return f"{config.recipe}{given}-N{config.N}-seed{config.seed}-{digest(config)[:8]}"

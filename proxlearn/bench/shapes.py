@@ -17,8 +17,10 @@ import torch
 from proxlearn.bench.clock import Call, best_of
 from proxlearn.core import paper
 from proxlearn.core.cloud import PointCloud
-from proxlearn.run.engine import Step, make_step
-from proxlearn.run.experiment import Experiment, build_experiment, draw, first_checkpoint
+from proxlearn.fit.advance import draw
+from proxlearn.fit.engine import Step
+from proxlearn.run.engine import make_step
+from proxlearn.run.experiment import Experiment, build_experiment, first_checkpoint
 from proxlearn.schema import TrainConfig
 
 SPREAD = {"wdbc": 1e4, "diabetes": 4e6}

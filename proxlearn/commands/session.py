@@ -13,8 +13,9 @@ from proxlearn.schema import TrainConfig
 
 def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> int:
     """Train in ``folder``, draw, and say how it went; ``go_on`` tells how a stopped run is continued."""
-    say(f"proxlearn: {config.dataset.name}, N={config.N}, beta={config.beta:g}, epsilon={config.epsilon:g}, ")
-    say(f"{config.steps} steps -> {shown(folder)}\n")
+    numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
+    given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
+    say(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {shown(folder)}\n")
     try:
         # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
         from proxlearn.run.files import disk_errors

@@ -22,8 +22,8 @@ Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
 
 Weights = Literal["proximal", "uniform", "fisher_rao"]
-"""Weight update: Algorithm 1, none, or the multiplicative one (the same objective with the relative entropy in the place
-of the transport cost)."""
+"""Weight update: Algorithm 1, none, or the multiplicative one (the same objective with the relative entropy instead of
+the transport cost)."""
 
 Resample = Literal["none", "systematic"]
 """What happens when few particles carry most of the mass: nothing, or systematic resampling."""

@@ -98,7 +98,7 @@ class Binary:
 
 
 class Multiclass:
-    """Classes by the largest probability; f is the probability of the right class."""
+    """Classes by the largest answer, which is a probability, or is regressed on a one-hot vector."""
 
     quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
@@ -120,8 +120,10 @@ class Multiclass:
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         labels = labels_of(samples)
         f = answers.gather(0, labels[None])[0]
+        # A neuron of many outputs is regressed on all classes, one that answers a probability on the right one.
+        regressed = answers if samples.y.ndim == 2 else f
         return {
-            f"risk_{estimate}": risk(f, samples.y),
+            f"risk_{estimate}": risk(regressed, samples.y),
             f"accuracy_{estimate}": share(self.predicted(answers) == labels),
             **probability_scores(self.probabilities(answers), labels, estimate),
             f"risk_paper_{estimate}": torch.linalg.vector_norm(1 - f) / len(labels),
@@ -141,7 +143,7 @@ class Regression:
         return 0
 
     def predicted(self, answers: Tensor) -> Tensor:
-        return answers[0]
+        return answers[0] if len(answers) == 1 else answers
 
     def probabilities(self, answers: Tensor) -> Tensor:
         return answers[:0].double()
@@ -150,8 +152,8 @@ class Regression:
         return spread
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
-        mse = risk(answers[0], samples.y)
-        variance = (samples.y - samples.y.mean()).square().mean()
+        mse = risk(self.predicted(answers), samples.y)
+        variance = risk(samples.y.mean(-1, keepdim=True), samples.y)
         return {f"risk_{estimate}": mse, f"rmse_{estimate}": mse.sqrt(), f"r2_{estimate}": 1 - mse / variance}
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The tanh neuron with many outputs, in closed form: one hidden unit that speaks to every class or every real target."""
+"""The tanh neuron with many outputs, in closed form: one hidden unit that speaks to every class or real target."""
 
 from __future__ import annotations
 

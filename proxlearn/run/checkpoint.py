@@ -70,6 +70,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "metrics_size": checkpoint.metrics.size,
         "metrics_sha256": checkpoint.metrics.sha256,
         "radius": None if cloud.screen is None else cloud.screen.radius,
+        "epsilon": cloud.epsilon,
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     path = sealed.path_of(folder, cloud.step)
@@ -104,7 +105,8 @@ def opened(file: Sealed) -> Checkpoint:
         )
         if not whole:
             raise InvalidCheckpoint("its tensors or its state are not those of a run")
-        cloud = PointCloud(theta, log_rho, step, _screen(tensors.get("reference"), file.state["radius"], theta))
+        screen = _screen(tensors.get("reference"), file.state["radius"], theta)
+        cloud = PointCloud(theta, log_rho, step, screen, _positive(file.state.get("epsilon"), "epsilon"))
         return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark)
     except (*sealed.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
@@ -152,9 +154,17 @@ def _screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen |
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
         raise InvalidCheckpoint("its reference cloud does not fit its cloud")
-    if not isinstance(radius, float) or not 0 < radius < math.inf:
+    reach = _positive(radius, "radius")
+    if reach is None:
         raise InvalidCheckpoint("its reference cloud has no radius")
-    return Screen(reference, radius)
+    return Screen(reference, reach)
+
+
+def _positive(value: object, name: str) -> float | None:
+    """A positive number, or none."""
+    if value is not None and (not isinstance(value, float) or not 0 < value < math.inf):
+        raise InvalidCheckpoint(f"its {name} is no positive number")
+    return value
 
 
 def _is_finite(tensor: Tensor) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.neurons import NEURONS, Neuron
@@ -17,26 +15,15 @@ from proxlearn.core.recursion import Hyper
 from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, prepare
 from proxlearn.data.table import Table
-from proxlearn.errors import InputError, RunError, did_you_mean
+from proxlearn.errors import InputError, did_you_mean
+from proxlearn.fit.fit import begin, seeds
+from proxlearn.fit.plan import Plan
+from proxlearn.fit.settings import Settings
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import sealed
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.device import check_outputs_memory, resolve_device
 from proxlearn.schema import TrainConfig, digest
-
-HYPER = (
-    "beta",
-    "h",
-    "epsilon",
-    "delta",
-    "L",
-    "drift",
-    "kernel",
-    "orientation",
-    "prox_potential",
-    "tolerance",
-    "weights",
-)
 
 
 @dataclass(frozen=True)
@@ -44,7 +31,10 @@ class Experiment:
     """All that a step needs and does not change."""
 
     config: TrainConfig
-    hyper: Hyper
+    """As asked for; what it leaves open is in ``settings``, once selected."""
+    settings: Settings
+    source: Problem
+    """Float64, on the CPU."""
     problem: Problem
     test: Samples
     prepared: Prepared
@@ -53,12 +43,29 @@ class Experiment:
     @property
     def identity(self) -> str:
         """What determines the trajectory, settings and data, as one word."""
-        return f"{digest(self.config)}-{self.prepared.table.sha256}"
+        asked = f"{digest(self.config)}-{self.prepared.table.sha256}"
+        chosen = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
+        return "-".join((asked, *chosen))
+
+    @property
+    def plan(self) -> Plan:
+        return self.settings.plan
+
+    @property
+    def hyper(self) -> Hyper:
+        """The numbers of the first step."""
+        return self.plan.hyper
+
+    @property
+    def steps(self) -> int:
+        """How many recursions the run has."""
+        assert self.settings.steps is not None, "asked for before the selection"
+        return self.settings.steps
 
     def to(self, dtype: torch.dtype) -> Experiment:
         """The same experiment in another precision, from the float64 data."""
-        problem = Problem(self.problem.neuron, self.prepared.train).to(self.device, dtype)
-        return replace(self, problem=problem, test=self.prepared.test.to(self.device, dtype))
+        test = self.prepared.test.to(self.device, dtype)
+        return replace(self, problem=self.source.to(self.device, dtype), test=test)
 
 
 def build_experiment(config: TrainConfig) -> Experiment:
@@ -66,10 +73,23 @@ def build_experiment(config: TrainConfig) -> Experiment:
     device = torch.device(resolve_device(config.device.device))
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
     neuron = choose_neuron(prepared.table, config.dataset.neuron)
+    prepared = replace(prepared, train=regressed(neuron, prepared.train), test=regressed(neuron, prepared.test))
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
-    hyper = Hyper(noise_scale=config.dataset.noise_scale, **{name: getattr(config, name) for name in HYPER})
-    problem = Problem(neuron, prepared.train)
-    return Experiment(config, hyper, problem, prepared.test, prepared, device).to(dtype_of(config.device.dtype))
+    problem, settings = Problem(neuron, prepared.train), settings_of(config)
+    made = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
+    return made.to(dtype_of(config.device.dtype))
+
+
+def settings_of(config: TrainConfig) -> Settings:
+    """What a fit reads of a config; None stays where it leaves something to the selection."""
+    values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
+    values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
+    return Settings(**values)
+
+
+def regressed(neuron: Neuron, samples: Samples) -> Samples:
+    """Labelled samples with what this neuron answers to them when it is right."""
+    return samples if samples.labels is None else replace(samples, y=neuron.targets(samples.labels))
 
 
 def choose_neuron(table: Table, name: str | None) -> Neuron:
@@ -87,12 +107,14 @@ def choose_neuron(table: Table, name: str | None) -> Neuron:
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
     """cloud_0 and the state of the noise: both from ``seed``, each with a stream of its own."""
     config = experiment.config
-    cloud_seed, noise_seed = np.random.SeedSequence(config.seed).generate_state(2, np.uint32).tolist()
+    cloud_seed, noise_seed = seeds(config.seed)
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
-    for block in coordinates:
+    for block in coordinates if config.init == "box" else ():
         if block not in config.dataset.initial:
             raise InputError(f"dataset.initial gives no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
-    if config.init_sha256 is None:
+    if config.init_sha256 is None and config.init == "normal":
+        cloud = begin(experiment.source, experiment.settings, config.seed).cloud
+    elif config.init_sha256 is None:
         drawing = torch.Generator().manual_seed(cloud_seed)
         cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, drawing)
     else:
@@ -118,25 +140,6 @@ def cloud_of(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCl
         f"the cloud that this run started from (checksum {sha256[:12]}) is not to be found",
         "give the `proxlearn train ... init_from=FOLDER` command again",
     )
-
-
-def draw(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
-    dtype, device = cloud.theta.dtype, cloud.theta.device
-    noise = torch.randn(cloud.theta.shape, generator=generator, dtype=dtype, device=device)
-    return noise, 1 - torch.rand(len(cloud.theta), generator=generator, dtype=dtype, device=device)
-
-
-def is_finite(cloud: PointCloud) -> bool:
-    """NaN and infinity survive a sum: one number tells of the whole cloud."""
-    return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
-
-
-def not_finite(cloud: PointCloud) -> RunError:
-    """What to say when a cloud has left the finite range."""
-    quantity = "rho" if bool(torch.isfinite(cloud.theta.sum())) else "theta"
-    remedy = "use kernel=log" if quantity == "rho" else "choose a smaller h, or device=jetson-float32-to-float64"
-    return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -60,6 +60,7 @@ class RunFolder:
         self.accuracy = path / "accuracy.csv"
         self.confusion = path / "confusion.csv"
         self.points = path / "points.csv"
+        self.selection = path / "selection.json"
         self.log = path / "train.log"
         self.checkpoints = path / "checkpoints"
 
@@ -73,8 +74,8 @@ class RunFolder:
 
     def clear(self) -> None:
         """Take a run away, its own files only; the config last, which says whose they are."""
-        named = (self.metrics, self.model, self.accuracy, self.confusion, self.points, self.log, self.status)
-        for path in (*(path for _, path in stored(self.checkpoints)), *named, self.config):
+        named = (self.metrics, self.model, self.accuracy, self.confusion, self.points, self.selection, self.log)
+        for path in (*(path for _, path in stored(self.checkpoints)), *named, self.status, self.config):
             path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:

@@ -13,18 +13,16 @@ import torch
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons import num_parameters
 from proxlearn.errors import InputError, RunError
+from proxlearn.fit.advance import Advance, not_finite
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
 from proxlearn.run.checkpoint import Checkpoint
-from proxlearn.run.engine import choose_engine, make_step
+from proxlearn.run.engine import choose_engine
 from proxlearn.run.experiment import (
     Experiment,
     build_experiment,
-    draw,
     dtype_of,
     first_checkpoint,
-    is_finite,
-    not_finite,
 )
 from proxlearn.run.files import disk_errors
 from proxlearn.run.folder import RunFolder
@@ -33,6 +31,7 @@ from proxlearn.run.metrics import MetricsLog, measure
 from proxlearn.run.progress import Progress
 from proxlearn.run.schedule import is_logged, is_stored
 from proxlearn.run.sealed import InvalidCheckpoint
+from proxlearn.run.selection import choose, settled
 from proxlearn.run.signals import StopRequest
 from proxlearn.run.status import Status
 from proxlearn.schema import TrainConfig
@@ -65,7 +64,8 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
             raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
-        if earlier.finished_at is not None and earlier.finished_at >= config.steps:
+        known = settled(experiment, folder)
+        if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
             return Outcome(path, "finished", earlier.finished_at, already_finished=True)
         engine = choose_engine(experiment, earlier.engine)
         # The order of a sum depends on the number of threads: a run keeps the number it began with.
@@ -74,6 +74,8 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
         warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
         if config.threads not in (None, threads):
             warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
+        with disk_errors(path):
+            experiment = known or choose(experiment, folder, threads, stop)
         now = resumed(folder, experiment, warnings.append) or first_checkpoint(experiment)
         with disk_errors(path), torch.no_grad():
             status = Status(folder, experiment, engine, threads, command, earlier)
@@ -92,7 +94,7 @@ def session(
         result.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
         result.write_points(folder, experiment.prepared)
         status.write("running", now)
-        journal.info("%s: from step %d to %d", status.values["command"], now.cloud.step, experiment.config.steps)
+        journal.info("%s: from step %d to %d", status.values["command"], now.cloud.step, experiment.steps)
         signal = recurse(experiment, now, folder, status, stop, journal)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except BaseException as error:
@@ -117,12 +119,20 @@ def recurse(
     journal: logging.Logger,
 ) -> int | None:
     """The recursions from ``now`` to the last step; returns the signal that stopped them early, if one did."""
-    config, engine, threads = experiment.config, status.values["engine"], status.values["threads"]
+    config, steps = experiment.config, experiment.steps
+    engine, threads = status.values["engine"], status.values["threads"]
     experiment = experiment.to(now.cloud.theta.dtype)
-    step = make_step(engine, experiment, threads)
     generator = torch.Generator(experiment.device)
     generator.set_state(now.generator)
-    with MetricsLog(folder.metrics) as metrics, Progress(config.steps, now.cloud.step) as progress:
+    fallback = config.device.fallback_dtype
+
+    def switching(bad: PointCloud) -> None:
+        journal.warning("%s: going on in %s from step %d", not_finite(bad).problem, fallback, bad.step - 1)
+
+    advance = Advance(
+        experiment.source, experiment.plan, engine, threads, generator, fallback and dtype_of(fallback), switching
+    )
+    with MetricsLog(folder.metrics) as metrics, Progress(steps, now.cloud.step) as progress:
 
         def save() -> None:
             metrics.sync()
@@ -130,35 +140,28 @@ def recurse(
             checkpoints.save(folder.checkpoints, moment)
             checkpoints.prune(folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every)
 
-        metrics.start(now.metrics, closing_step(now.cloud.step, config))
+        metrics.start(now.metrics, closing_step(now.cloud.step, experiment))
         if not metrics.mark.size:
-            metrics.write(measure(experiment.problem, experiment.test, now.cloud, None, experiment.hyper))
+            metrics.write(measure(experiment.problem, experiment.test, now.cloud, None, experiment.plan))
             save()
-        while now.cloud.step < config.steps and stop.signal is None:
-            noise, z0 = draw(now.cloud, generator)
-            cloud, info = step(now.cloud, noise, z0)
-            if not is_finite(cloud):
-                now = in_fallback_precision(now, cloud, config, journal)
-                dtype = now.cloud.theta.dtype
-                experiment = experiment.to(dtype)
-                step = make_step(engine, experiment, threads)
-                cloud, info = step(now.cloud, noise.to(dtype), z0.to(dtype))
-                if not is_finite(cloud):
-                    raise not_finite(cloud)
+        while now.cloud.step < steps and stop.signal is None:
+            cloud, info = advance(now.cloud)
+            if cloud.theta.dtype != now.cloud.theta.dtype:
+                experiment, now = experiment.to(cloud.theta.dtype), replace(now, switched_at=cloud.step)
             unmet = info is not None and not info.stopped
             now = replace(now, cloud=cloud, unmet=now.unmet + unmet)
             scheduled = is_logged(cloud.step, config.log_every)
-            if scheduled or cloud.step == config.steps:
-                row = measure(experiment.problem, experiment.test, cloud, info, experiment.hyper)
+            if scheduled or cloud.step == steps:
+                row = measure(experiment.problem, experiment.test, cloud, info, experiment.plan)
                 metrics.write(row, scheduled)
                 progress.metrics(row)
-            if is_stored(cloud.step, config.checkpoint_every) and cloud.step < config.steps:
+            if is_stored(cloud.step, config.checkpoint_every) and cloud.step < steps:
                 save()
             progress.advance(cloud.step)
             status.running(now)
         save()
         result.write_figures(folder, experiment.problem, experiment.test, now.cloud)
-        stopped = now.cloud.step < config.steps
+        stopped = now.cloud.step < steps
         status.write("stopped" if stopped else "finished", now)
     return stop.signal if stopped else None
 
@@ -175,7 +178,7 @@ def resumed(folder: RunFolder, experiment: Experiment, warn: Callable[[str], Non
             torch.Generator(experiment.device).set_state(found.generator)
         except RuntimeError as error:
             raise InvalidCheckpoint("its generator is for another device") from error
-        if not found.metrics.size or not metrics.holds(found.metrics, closing_step(found.cloud.step, config)):
+        if not found.metrics.size or not metrics.holds(found.metrics, closing_step(found.cloud.step, experiment)):
             raise InvalidCheckpoint("metrics.csv lacks rows up to it")
 
     found = checkpoints.newest_valid(
@@ -183,22 +186,12 @@ def resumed(folder: RunFolder, experiment: Experiment, warn: Callable[[str], Non
     )
     if found is None:
         return None
-    if found.cloud.step > config.steps:
-        problem = f"{folder.path} is at step {found.cloud.step} already, beyond steps={config.steps}"
+    if found.cloud.step > experiment.steps:
+        problem = f"{folder.path} is at step {found.cloud.step} already, beyond steps={experiment.steps}"
         raise InputError(problem, f"ask for steps={found.cloud.step} or more, or set overwrite=true")
     return checkpoints.to(found, experiment.device)
 
 
-def closing_step(step: int, config: TrainConfig) -> int | None:
+def closing_step(step: int, experiment: Experiment) -> int | None:
     """``step``, if it is a run's last one and logged for that reason only: then its row must outlive a resume."""
-    return step if step == config.steps and not is_logged(step, config.log_every) else None
-
-
-def in_fallback_precision(now: Checkpoint, bad: PointCloud, config: TrainConfig, journal: logging.Logger) -> Checkpoint:
-    """The last good cloud in the fallback precision; an error where there is none, or it is in use already."""
-    fallback = config.device.fallback_dtype
-    if fallback is None or now.switched_at is not None:
-        raise not_finite(bad)
-    journal.warning("%s: going on in %s from step %d", not_finite(bad).problem, fallback, now.cloud.step)
-    cloud = now.cloud.to(now.cloud.theta.device, dtype_of(fallback))
-    return replace(now, cloud=cloud, switched_at=bad.step)
+    return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None

@@ -12,15 +12,17 @@ from types import TracebackType
 from proxlearn.core import energy, scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Hyper, Info
+from proxlearn.core.recursion import Info
+from proxlearn.fit.plan import Plan
 from proxlearn.run.checkpoint import Mark
 from proxlearn.run.files import sync_folder, write_all
 
 Row = dict[str, float | int | bool | None]
 
 
-def measure(problem: Problem, test: Samples, cloud: PointCloud, info: Info | None, hyper: Hyper) -> Row:
+def measure(problem: Problem, test: Samples, cloud: PointCloud, info: Info | None, plan: Plan) -> Row:
     """Every reported figure of one moment; those of the proximal step are empty where none was made."""
+    hyper = plan.hyper_at(plan.measured(cloud))
     row: Row = {"step": cloud.step}
     for part, samples in (("train", problem.samples), ("test", test)):
         row |= {f"{part}_{name}": value for name, value in scores.scores(problem.neuron, cloud, samples).items()}
@@ -34,7 +36,9 @@ def measure(problem: Problem, test: Samples, cloud: PointCloud, info: Info | Non
         solution = info.solution
         figures = (float(before), float(after), float(info.kernel_offdiag()), solution.rounds)
         proximal = dict(zip(PROXIMAL, (*figures, float(solution.error), solution.converged), strict=True))
-    return row | proximal
+    # Numbers that stay the same are in the config.
+    now: Row = {"h": hyper.h, "beta": hyper.beta, "epsilon": hyper.epsilon} if plan.changes else {}
+    return row | proximal | now
 
 
 PROXIMAL = (

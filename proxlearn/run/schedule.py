@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
+from proxlearn.core.schedules import is_log_spaced
 
 LOGGED_PER_DECADE = 20
 FILMED_PER_DECADE = 5
-
-
-def is_log_spaced(step: int, per_decade: int) -> bool:
-    """Whether ``step`` is 0 or the rounded power 10^(j / per_decade) of some j."""
-    return step == 0 or step in _decade(len(str(step)) - 1, per_decade)
 
 
 def is_logged(step: int, log_every: int | None) -> bool:
@@ -26,8 +21,3 @@ def is_film(step: int) -> bool:
 def is_stored(step: int, checkpoint_every: int) -> bool:
     """Whether a checkpoint is written at ``step``; one is at a run's last step besides."""
     return is_film(step) or step % checkpoint_every == 0
-
-
-@cache
-def _decade(digits: int, per_decade: int) -> frozenset[int]:
-    return frozenset(round(10 ** (digits + j / per_decade)) for j in range(per_decade))

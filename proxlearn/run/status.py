@@ -30,7 +30,7 @@ class Status:
         self.values: dict[str, Any] = {
             "state": "running",
             "step": 0,
-            "steps": experiment.config.steps,
+            "steps": experiment.steps,
             "seconds": earlier.seconds,
             "dtype": experiment.config.device.dtype,
             "switched_at": None,

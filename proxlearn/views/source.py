@@ -29,7 +29,10 @@ class Run:
     @property
     def title(self) -> str:
         config = self.config
-        return f"{config['dataset']['name']}, β={config['beta']:g}, ε={config['epsilon']:g}, N={config['N']}"
+        # A relative epsilon is a multiple of a length: one must not take it for epsilon itself.
+        unit = "" if config.get("epsilon_quantile") is None else "×NN²"
+        numbers = f"β={config['beta']:g}, ε={config['epsilon']:g}{unit}"
+        return f"{config['dataset']['name']}, {numbers}, N={config['N']}"
 
 
 def read(path: Path) -> Run:
@@ -37,7 +40,7 @@ def read(path: Path) -> Run:
     try:
         return Run(
             path=path,
-            config=yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8")),
+            config=_config(path),
             status=json.loads((path / "status.json").read_text(encoding="utf-8")),
             model=json.loads((path / "model.json").read_text(encoding="utf-8")),
             metrics=pd.read_csv(path / "metrics.csv"),
@@ -49,6 +52,15 @@ def read(path: Path) -> Run:
         raise InputError(
             f"{path} is not a run folder: no {Path(error.filename).name} in it", "name a folder `train` made"
         ) from error
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """The run's config, with what was selected in the place of what it left open."""
+    config: dict[str, Any] = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
+    if (path / "selection.json").is_file():
+        chosen = json.loads((path / "selection.json").read_text(encoding="utf-8"))["chosen"]
+        config |= {key: value for key, value in chosen.items() if config.get(key) is None}
+    return config
 
 
 def _table(path: Path) -> pd.DataFrame | None:

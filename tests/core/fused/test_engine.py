@@ -21,7 +21,8 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 from proxlearn.core.softmax import SoftmaxNeuron
 from proxlearn.core.tanh import TanhNeuron
-from proxlearn.run.experiment import build_experiment, draw, first_checkpoint
+from proxlearn.fit.advance import draw
+from proxlearn.run.experiment import build_experiment, first_checkpoint
 from tests.conftest import config_of, paper_cloud, randomness
 
 WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)

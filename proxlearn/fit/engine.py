@@ -1,0 +1,93 @@
+"""Which code makes the steps: the fused passes, the reference recursion, or the paper's print."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from proxlearn.core import paper, recursion
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons import Neuron
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.recursion import Hyper, Info
+from proxlearn.errors import RunError
+from proxlearn.notice import notice
+
+
+class Step(Protocol):
+    """``recursion.step`` for one problem and one set of numbers, both of which may change between steps."""
+
+    def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]: ...
+
+    def at(self, hyper: Hyper) -> None: ...
+
+    def use(self, samples: Samples) -> None: ...
+
+
+def why_not_fused(neuron: Neuron, device: str) -> str | None:
+    """What keeps the fused engine from running, if anything does."""
+    if device != "cpu":
+        return f"the fused engine is for the CPU, not {device}"
+    if importlib.util.find_spec("numba") is None:
+        return "the package numba is not installed"
+    from proxlearn.core.fused.engine import DRIFTS
+
+    return None if neuron.name in DRIFTS else f"the {neuron.name} neuron has no fused drift"
+
+
+def make_step(engine: str, problem: Problem, hyper: Hyper, N: int, threads: int) -> Step:
+    """The step function, in the problem's precision."""
+    if engine == "fused":
+        return Fused(problem, hyper, N, threads)
+    return Plain(paper.step if engine == "literal" else recursion.step, problem, hyper)
+
+
+class Plain:
+    """The reference recursion, or the literal one."""
+
+    def __init__(
+        self,
+        step: Callable[[Problem, PointCloud, Hyper, Tensor, Tensor], tuple[PointCloud, Info | None]],
+        problem: Problem,
+        hyper: Hyper,
+    ) -> None:
+        self.step, self.problem, self.hyper = step, problem, hyper
+
+    def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+        return self.step(self.problem, cloud, self.hyper, noise, z0)
+
+    def at(self, hyper: Hyper) -> None:
+        self.hyper = hyper
+
+    def use(self, samples: Samples) -> None:
+        self.problem = Problem(self.problem.neuron, samples)
+
+
+class Fused:
+    """The fused engine, with what there is to say of its first step and of a cloud that is too large for it."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
+        from proxlearn.core.fused import compiled_before
+        from proxlearn.core.fused.engine import FusedStep
+
+        self.made = FusedStep(problem, hyper, N, threads)
+        self.at, self.use = self.made.at, self.made.use
+        self.compiled = False
+        if not compiled_before():
+            notice("compiling the fused passes, once for this version and processor ...")
+
+    def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+        start = time.monotonic()
+        try:
+            return self.made(cloud, noise, z0)
+        except MemoryError as error:
+            raise RunError(str(error), "choose a smaller N or epsilon, or weights=uniform") from error
+        finally:
+            seconds = time.monotonic() - start
+            if not self.compiled and seconds > 2:
+                notice(f"compiled the fused passes in {seconds:.0f} s; later runs find them in the cache")
+            self.compiled = True

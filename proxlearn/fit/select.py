@@ -1,0 +1,130 @@
+"""One selection procedure for every dataset: successive halving on a held-out quarter of the training part.
+
+Every candidate starts from the same seed. In each rung all that are left go on for some more steps, and are then
+ranked by the least validation risk they have met so far; the better ones stay. The winner's settings, and the step of
+its least validation risk, are what the final fit on the whole training part is made with. No test row is ever seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.errors import RunError
+from proxlearn.fit.advance import some_rows
+from proxlearn.fit.fit import Fitted, fit
+from proxlearn.fit.settings import Settings
+
+CANDIDATES: tuple[dict[str, float], ...] = tuple(
+    {"init_scale": s, "h": h, "epsilon": epsilon, "beta": beta}
+    for s in (1.0, 2.0, 0.5)
+    for h in (0.5, 0.1)
+    for epsilon in (0.1, 1.0)
+    for beta in (1e5,)
+)
+"""What is tried: values that serve standardised features and targets of the size 1, whatever the data."""
+RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (450, 1))
+"""Steps that each one left goes on for, and how many are left after them."""
+PATIENCE = 12
+"""Logged steps without a lower validation risk after which a candidate goes no further: four times as many steps."""
+FEWEST_ROWS = 8
+"""With less a held-out part says nothing: the first candidate is taken, and trained for the first rung."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was chosen, and from what."""
+
+    settings: Settings
+    table: tuple[dict[str, Any], ...]
+    """A row for each candidate and rung: its numbers, the step and the value of its least validation risk."""
+
+
+def select(
+    problem: Problem,
+    base: Settings,
+    *,
+    seed: int,
+    threads: int | None = None,
+    candidates: tuple[dict[str, float], ...] = CANDIDATES,
+    rungs: tuple[tuple[int, int], ...] = RUNGS,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Selection:
+    """Fill in what ``base`` leaves open (None), from the training samples alone.
+
+    Steps that are given replace those that would be chosen, and change nothing else: more of them continue a run.
+    """
+    tried = _distinct(base, candidates)
+    if len(problem.samples) < FEWEST_ROWS:
+        return Selection(replace(tried[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
+    training, held_out = hold_out(problem.samples, seed)
+    part = Problem(problem.neuron, training)
+    alive: dict[int, Fitted | None] = dict.fromkeys(range(len(tried)))
+    table: list[dict[str, Any]] = []
+    done = 0
+    for rung, (more, keep) in enumerate(rungs):
+        done += more
+        scores: dict[int, float] = {}
+        for i, fitted in list(alive.items()):
+            progress(f"selection: rung {rung + 1} of {len(rungs)}, {len(alive)} candidates to step {done}")
+            try:
+                alive[i] = made = fit(
+                    part,
+                    tried[i],
+                    seed=seed,
+                    steps=more,
+                    start=fitted,
+                    threads=threads,
+                    validation=held_out,
+                    patience=PATIENCE,
+                )
+            except RunError as error:
+                # A step size too large for the data is a candidate that lost.
+                scores[i] = np.inf
+                table.append(_row(rung, i, tried[i], None, str(error)))
+                continue
+            scores[i] = made.best["validation_risk"]
+            table.append(_row(rung, i, tried[i], made))
+        ranked = sorted(scores, key=lambda i: (scores[i], i))
+        alive = {i: alive[i] for i in ranked[:keep] if np.isfinite(scores[i])}
+        if not alive:
+            raise RunError("no candidate of the selection stayed finite", "scale the features and the target")
+    winner, fitted = next(iter(alive.items()))
+    assert fitted is not None
+    steps = base.steps if base.steps is not None else int(fitted.best["step"])
+    return Selection(replace(tried[winner], steps=steps), tuple(table))
+
+
+def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
+    """Three quarters to train on and one to look at, each class in proportion."""
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
+    if samples.labels is not None:
+        order = order[torch.argsort(samples.labels[order], stable=True)]
+    held = torch.zeros(len(samples), dtype=torch.bool)
+    held[order[1::4]] = True
+    return some_rows(samples, (~held).nonzero()[:, 0]), some_rows(samples, held.nonzero()[:, 0])
+
+
+def _distinct(base: Settings, candidates: tuple[dict[str, float], ...]) -> list[Settings]:
+    """The candidates with what the base has fixed; each different one once."""
+    fixed = {field.name for field in fields(base) if getattr(base, field.name) is not None}
+    made = [replace(base, **{k: v for k, v in each.items() if k not in fixed}) for each in candidates]  # type: ignore[arg-type]
+    return list(dict.fromkeys(made))
+
+
+def _row(rung: int, i: int, settings: Settings, fitted: Fitted | None, error: str = "") -> dict[str, Any]:
+    numbers = {name: getattr(settings, name) for name in CANDIDATES[0]}
+    best = fitted.best if fitted is not None else {"step": None, "validation_risk": None}
+    return {
+        "rung": rung + 1,
+        "candidate": i + 1,
+        **numbers,
+        "step": best["step"],
+        "validation_risk": best["validation_risk"],
+        "error": error,
+    }
