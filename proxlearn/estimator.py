@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -255,7 +255,8 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        found: np.ndarray = self.classes_[self._predict(X).predicted]
+        predicted = self._predict(X).predicted
+        found: np.ndarray = self.classes_[predicted]
         return found
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -397,4 +398,4 @@ def _quantile(coverage: float) -> float:
     """How many standard deviations cover this share of a normal law."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
-    return float(ndtri((1 + coverage) / 2))
+    return NormalDist().inv_cdf((1 + coverage) / 2)

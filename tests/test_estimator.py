@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -44,9 +45,8 @@ def checks(estimator: object) -> list:
 
 @pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
 def test_scikit_learns_checks_apply_and_none_is_skipped(make: type) -> None:
-    # 5 and not 60 particles would do for most checks; some ask for an accuracy.
     failed, skipped = [], []
-    for estimator, check in checks(make(**QUICK)):
+    for estimator, check in checks(make(**QUICK | {"N": 30, "steps": 40, "epsilon_quantile": None})):
         try:
             check(estimator)
         except Exception as error:
@@ -224,6 +224,22 @@ def test_the_package_itself_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "has no attribute 'nonsense'" in done.stderr
+
+
+def test_the_numbers_of_threads_stay_as_they_were_asked_for() -> None:
+    """In a process of its own, because numba starts its threads once, and asks OpenMP for all cores when it does."""
+    code = """
+import numba, torch
+from proxlearn import ProxLearnRegressor
+torch.set_num_threads(1)
+quick = dict(N=5, steps=2, beta=1e5, h=0.5, epsilon=1.0, init_scale=1.0)
+for threads in (1, 2, None):
+    ProxLearnRegressor(**quick, threads=threads).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
+    print(torch.get_num_threads(), numba.get_num_threads())
+"""
+    environment = os.environ | {"NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1", "1", "2", "1", "1"]
 
 
 def command_line(frame: pd.DataFrame, folder: Path, *overrides: str) -> np.ndarray:
