@@ -10,7 +10,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -266,17 +266,11 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     def predict_std(self, X: Any) -> np.ndarray:
         """The standard error of each class's probability, n x C, as a mean over the cloud's particles.
 
-        How far a probability would typically move if as many particles were drawn anew, independently, from the law
-        that the cloud stands for. It tells where the particles disagree, and not how noisy the labels are: that is
-        what the probabilities themselves say.
+        How far it would typically move if as many particles were drawn anew, independently, from the law that the cloud
+        stands for: where the particles disagree. Trained particles make up for one another, so that a fit with another
+        seed moves far less. How uncertain a label is, the probabilities themselves say.
         """
         return self._predict(X).errors
-
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends for each class's probability, n x C: normal, with ``predict_std``, within [0, 1]."""
-        found = self._predict(X)
-        width = _quantile(coverage) * found.errors
-        return (found.probabilities - width).clip(0, 1), (found.probabilities + width).clip(0, 1)
 
 
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
@@ -337,26 +331,29 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         """The values, in the target's own units: n, or n x targets."""
         return self._predict(X).predicted
 
-    def predict_std(self, X: Any, noise: bool = False) -> np.ndarray:
-        """The standard error of f(x) as a mean over the cloud's particles; with ``noise`` that of a new target.
+    def predict_std(self, X: Any) -> np.ndarray:
+        """The standard error of f(x) as a mean over the cloud's particles, in the target's own units.
 
-        Without noise: how far f(x) would typically move if as many particles were drawn anew, independently, from the
-        law that the cloud stands for. It tells where the particles disagree, not how noisy the targets are. With
-        ``noise``: the two together, sqrt(std^2 + noise_^2).
+        How far it would typically move if as many particles were drawn anew, independently, from the law that the cloud
+        stands for: where the particles disagree. Trained particles make up for one another, so that a fit with another
+        seed moves far less. It does not know how noisy the targets are: ``noise_`` does.
         """
-        return self._std(self._predict(X), noise)
+        return self._predict(X).errors
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends, normal, with ``predict_std``: for a new target; without ``noise`` for f(x) itself."""
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of a normal interval that is to cover this share.
+
+        ``of="target"``: of new targets, with the standard deviation ``noise_``, in which every error of f on rows that
+        it has not seen is contained. ``of="mean"``: of f(x) under redrawn particles, with ``predict_std``.
+        """
+        if of not in ("target", "mean"):
+            raise ValueError(f"of must be 'target' or 'mean', got {of!r}")
         found = self._predict(X)
-        width = _quantile(coverage) * self._std(found, noise)
+        std = found.errors if of == "mean" else np.broadcast_to(self.noise_, (len(found.errors), len(self.noise_)))
+        width = _quantile(coverage) * std.reshape(found.predicted.shape)
         return found.predicted - width, found.predicted + width
-
-    def _std(self, found: Prediction, noise: bool) -> np.ndarray:
-        if not noise:
-            return found.errors
-        both: np.ndarray = np.hypot(found.errors, self.noise_ if found.errors.ndim == 2 else self.noise_[0])
-        return both
 
 
 class _Progress:

@@ -22,8 +22,8 @@ Predict new rows with the newest cloud of a run, from the run folder alone. The 
 
 The output has a line for each row: `prediction`; for classes the probability of each one, `probability_<class>`; and
 `spread`, the standard error of the prediction (of a class: of its probability) as a mean over the cloud's particles:
-how far it would typically move if as many particles were drawn anew. It tells where the particles disagree, not how
-noisy the targets are.
+how far it would typically move if as many particles were drawn anew, independently. It tells where the particles
+disagree, not how noisy the targets are. Trained particles make up for one another: a run with another seed moves less.
 """
 EXAMPLES = """\
 examples:

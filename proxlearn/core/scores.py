@@ -191,7 +191,8 @@ def spread(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
 
     How far the answer would typically move if as many particles were drawn anew, independently, from the law that the
     cloud stands for: sqrt(sum w^2 (Phi - f)^2), the particles' standard deviation over sqrt(N) where all weights are
-    equal. It tells where the cloud disagrees, not how noisy the targets are.
+    equal. It tells where the particles disagree, not how noisy the targets are. Trained particles are not independent:
+    they make up for one another, so that from seed to seed the answer moves far less.
     """
     weights, flat = weights_of(cloud)[estimate], outputs.flatten(1)
     deviations = (flat - weights @ flat).square()
