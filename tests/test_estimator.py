@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import make_blobs, make_moons
+from sklearn.datasets import load_diabetes, load_iris, load_wine, make_blobs, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -287,3 +288,14 @@ def test_the_command_line_and_the_estimator_are_one(kind: str, tmp_path: Path) -
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(target=y)
     make = ProxLearnRegressor if kind == "wave" else ProxLearnClassifier
     agree(frame, tmp_path, make(N=30, threads=1, random_state=0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [load_wine, load_iris, load_diabetes])
+def test_unseen_tables_give_the_same_by_either_way(load: Callable, tmp_path: Path) -> None:
+    bunch = load()
+    labels = getattr(bunch, "target_names", None)
+    frame = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    frame["target"] = bunch.target if labels is None else np.array(labels)[bunch.target]
+    make = ProxLearnRegressor if labels is None else ProxLearnClassifier
+    agree(frame, tmp_path, make(threads=1, random_state=0))
