@@ -42,10 +42,7 @@ CHECKS = {
 """What a setting may be is said once, for the command line and for here."""
 PARTIAL_STEPS = 10
 
-
-class ProxLearn(BaseEstimator):  # type: ignore[misc]
-    """A cloud of weighted particles, one neuron each, trained by proximal mean field learning.
-
+PARAMETERS = """\
     What is None is chosen by the selection of recipe=tuned, which looks at the rows given to ``fit`` alone: it trains
     candidates on three quarters of them and compares the risk on the last one. Fitting with everything given is
     quicker, and what a search such as GridSearchCV wants for the parameters that it does not vary.
@@ -76,7 +73,12 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     history_ : for each logged step its number, risk, effective sample size, h, beta, epsilon.
     settings_ : everything that the fit was made with; selection_ : the candidates and their validation risks.
     n_steps_ : recursions made.
-    """
+"""
+"""What both estimators share; each puts its own sentence before it, and its own attributes after."""
+
+
+class ProxLearn(BaseEstimator):  # type: ignore[misc]
+    """A cloud of weighted particles, one neuron each, trained by proximal mean field learning."""
 
     _fitted: Fitted
     _model: Model
@@ -182,7 +184,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             settings = Settings(**(self.settings_ | changed))
         self.settings_ = dataclasses.asdict(settings)
         steps = settings.steps if steps is None else steps
-        with _Progress(self.verbose, steps) as progress:
+        with _Progress(self.verbose, steps, 0 if start is None else start.newest.step) as progress:
 
             def callback(cloud: PointCloud, row: dict[str, float]) -> None:
                 progress.show(row)
@@ -208,8 +210,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Classification by proximal mean field learning.
 
     Two classes are told apart by the sign of one function that regresses -1 and +1, many by the largest of C functions
-    that regress one-hot targets. {(ProxLearn.__doc__ or "").split(".", 1)[1].strip()}
-    classes_ : the labels, in sorted order.
+    that regress one-hot targets.
+
+{PARAMETERS}    classes_ : the labels, in sorted order.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -276,9 +279,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regression, of one target or of several, by proximal mean field learning.
 
-    {(ProxLearn.__doc__ or "").split(".", 1)[1].strip()}
-    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that selection held out,
-        or, where there was no selection, on the training rows, which flatters.
+{PARAMETERS}    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that
+        selection held out (the least that it met there), or, where there was none, on the rows fitted last, which
+        flatters.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -313,19 +316,14 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         self._train(Problem(neuron, samples), steps, self._fitted if going_on else None)
         cloud = self._fitted.cloud.to("cpu", torch.float64)
         self._model = Model(neuron, TASKS["regression"], cloud, scaler, target_scaler, columns=())
-        if not going_on:
-            self.noise_ = self._noise(X, targets)
-        return self
-
-    def _noise(self, X: np.ndarray, targets: np.ndarray) -> np.ndarray:
         risks = [row["validation_risk"] for row in self.selection_ if row["validation_risk"] is not None]
-        if risks:
+        if risks and steps is None and not going_on:
             # In units of the standardised targets, summed over them.
-            found: np.ndarray = np.sqrt(min(risks) / targets.shape[1]) / self._model.target_scaler.factor
-            return found
-        residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
-        found = np.sqrt(np.mean(residuals**2, axis=0))
-        return found
+            self.noise_ = np.sqrt(min(risks) / outputs) / target_scaler.factor
+        else:
+            residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
+            self.noise_ = np.sqrt(np.mean(residuals**2, axis=0))
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The values, in the target's own units: n, or n x targets."""
@@ -359,17 +357,15 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 class _Progress:
     """A bar on stderr, with the newest risk; nothing where nobody asked."""
 
-    def __init__(self, verbose: bool | int, steps: int | None = None) -> None:
+    def __init__(self, verbose: bool | int, steps: int | None = None, start: int = 0) -> None:
         self.bar = tqdm(total=steps, unit="rec", file=sys.stderr, disable=not verbose)
-        self.first: float | None = None
+        self.start = start
 
     def say(self, text: str) -> None:
         self.bar.set_description_str(text)
 
     def show(self, row: dict[str, float]) -> None:
-        done = row["step"] - (row["step"] - 1 if self.first is None else self.first)
-        self.first = row["step"] - 1 if self.first is None else self.first
-        self.bar.update(done - self.bar.n)
+        self.bar.update(row["step"] - self.start - self.bar.n)
         self.bar.set_postfix_str(f"risk {row['train_risk']:.4g}")
 
     def __enter__(self) -> _Progress:
