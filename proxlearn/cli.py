@@ -32,6 +32,8 @@ COMMANDS = {
     ),
     "resume": Command("proxlearn.commands.resume", "go on with a run from its folder alone"),
     "status": Command("proxlearn.commands.status", "what runs and sweeps are doing: progress, time left, risk, state"),
+    "predict": Command("proxlearn.commands.predict", "labels, probabilities and spread of new rows, from a folder"),
+    "evaluate": Command("proxlearn.commands.evaluate", "accuracy, log-loss, calibration or RMSE on labelled rows"),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
     "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of runs and sweeps again"),
@@ -48,6 +50,7 @@ examples:
   proxlearn status --watch                                         how it goes
   proxlearn resume outputs/wdbc/NAME --steps 5000                  go on, or further
   proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
+  proxlearn predict outputs/csv/NAME --data new.csv -o out.csv     new rows
   proxlearn data                                                   what there is to train on
   proxlearn plot outputs/wdbc/*                                    draw again
 
@@ -57,7 +60,7 @@ examples:
 
 def usage() -> str:
     lines = ["usage: proxlearn COMMAND ...", "", "Proximal mean field learning, run from configs.", "", "commands:"]
-    lines += [f"  {name:<8}{command.help}" for name, command in COMMANDS.items()]
+    lines += [f"  {name:<9}{command.help}" for name, command in COMMANDS.items()]
     lines += ["", "options:", "  -h, --help     this page", "  --version      the version", ""]
     return "\n".join(lines) + "\n" + EXAMPLES
 

@@ -26,6 +26,8 @@ SATURATION = 1e-3
 """How near logistic(f) must be to a label for the paper's code to count it."""
 LEAST_PROBABILITY = 1e-6
 """Where the log-loss stops looking: one impossible answer would hide all others."""
+CALIBRATION_BINS = 15
+"""Of equal width, over the probability of the predicted class."""
 
 
 class Task(Protocol):
@@ -41,6 +43,12 @@ class Task(Protocol):
     def predicted(self, answers: Tensor) -> Tensor:
         """What is predicted, n: class indices, or values."""
 
+    def probabilities(self, answers: Tensor) -> Tensor:
+        """Of every class, C x n in float64, each column on the simplex; 0 x n where the target is a real number."""
+
+    def errors(self, spread: Tensor) -> Tensor:
+        """Standard errors of the probabilities, C x n, or of the values, from those of the answers."""
+
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Scores of one estimate, by name."""
 
@@ -51,7 +59,7 @@ class Task(Protocol):
 class Binary:
     """Classes by the sign of f, which regresses -1/+1."""
 
-    quantities = ("accuracy", "risk", "risk_paper", "log_loss")
+    quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
     def classes(self, answers: Tensor) -> int:
         return 2
@@ -59,11 +67,17 @@ class Binary:
     def predicted(self, answers: Tensor) -> Tensor:
         return (answers[0] > 0).long()
 
+    def probabilities(self, answers: Tensor) -> Tensor:
+        # f's target is 2 p - 1, and nothing keeps f itself within [-1, 1].
+        p = ((1 + answers[0].double()) / 2).clamp(0, 1)
+        return torch.stack((1 - p, p))
+
+    def errors(self, spread: Tensor) -> Tensor:
+        return spread.expand(2, -1) / 2
+
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         f, labels = answers[0], labels_of(samples)
         label01, logistic = labels.to(f.dtype), torch.sigmoid(f)
-        # f's target is 2 p - 1.
-        p = ((1 + f.double()) / 2).clamp(LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
         if estimate == "weighted":
             g = self.predicted(answers).to(f.dtype)
         else:
@@ -72,7 +86,7 @@ class Binary:
         found = {
             f"risk_{estimate}": risk(f, samples.y),
             f"accuracy_{estimate}": share(self.predicted(answers) == labels),
-            f"log_loss_{estimate}": -torch.where(labels == 1, p, 1 - p).log().mean(),
+            **probability_scores(self.probabilities(answers), labels, estimate),
             f"risk_paper_{estimate}": 0.5 / len(labels) * torch.linalg.vector_norm(label01 - g),
         }
         if estimate == "unweighted":
@@ -86,7 +100,7 @@ class Binary:
 class Multiclass:
     """Classes by the largest answer, which is a probability, or is regressed on a one-hot vector."""
 
-    quantities = ("accuracy", "risk", "risk_paper", "log_loss")
+    quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
     def classes(self, answers: Tensor) -> int:
         return answers.shape[0]
@@ -95,22 +109,23 @@ class Multiclass:
         return answers.argmax(dim=0)
 
     def probabilities(self, answers: Tensor) -> Tensor:
-        """C x n; answers that were regressed may lie outside of [0, 1], and need not add up to 1."""
-        if bool((answers >= 0).all()) and torch.allclose(answers.sum(0), answers.new_ones(())):
-            return answers
-        p = answers.clamp(LEAST_PROBABILITY, 1.0)
-        return p / p.sum(0)
+        # Those of softmax neurons are there already; what regresses one-hot targets may leave the simplex.
+        positive = answers.double().clamp_min(0)
+        total = positive.sum(dim=0)
+        return torch.where(total > 0, positive / total, 1 / len(answers))
+
+    def errors(self, spread: Tensor) -> Tensor:
+        return spread
 
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         labels = labels_of(samples)
         f = answers.gather(0, labels[None])[0]
-        p = self.probabilities(answers).gather(0, labels[None])[0]
         # A neuron of many outputs is regressed on all classes, one that answers a probability on the right one.
         regressed = answers if samples.y.ndim == 2 else f
         return {
             f"risk_{estimate}": risk(regressed, samples.y),
             f"accuracy_{estimate}": share(self.predicted(answers) == labels),
-            f"log_loss_{estimate}": -p.double().clamp_min(LEAST_PROBABILITY).log().mean(),
+            **probability_scores(self.probabilities(answers), labels, estimate),
             f"risk_paper_{estimate}": torch.linalg.vector_norm(1 - f) / len(labels),
         }
 
@@ -130,6 +145,12 @@ class Regression:
     def predicted(self, answers: Tensor) -> Tensor:
         return answers[0] if len(answers) == 1 else answers
 
+    def probabilities(self, answers: Tensor) -> Tensor:
+        return answers[:0].double()
+
+    def errors(self, spread: Tensor) -> Tensor:
+        return spread
+
     def scores(self, answers: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         mse = risk(self.predicted(answers), samples.y)
         variance = risk(samples.y.mean(-1, keepdim=True), samples.y)
@@ -147,17 +168,35 @@ def task_of(neuron: Neuron, samples: Samples) -> Task:
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))]
 
 
+def weights_of(cloud: PointCloud) -> dict[str, Tensor]:
+    """The two estimates as weights of the particles, each summing to 1."""
+    weighted = torch.softmax(cloud.log_rho, dim=0)
+    return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
+
+
 def answers(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
     """The mean over the particles, by both estimates: (outputs) x n each."""
-    weights = torch.softmax(cloud.log_rho, dim=0)
-    uniform = torch.full_like(weights, 1 / len(weights))
-    both = (torch.stack((weights, uniform)) @ outputs.flatten(1)).view(2, *outputs.shape[1:])
-    return {"weighted": both[0], "unweighted": both[1]}
+    weights = weights_of(cloud)
+    both = torch.stack(list(weights.values())) @ outputs.flatten(1)
+    return dict(zip(weights, both.view(2, *outputs.shape[1:]), strict=True))
 
 
 def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
     """What the cloud answers to unlabelled samples, by both estimates: (outputs) x n each."""
     return answers(neuron.outputs(cloud.theta, X), cloud)
+
+
+def spread(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
+    """The standard error of an estimate as a mean over particles, (outputs) x n.
+
+    How far the answer would typically move if as many particles were drawn anew, independently, from the law that the
+    cloud stands for: sqrt(sum w^2 (Phi - f)^2), the particles' standard deviation over sqrt(N) where all weights are
+    equal. It tells where the particles disagree, not how noisy the targets are. Trained particles are not independent:
+    they make up for one another, so that from seed to seed the answer moves far less.
+    """
+    weights, flat = weights_of(cloud)[estimate], outputs.flatten(1)
+    deviations = (flat - weights @ flat).square()
+    return (weights.square() @ deviations).sqrt().view(outputs.shape[1:])
 
 
 def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, float]:
@@ -168,6 +207,28 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, flo
         found |= task.scores(mean, samples, estimate)
     found |= task.particle_scores(outputs, samples)
     return {name: float(value) for name, value in found.items()}
+
+
+def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
+    """How good probabilities are, beyond the class they favour."""
+    right = probabilities.gather(0, labels[None])[0]
+    return {
+        f"log_loss_{estimate}": -right.clamp_min(LEAST_PROBABILITY).log().mean(),
+        f"calibration_error_{estimate}": calibration_error(probabilities, labels),
+    }
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """The expected calibration error: how far the predicted class's probability is from the share of right answers.
+
+    In each bin of probability the two means are compared; the gaps are averaged with the bins' shares of the samples,
+    so that a bin's gap is |sum(right - probability)| / n.
+    """
+    confidence, predicted = probabilities.max(dim=0)
+    # A probability of 1 belongs to the last bin; NaN to some bin, so that the result is NaN and not an IndexError.
+    bins = (confidence * CALIBRATION_BINS).long().clamp(0, CALIBRATION_BINS - 1)
+    gaps = torch.zeros(CALIBRATION_BINS, dtype=confidence.dtype, device=confidence.device)
+    return gaps.index_add(0, bins, (predicted == labels).double() - confidence).abs().sum() / len(labels)
 
 
 def labels_of(samples: Samples) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
 import warnings
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -19,56 +21,33 @@ FEW_CATEGORIES = 20
 
 def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
     """Features, the target's values, the features' names and the target's; missing cells are NaN."""
-    import pandas as pd
-
-    header, delimiter = _header(path, content)
+    file = as_text(io.BytesIO(content))
+    header, delimiter = read_header(path, file)
     if target is None:
         raise InputError("dataset=csv needs the column to predict", "give dataset.target=" + "|".join(header[-8:]))
     if target not in header:
         raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
-    try:
-        with warnings.catch_warnings():
-            # pandas would drop surplus fields with a warning.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                io.BytesIO(content),
-                sep=delimiter,
-                encoding="utf-8-sig",
-                skipinitialspace=True,
-                index_col=False,
-                low_memory=False,
-            )
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
-    except pd.errors.ParserWarning as error:
-        raise InputError(f"{path}: rows have more fields than the header", "name every column") from error
-    except pd.errors.ParserError as error:
-        why = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
-        raise InputError(f"{path} cannot be read as a table: {why}", "correct that line (or its quotes)") from error
-    if len(frame.columns) != len(header):
-        raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
-    frame.columns = pd.Index(header)
+    (frame,) = frames(path, file, header, delimiter)
     values = _target_values(frame.pop(target), target)
-    return _numbers(frame), values, list(frame.columns), target
+    return numbers(frame), values, list(frame.columns), target
 
 
-def _header(path: Path, content: bytes) -> tuple[list[str], str]:
-    """The columns' names, and the delimiter that separates most of them."""
+def as_text(file: BinaryIO) -> TextIO:
+    """UTF-8, with or without a mark at its beginning; the csv module and pandas see to the line ends."""
+    return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
 
-    def first_record(delimiter: str) -> list[str]:
-        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-        records = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
-        return next((record for record in records if record), [])
 
+def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
+    """The columns' names, and the delimiter that separates most of them; the file ends up at its beginning."""
     try:
-        records = {delimiter: first_record(delimiter) for delimiter in DELIMITERS}
+        records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
     except csv.Error as error:
         raise InputError(f"{path} is no text table: {error}", "save it as .csv, encoded in UTF-8") from error
     delimiter = max(records, key=lambda each: len(records[each]))
     header = records[delimiter]
-    if len(header) < 2:
+    if len(header) < least:
         raise InputError(
             f"{path} has one column only, `{''.join(header)[:60]}`",
             "separate the columns by commas, semicolons, tabs or |",
@@ -85,6 +64,68 @@ def _header(path: Path, content: bytes) -> tuple[list[str], str]:
     return header, delimiter
 
 
+def frames(
+    path: Path | str,
+    file: TextIO,
+    header: list[str],
+    delimiter: str,
+    rows: int | None = None,
+    texts: Collection[str] = (),
+) -> Iterator[Any]:
+    """The table as pandas frames of at most ``rows`` rows (None: one frame), indexed from the table's beginning.
+
+    The columns in ``texts`` keep each cell as it is written; elsewhere missing cells are NaN.
+    """
+    import pandas as pd
+
+    with _translated(path):
+        found = pd.read_csv(
+            file,
+            sep=delimiter,
+            skipinitialspace=True,
+            index_col=False,
+            low_memory=False,
+            chunksize=rows,
+            converters=dict.fromkeys(texts, str),
+        )
+    parts: Iterator[Any] = iter(found if rows else [found])
+    while True:
+        with _translated(path):
+            frame = next(parts, None)
+        if frame is None:
+            return
+        if len(frame.columns) != len(header):
+            raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
+        frame.columns = pd.Index(header)
+        yield frame
+
+
+@contextlib.contextmanager
+def _translated(path: Path | str) -> Iterator[None]:
+    """What pandas has to say of a table, in one line with a remedy."""
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            # pandas would drop surplus fields with a warning.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error) from error
+    except pd.errors.ParserWarning as error:
+        raise InputError(f"{path}: rows have more fields than the header", "name every column") from error
+    except pd.errors.ParserError as error:
+        why = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
+        raise InputError(f"{path} cannot be read as a table: {why}", "correct that line (or its quotes)") from error
+
+
+def _first_record(file: TextIO, delimiter: str) -> list[str]:
+    records = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
+    first = next((record for record in records if record), [])
+    file.seek(0)
+    return first
+
+
 def _target_values(series: Any, name: str) -> np.ndarray:
     missing = series.isna().to_numpy()
     if missing.any():
@@ -97,13 +138,13 @@ def _target_values(series: Any, name: str) -> np.ndarray:
     return values
 
 
-def _numbers(frame: Any) -> np.ndarray:
+def numbers(frame: Any) -> np.ndarray:
     """The features as float64; a column of anything else is refused by name."""
     for name in frame.columns if len(frame) else ():
         if frame[name].dtype.kind not in "biuf":
             raise _text_column(frame[name].dropna(), name)
-    numbers: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-    return numbers
+    found: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+    return found
 
 
 def _text_column(series: Any, name: str) -> InputError:
@@ -131,7 +172,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
+def _not_utf8(path: Path | str, error: UnicodeDecodeError) -> InputError:
     return InputError(
         f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as .csv, encoded in UTF-8"
     )

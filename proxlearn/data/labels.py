@@ -67,6 +67,26 @@ def _guess(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
     return "multiclass" if classes else "regression"
 
 
+def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
+    """Class indices of labels as a file has them; -1 where a label is none of the classes.
+
+    A label counts as a class if the text is the same, or stands for the same number or truth value.
+    """
+    known = {_canonical(name): index for index, name in reversed(list(enumerate(classes)))}
+    known |= {name: index for index, name in enumerate(classes)}
+    distinct, inverse = np.unique(np.array(texts, dtype=object), return_inverse=True)
+    found = [known.get(text, known.get(_canonical(text), -1)) for text in distinct.tolist()]
+    return np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+
+
+def _canonical(text: str) -> object:
+    stripped = text.strip()
+    try:
+        return float(stripped)
+    except ValueError:
+        return stripped.lower() if stripped.lower() in ("true", "false") else stripped
+
+
 def _label(value: object) -> str:
     """A class's name as the user wrote it: 1.0 among whole numbers is 1."""
-    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
+    return np.format_float_positional(value, trim="-") if isinstance(value, (float, np.floating)) else str(value)

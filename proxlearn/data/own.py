@@ -14,6 +14,7 @@ import numpy as np
 from proxlearn.data import csv_file, npz_file
 from proxlearn.data.files import digest
 from proxlearn.data.labels import interpret
+from proxlearn.data.rows import check_finite
 from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
@@ -44,7 +45,9 @@ def load(config: DatasetConfig) -> Table:
     found = interpret(values, target, config.task)
     if config.task is None:
         notice(f"{found.description}; dataset.task=... overrides this guess")
-    return Table(X, found.target, tuple(columns), found.task, digest(content), classes=found.classes)
+    return Table(
+        X, found.target, tuple(columns), found.task, digest(content), classes=found.classes, target_column=target
+    )
 
 
 def _content(path: Path) -> bytes:
@@ -69,15 +72,7 @@ def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
         raise InputError(f"{path} has less than two rows of data", "give one to train on and one to test on, at least")
     if not columns:
         raise InputError(f"{path} has no column besides the target", "add the columns to predict from")
-    finite = np.isfinite(X)
-    if not finite.all():
-        row, column = (int(i) for i in np.argwhere(~finite)[0])
-        missing = "lacks a value" if np.isnan(X[row, column]) else "is infinite"
-        count = int((~finite[:, column]).sum())
-        rows = f"in data row {row + 1}" + (f" and {count - 1} more" if count > 1 else "")
-        raise InputError(
-            f"column `{columns[column]}` {missing} {rows}", "fill these cells in, or delete the rows or the column"
-        )
+    check_finite(X, columns)
     constant = [columns[i] for i in np.flatnonzero(X.max(axis=0) == X.min(axis=0)).tolist()]
     if constant:
         names = ", ".join(f"`{name}`" for name in constant[:SHOWN])

@@ -28,6 +28,8 @@ class Table:
     """Where the source itself says which rows are for training: the first so many."""
     paper_scaling: Fit | None = None
     """What the paper did to the features of each part; None where the paper has no such data."""
+    target_column: str | None = None
+    """What the target is called, where it is a column of the user's."""
     image: tuple[int, int] | None = None
     """Height and width, where a row of features is an image."""
 

@@ -32,6 +32,7 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
             "neuron": neuron,
             "task": table.task,
             "columns": table.columns,
+            "target": table.target_column,
             "classes": table.classes,
             "image": table.image,
             "scaling": _plain(prepared.scaler),

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from proxlearn.views import model
+from proxlearn.predict.folder import find
 from proxlearn.views.source import Run
 from proxlearn.views.style import ESTIMATE_LINES, GREY, figure, save
 
 
 def draw_function(run: Run) -> list[Path]:
     """f by both estimates over the data's range, with the data beside it."""
-    learnt = model.load(run)
+    learnt = find(run.path)
     if run.points is None or learnt is None:
         return []
     x = np.linspace(run.points["x0"].min(), run.points["x0"].max(), 400)

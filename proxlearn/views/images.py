@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from proxlearn.views import model
+from proxlearn.predict.folder import find
 from proxlearn.views.source import Run
 from proxlearn.views.style import save, strips
 
@@ -18,7 +18,7 @@ CELL = 0.68
 
 def draw_images(run: Run) -> list[Path]:
     """A row for the cloud's weighted mean, then one for each of its heaviest particles; a column for each class."""
-    learnt = model.load(run)
+    learnt = find(run.path)
     if learnt is None:
         return []
     height, width = run.model["image"]

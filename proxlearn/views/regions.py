@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 
-from proxlearn.views import model
+from proxlearn.predict.folder import find
 from proxlearn.views.source import Run
 from proxlearn.views.style import ESTIMATE_LINES, class_colours, figure, save
 
@@ -19,13 +19,13 @@ MARGIN = 0.05
 
 def draw_regions(run: Run) -> list[Path]:
     """Shade: the weighted estimate's class. Lines: both estimates' boundaries. Points: the test part, by its labels."""
-    learnt = model.load(run)
+    learnt = find(run.path)
     if run.points is None or learnt is None:
         return []
     classes = run.model["classes"]
     x0, x1 = (_range(run.points[name].to_numpy()) for name in ("x0", "x1"))
     grid = np.stack([each.ravel() for each in np.meshgrid(x0, x1)], axis=1)
-    predicted = {name: each.reshape(GRID, GRID) for name, each in learnt.classes(grid).items()}
+    predicted = {name: each.reshape(GRID, GRID) for name, each in learnt.labels(grid).items()}
     colours = class_colours(len(classes))
     made, (axes,) = figure(5.6, 4.0)
     axes.pcolormesh(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Samples
-from proxlearn.core.scores import estimates, scores, task_of
+from proxlearn.core.scores import CALIBRATION_BINS, TASKS, calibration_error, estimates, scores, spread, task_of
 from proxlearn.core.softmax import SoftmaxNeuron
 from proxlearn.core.tanh import TanhNeuron
 
@@ -81,3 +81,59 @@ def test_labels_decide_between_the_tasks_of_a_neuron() -> None:
     X, labels = torch.zeros(3, 1), torch.tensor([0, 1, 1])
     assert task_of(TanhNeuron(), Samples(X, X[:, 0])).quantities == ("risk", "rmse", "r2")
     assert "accuracy" in task_of(TanhNeuron(), Samples(X, X[:, 0], labels)).quantities
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6))
+@settings(max_examples=30, deadline=None)
+def test_the_calibration_error_by_its_definition(seed: int, C: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.softmax(3 * torch.randn(C, 40, generator=generator, dtype=torch.float64), dim=0)
+    labels = torch.randint(0, C, (40,), generator=generator)
+    expected = 0.0
+    for k in range(CALIBRATION_BINS):
+        low, high = k / CALIBRATION_BINS, (k + 1) / CALIBRATION_BINS
+        inside = [m for m in range(40) if low <= float(p[:, m].max()) < high]
+        if inside:
+            right = sum(int(p[:, m].argmax()) == int(labels[m]) for m in inside) / len(inside)
+            sure = sum(float(p[:, m].max()) for m in inside) / len(inside)
+            expected += len(inside) / 40 * abs(right - sure)
+    assert math.isclose(float(calibration_error(p, labels)), expected, abs_tol=1e-12)
+
+
+def test_calibration_at_its_ends() -> None:
+    sure = torch.tensor([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]).double()
+    assert float(calibration_error(sure, torch.tensor([0, 0, 0, 0]))) == 0
+    assert float(calibration_error(sure, torch.tensor([1, 1, 1, 1]))) == 1
+    three_in_four = torch.tensor([[0.75] * 4, [0.25] * 4]).double()
+    assert float(calibration_error(three_in_four, torch.tensor([0, 0, 1, 0]))) == 0
+    assert math.isnan(float(calibration_error(sure * math.nan, torch.tensor([0, 0, 0, 0]))))
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_probabilities_of_any_answers_lie_on_the_simplex_row_by_row(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for task, outputs in ((TASKS["multiclass"], 4), (TASKS["binary"], 1)):
+        f = 2 * torch.randn(outputs, 30, generator=generator, dtype=torch.float64)
+        f[:, 0] = -1.0
+        p = task.probabilities(f)
+        assert float(p.min()) >= 0
+        torch.testing.assert_close(p.sum(0), torch.ones(30).double())
+        hopeful = (f > 0).any(0)
+        assert torch.equal(p.argmax(0)[hopeful], task.predicted(f)[hopeful])
+        # A row's probabilities do not depend on the rows beside it.
+        torch.testing.assert_close(torch.cat([task.probabilities(f[:, m : m + 1]) for m in range(30)], 1), p)
+    on_it = torch.softmax(torch.randn(4, 9, generator=generator, dtype=torch.float64), dim=0)
+    torch.testing.assert_close(TASKS["multiclass"].probabilities(on_it), on_it)
+
+
+def test_the_spread_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> None:
+    cloud, samples = ten_class_case(2)
+    even = PointCloud(cloud.theta, torch.full_like(cloud.log_rho, -3.0))
+    outputs = SoftmaxNeuron(5).outputs(even.theta, samples.X)
+    expected = outputs.std(0, correction=0) / math.sqrt(len(even.theta))
+    for estimate in ("weighted", "unweighted"):
+        torch.testing.assert_close(spread(outputs, even, estimate), expected)
+    # All the mass on one particle: nothing is known of the others, and the spread is nil.
+    alone = PointCloud(cloud.theta, torch.tensor([0.0, *[-800.0] * (len(cloud.theta) - 1)]).double())
+    assert float(spread(outputs, alone, "weighted").max()) < 1e-12

@@ -1,0 +1,58 @@
+"""``proxlearn evaluate <run folder> --data labelled.csv``: how good a trained cloud is on rows of your own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from typing import Any
+
+from proxlearn.commands.predict import add_inputs, shown
+from proxlearn.errors import InputError
+
+DESCRIPTION = """\
+Score the newest cloud of a run on labelled rows, from the run folder alone: for classes accuracy, log-loss, expected
+calibration error and risk, for a real target risk, RMSE and R2, by both estimates. The columns are matched by name.
+"""
+EXAMPLES = """\
+examples:
+  proxlearn evaluate outputs/csv/NAME --data labelled.csv
+  proxlearn evaluate outputs/csv/NAME --data labelled.csv --target species   where the target is called otherwise
+  proxlearn evaluate outputs/csv/NAME --data labelled.csv --json             for programs
+"""
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="proxlearn evaluate",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_inputs(parser)
+    parser.add_argument("--target", metavar="COLUMN", help="the column with the right answers; default: as in training")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parsed = parser.parse_args(args)
+
+    from proxlearn.data.rows import Rows, Wanted
+    from proxlearn.predict.evaluate import evaluate
+    from proxlearn.predict.folder import load
+
+    with Rows(parsed.data) as rows:
+        model = load(parsed.folder)
+        target = parsed.target or model.target
+        if target is None:
+            raise InputError("this run's target has no column's name", "give --target COLUMN")
+        wanted = Wanted(model.columns, target, needs_target=True, ignore_extra=parsed.ignore_extra)
+        found = evaluate(replace(model, target=target), shown(rows, rows.pieces(wanted), "evaluate"))
+    print(json.dumps(found, indent=2) if parsed.json else table(found), end="\n" if parsed.json else "")
+    return 0
+
+
+def table(found: dict[str, Any]) -> str:
+    import pandas as pd
+
+    from proxlearn.views.tables import markdown
+
+    lines = [{"estimate": name, **figures} for name, figures in found.items() if isinstance(figures, dict)]
+    return f"{found['rows']} rows\n\n{markdown(pd.DataFrame(lines))}"

@@ -1,0 +1,134 @@
+"""``proxlearn predict <run folder> --data new.csv -o out.csv``: what a trained cloud says of new rows."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from proxlearn.errors import InputError
+
+if TYPE_CHECKING:
+    from proxlearn.data.rows import Piece, Rows
+    from proxlearn.predict.model import Model
+
+STDOUT = "-"
+DESCRIPTION = """\
+Predict new rows with the newest cloud of a run, from the run folder alone. The columns are matched by name.
+
+The output has a line for each row: `prediction`; for classes the probability of each one, `probability_<class>`; and
+`spread`, the standard error of the prediction (of a class: of its probability) as a mean over the cloud's particles:
+how far it would typically move if as many particles were drawn anew, independently. It tells where the particles
+disagree, not how noisy the targets are. Trained particles make up for one another: a run with another seed moves less.
+"""
+EXAMPLES = """\
+examples:
+  proxlearn predict outputs/csv/NAME --data new.csv -o out.csv
+  proxlearn predict outputs/csv/NAME --data new.csv --keep id        the column `id` is copied, not looked at
+  cat new.csv | proxlearn predict outputs/csv/NAME --data - | head   standard input and output
+"""
+
+
+def main(args: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="proxlearn predict",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_inputs(parser)
+    parser.add_argument("-o", "--output", default=STDOUT, metavar="FILE", help="where to write; default: -, the output")
+    parser.add_argument(
+        "--keep", action="append", default=[], metavar="COLUMN", help="copy a column, such as an id (repeatable)"
+    )
+    parser.add_argument(
+        "--estimate", choices=("weighted", "unweighted"), default="weighted", help="mean under rho (default), or plain"
+    )
+    parsed = parser.parse_args(args)
+    check_output(parsed.output, parsed.data)
+
+    # torch takes seconds to import: not before the words are known to be good.
+    from proxlearn.data.rows import Rows, Wanted
+    from proxlearn.predict.folder import load
+
+    with Rows(parsed.data) as rows:
+        model = load(parsed.folder)
+        wanted = Wanted(model.columns, model.target, keep=parsed.keep, ignore_extra=parsed.ignore_extra)
+        with opened(parsed.output) as file:
+            write(model, shown(rows, rows.pieces(wanted), "predict"), parsed.estimate, file)
+    return 0
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """The words that `predict` and `evaluate` share."""
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder that `proxlearn train` made")
+    parser.add_argument("--data", required=True, metavar="FILE", help="a table with a header line; -: standard input")
+    parser.add_argument("--ignore-extra", action="store_true", help="leave columns out that the model does not know")
+
+
+def write(model: Model, pieces: Iterable[Piece], estimate: str, file: TextIO) -> None:
+    """One line a row, piece by piece."""
+    import numpy as np
+    import pandas as pd
+
+    classes = np.array(model.classes, dtype=object)
+    header = True
+    for piece in pieces:
+        found = model.predict(piece.X, estimate)
+        columns: dict[str, Any] = {"prediction": classes[found.predicted] if model.classes else found.predicted}
+        columns |= {f"probability_{name}": p for name, p in zip(model.classes, found.probabilities.T, strict=True)}
+        columns["spread"] = found.spread
+        for name in piece.kept:
+            if name in columns:
+                raise InputError(f"the output has a column `{name}` of its own", "rename yours, or drop its --keep")
+        pd.DataFrame(piece.kept | columns).to_csv(file, index=False, header=header, lineterminator="\n")
+        header = False
+
+
+def shown(rows: Rows, pieces: Iterable[Piece], what: str) -> Iterator[Piece]:
+    """The pieces, with progress on stderr where it takes more than two seconds."""
+    from tqdm import tqdm
+
+    interval = 0.1 if sys.stderr.isatty() else 10.0
+    with tqdm(total=rows.size, desc=what, unit="B", unit_scale=True, delay=2, mininterval=interval) as bar:
+        for piece in pieces:
+            yield piece
+            bar.update(rows.done - bar.n)
+
+
+def check_output(output: str, data: str) -> None:
+    """Refuse a place that cannot be written, before anything is computed."""
+    if output == STDOUT:
+        return
+    path = Path(output)
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write to {output}", "choose another -o FILE")
+    if path.exists() and Path(data).exists() and path.samefile(data):
+        raise InputError(f"-o {output} is the table to predict", "choose another -o FILE")
+
+
+@contextlib.contextmanager
+def opened(output: str) -> Iterator[TextIO]:
+    """The output; a file appears under its name when it is whole."""
+    if output == STDOUT:
+        yield sys.stdout
+        return
+    path = Path(output)
+    if path.exists() and not path.is_file():
+        # A pipe or a device has no name to be replaced.
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror or error}", "choose another -o FILE") from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""What a trained cloud says of new rows; shared by the commands, the views and the estimators."""

@@ -1,0 +1,69 @@
+"""How good a model is on labelled rows that it has not seen: the figures of a run, by the same names and code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxlearn.core.problem import Samples
+from proxlearn.core.scores import ESTIMATES
+from proxlearn.data import labels
+from proxlearn.data.rows import Piece
+from proxlearn.errors import InputError, did_you_mean
+from proxlearn.predict.model import Model
+
+
+def evaluate(model: Model, pieces: Iterable[Piece]) -> dict[str, Any]:
+    """Of each estimate every quantity of the task; of a real target besides ``rmse_in_units``, in the target's own."""
+    answers: dict[str, list[torch.Tensor]] = {estimate: [] for estimate in ESTIMATES}
+    targets: list[np.ndarray] = []
+    rows = 0
+    for piece in pieces:
+        targets.append(_targets(model, piece.target, rows))
+        rows += len(piece.X)
+        for estimate, found in model.answers(piece.X).items():
+            answers[estimate].append(found)
+    samples = _samples(model, np.concatenate(targets))
+    figures: dict[str, Any] = {"rows": rows}
+    for estimate in ESTIMATES:
+        scored = model.task.scores(torch.cat(answers[estimate], dim=-1), samples, estimate)
+        figures[estimate] = {name: float(scored[f"{name}_{estimate}"]) for name in model.task.quantities}
+        if not model.classes:
+            figures[estimate]["rmse_in_units"] = figures[estimate]["rmse"] / float(model.target_scaler.factor[0])
+    return figures
+
+
+def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
+    """Class indices, or real numbers, of the target's cells; ``first`` is the first cell's row in the table."""
+    if model.classes:
+        found = labels.indices(cells, model.classes)
+        if (found < 0).any():
+            row = int((found < 0).argmax())
+            problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
+            raise InputError(f"{problem}, none of the classes of the run", did_you_mean(cells[row], model.classes))
+        return found
+    numbers = np.array([_number(cell) for cell in cells])
+    if not np.isfinite(numbers).all():
+        row = int((~np.isfinite(numbers)).argmax())
+        problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
+        raise InputError(f"{problem}, no finite number", "correct the cell, or delete the row")
+    return numbers
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")
+
+
+def _samples(model: Model, target: np.ndarray) -> Samples:
+    """What the task scores against; the features have done their part."""
+    X = torch.empty(len(target), 0, dtype=torch.float64)
+    if not model.classes:
+        return Samples(X, torch.from_numpy(model.target_scaler(target[:, None])[:, 0]))
+    indices = torch.from_numpy(target)
+    return Samples(X, model.neuron.targets(indices), indices)

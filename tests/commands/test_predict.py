@@ -1,0 +1,221 @@
+"""``proxlearn predict`` and ``evaluate``: a run folder alone answers new rows, and agrees with the run's own result."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_blobs
+
+from proxlearn import cli
+from proxlearn.data import rows as rows_module
+from proxlearn.predict.folder import load
+from tests.small_runs import composed, run
+
+TASKS = ("two", "three", "real")
+
+
+def table(task: str) -> pd.DataFrame:
+    """120 rows, two features; the target is `kind` or `size`."""
+    X, y = make_blobs(120, n_features=2, centers=2 if task == "two" else 3, cluster_std=3.0, random_state=1)
+    frame = pd.DataFrame(X, columns=["length", "petal width"])
+    if task == "real":
+        return frame.assign(size=10 + X[:, 0] - 2 * np.tanh(X[:, 1]))
+    return frame.assign(kind=np.array(["no", "yes", "may, be"])[y])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run for each task, the tables they were trained on, and their test parts."""
+    folder = tmp_path_factory.mktemp("runs")
+    for task in TASKS:
+        frame = table(task)
+        path = folder / f"{task}.csv"
+        frame.to_csv(path, index=False)
+        target = frame.columns[-1]
+        config = composed("dataset=csv", f"dataset.path={path}", f"dataset.target={target}", "compile=off", "N=20",
+                          "steps=60", "threads=1", "device.dtype=float64")  # fmt: skip
+        run(config, folder / task)
+        order = np.random.default_rng(0).permutation(len(frame))
+        frame.iloc[order[84:]].to_csv(folder / f"{task}-test.csv", index=False)
+    return folder
+
+
+def predicted(*words: object, capsys: pytest.CaptureFixture[str]) -> pd.DataFrame:
+    assert cli.main(["predict", *map(str, words)]) == 0
+    return pd.read_csv(io.StringIO(capsys.readouterr().out))
+
+
+def refused(*words: object, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a wrong input gets."""
+    capsys.readouterr()
+    assert cli.main([*map(str, words)]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1, said
+    return said[0]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_evaluate_repeats_the_figures_of_the_run(runs: Path, task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate", str(runs / task), "--data", str(runs / f"{task}-test.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    own = pd.read_csv(runs / task / "accuracy.csv").query("part == 'test'").set_index("estimate")
+    assert found["rows"] == 36
+    for estimate in ("weighted", "unweighted"):
+        for name in own.columns.drop("part"):
+            assert found[estimate][name] == pytest.approx(own.loc[estimate, name], rel=1e-9), (estimate, name)
+
+
+def test_the_table_of_evaluate_shows_every_quantity(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate", str(runs / "two"), "--data", str(runs / "two-test.csv")]) == 0
+    shown = capsys.readouterr().out
+    for word in ("36 rows", "accuracy", "log_loss", "calibration_error", "| weighted", "| unweighted"):
+        assert word in shown
+
+
+def test_a_real_target_is_scored_in_its_own_units_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = table("real")
+    found = predicted(runs / "real", "--data", runs / "real.csv", capsys=capsys)
+    assert cli.main(["evaluate", str(runs / "real"), "--data", str(runs / "real.csv"), "--json"]) == 0
+    rmse = np.sqrt(np.mean((found["prediction"] - frame["size"]) ** 2))
+    assert json.loads(capsys.readouterr().out)["weighted"]["rmse_in_units"] == pytest.approx(rmse, rel=1e-9)
+
+
+@pytest.mark.parametrize("task", ["two", "three"])
+def test_labels_are_the_most_probable_classes_by_their_names(
+    runs: Path, task: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = predicted(runs / task, "--data", runs / f"{task}.csv", capsys=capsys)
+    classes = sorted(table(task)["kind"].unique())
+    assert list(found.columns) == ["prediction", *(f"probability_{name}" for name in classes), "spread"]
+    probabilities = found.filter(like="probability_")
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+    assert [classes[i] for i in probabilities.to_numpy().argmax(axis=1)] == found["prediction"].tolist()
+    assert (found["prediction"] == table(task)["kind"]).mean() > 0.7
+    assert (found["spread"] > 0).all()
+
+
+def test_the_order_of_columns_and_the_size_of_pieces_do_not_matter(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = predicted(runs / "three", "--data", runs / "three.csv", capsys=capsys)
+    table("three")[["petal width", "length"]].to_csv(tmp_path / "new.csv", index=False, sep=";")
+    monkeypatch.setattr(rows_module, "MOST_ROWS", 7)
+    found = predicted(runs / "three", "--data", tmp_path / "new.csv", capsys=capsys)
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-12)
+
+
+def test_model_json_and_the_cloud_are_enough(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = predicted(runs / "two", "--data", runs / "two.csv", capsys=capsys)
+    shutil.copytree(runs / "two" / "checkpoints", tmp_path / "bare" / "checkpoints")
+    shutil.copy(runs / "two" / "model.json", tmp_path / "bare")
+    found = predicted(tmp_path / "bare", "--data", runs / "two.csv", capsys=capsys)
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
+    frame = table("real").drop(columns="size")
+    frame.insert(0, "id", [f"0{i}" for i in range(len(frame))])
+    words = [sys.executable, "-m", "proxlearn", "predict", str(runs / "real"), "--data", "-", "--keep", "id"]
+    done = subprocess.run(words, input=frame.to_csv(index=False), capture_output=True, text=True, check=True)
+    found = pd.read_csv(io.StringIO(done.stdout), dtype={"id": str})
+    assert found["id"].tolist() == frame["id"].tolist()
+    values = load(runs / "real").predict(frame[["length", "petal width"]].to_numpy()).predicted
+    np.testing.assert_array_equal(found["prediction"], values)
+
+
+@pytest.mark.parametrize(
+    "edit, said",
+    [
+        ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
+        ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
+        ({"add": "id"}, "has the column `id` that the model does not know*--keep id"),
+        ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number there"),
+        ({"cell": ""}, "column `length` lacks a value in data row 118*write a number there"),
+        ({"cell": "1e999"}, "column `length` is infinite in data row 118*write a number there"),
+        ({"cell": "1,5"}, "column `length` is not numeric: '1,5'*decimals with a point"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_in_one_line(
+    runs: Path, tmp_path: Path, edit: dict, said: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(rows_module, "MOST_ROWS", 50)
+    frame = table("two").rename(columns=edit.get("rename", {})).drop(columns=edit.get("drop", []))
+    if "add" in edit:
+        frame[edit["add"]] = 1
+    if "cell" in edit:
+        frame["length"] = frame["length"].astype(str)
+        frame.loc[117, "length"] = edit["cell"]
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    output = tmp_path / "out.csv"
+    line = refused("predict", runs / "two", "--data", tmp_path / "new.csv", "-o", output, capsys=capsys)
+    for part in said.split("*"):
+        assert part in line
+    # Nothing half-written, nothing left over.
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_extra_columns_can_be_ignored(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = predicted(runs / "two", "--data", runs / "two.csv", capsys=capsys)
+    table("two").assign(id="x").to_csv(tmp_path / "new.csv", index=False)
+    found = predicted(runs / "two", "--data", tmp_path / "new.csv", "--ignore-extra", capsys=capsys)
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_wrong_words_are_answered_with_a_remedy(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = runs / "two.csv"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("length,petal width\n")
+    cases = {
+        ("predict", tmp_path / "none", "--data", data): "no folder",
+        ("predict", tmp_path / "empty", "--data", data): "no model.json",
+        ("predict", runs / "two", "--data", tmp_path / "none.csv"): "no file",
+        ("predict", runs / "two", "--data", tmp_path / "empty.csv"): "is empty",
+        ("predict", runs / "two", "--data", tmp_path / "header.csv"): "no rows",
+        ("predict", runs / "two", "--data", data, "-o", data): "is the table to predict",
+        ("predict", runs / "two", "--data", data, "-o", tmp_path / "no" / "out.csv"): "cannot write",
+        ("predict", runs / "two", "--data", data, "--keep", "lenght"): "did you mean `length`",
+        ("evaluate", runs / "two", "--data", data, "--target", "kinds"): "did you mean `kind`",
+    }
+    for words, said in cases.items():
+        assert said in refused(*words, capsys=capsys)
+    wrong = table("two")
+    wrong.loc[3, "kind"] = "yess"
+    wrong.to_csv(tmp_path / "wrong.csv", index=False)
+    line = refused("evaluate", runs / "two", "--data", tmp_path / "wrong.csv", capsys=capsys)
+    assert "'yess' in data row 4" in line
+    assert "did you mean `yes`?" in line
+
+
+@pytest.mark.parametrize(
+    "damage", [{"neuron": "none"}, {"columns": ["length"]}, {"scaling": {"shift": [1], "factor": [0]}}, {"task": None}]
+)
+def test_a_model_that_does_not_fit_its_cloud_is_refused(
+    runs: Path, tmp_path: Path, damage: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs / "two", tmp_path / "run")
+    described = json.loads((tmp_path / "run" / "model.json").read_text()) | damage
+    (tmp_path / "run" / "model.json").write_text(json.dumps(described))
+    assert "model.json" in refused("predict", tmp_path / "run", "--data", runs / "two.csv", capsys=capsys)
+
+
+def test_labels_are_matched_as_numbers_and_truth_values() -> None:
+    from proxlearn.data.labels import indices, interpret
+
+    for values, texts, expected in (
+        (np.array([0, 1, 2] * 2), ["2", "0.0", " 1", "1e0"], [2, 0, 1, 1]),
+        (np.array([1234567.0, 0.5] * 2), ["1234567", "1.234567e6", ".5"], [1, 1, 0]),
+        (np.array([True, False]), ["true", "FALSE", "True"], [1, 0, 1]),
+        (np.array(["01", "1", "x"]), ["01", "1", "x", "X"], [0, 1, 2, -1]),
+    ):
+        classes = interpret(np.tile(values, 2), "t", None if len(set(values)) == 2 else "multiclass").classes
+        assert indices(texts, classes).tolist() == expected
