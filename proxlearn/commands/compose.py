@@ -26,7 +26,7 @@ from proxlearn import schema
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
 
 PACKAGE = "proxlearn.configs"
-GROUPS = ("dataset", "device", "logger", "recipe")
+GROUPS = ("dataset", "device", "logger", "recipe", "experiment")
 PLUGIN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*(Launcher|Sweeper)")
 SILENT = (
     {"version": 1, "root": None, "disable_existing_loggers": False},

@@ -128,7 +128,9 @@ def recurse(
             metrics.sync()
             moment = replace(now, generator=generator.get_state(), metrics=metrics.mark)
             checkpoints.save(folder.checkpoints, moment)
-            checkpoints.prune(folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every)
+            checkpoints.prune(
+                folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every, config.films
+            )
 
         metrics.start(now.metrics, closing_step(now.cloud.step, config))
         if not metrics.mark.size:
@@ -152,7 +154,7 @@ def recurse(
                 row = measure(experiment.problem, experiment.test, cloud, info, experiment.hyper)
                 metrics.write(row, scheduled)
                 progress.metrics(row)
-            if is_stored(cloud.step, config.checkpoint_every) and cloud.step < config.steps:
+            if is_stored(cloud.step, config.checkpoint_every, config.films) and cloud.step < config.steps:
                 save()
             progress.advance(cloud.step)
             status.running(now)
