@@ -41,6 +41,26 @@ test-slow: $(READY)  ## the checks that take longer than `make test` may
 test-faults: $(READY)  ## kill, damage and confuse runs: all that `make test` draws a part of (minutes)
 	PROXLEARN_FAULTS=full $(PYTEST) -m faults
 
+PAPER := $(BIN)/python scripts/paper.py
+TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 health
+
+.PHONY: paper
+paper: $(READY)  ## all tables and figures of the paper, from the runs in outputs/paper/runs as they are
+	$(PAPER) --only build
+
+.PHONY: $(TABLES_AND_FIGURES)
+$(TABLES_AND_FIGURES): $(READY)
+	$(PAPER) $@
+# table1 .. table5, fig2 .. fig5, health:  ## one of them: the runs that it lacks are made first (hours, at worst)
+
+.PHONY: paper-runs
+paper-runs: $(READY)  ## all runs of the paper: skips finished ones, goes on with partial ones (a day)
+	$(PAPER) --only runs
+
+.PHONY: paper-quick
+paper-quick: $(READY)  ## the same path with a hundredth of the steps, into outputs/paper-quick
+	$(PAPER) --quick
+
 .PHONY: format
 format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .

@@ -15,11 +15,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from proxlearn.commands.compose import compose, parse
 
-ALWAYS = ("threads=1", "films=false", "keep_checkpoints=1")
+ALWAYS = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
 """Runs in the background, in folders small enough to be committed."""
-QUICK_SEEDS = 2
-QUICK_SHARE, QUICK_STEPS = 100, 500
-"""`make paper-quick`: so many seeds of each sweep, one in so many steps, and so many at most."""
+QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 500, 10
+"""`make paper-quick`: one in so many steps, so many at most, and so many of them logged."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class Entry:
     name: str
     experiment: str
     overrides: tuple[str, ...] = ()
+    quick_seeds: int = 1
+    """Seeds that `make paper-quick` takes of it."""
 
     @cached_property
     def sweep(self) -> tuple[tuple[str, ...], ...]:
@@ -52,7 +53,7 @@ class Entry:
         swept = {word.partition("=")[0] for word in self.sweep[0]}
         fixed = [each.format(root=root) for each in self.overrides if each.partition("=")[0] not in swept]
         seeds = list(dict.fromkeys(_seed(job) for job in self.sweep))
-        kept = seeds[:QUICK_SEEDS] if quick else seeds
+        kept = seeds[: self.quick_seeds] if quick else seeds
         return [
             PaperRun(
                 (f"experiment={self.experiment}", *(word for word in ALWAYS if not self._sets(word)), *fixed, *job),
@@ -72,14 +73,14 @@ PLAN = (
     Entry("table5-pdf", "table5", ("rho0=pdf",)),
     Entry("table5-points", "table5", ("dataset.points=1000",)),
     Entry("fig4", "fig4", ("films=true",)),
-    Entry("fig5", "fig5"),
+    Entry("fig5", "fig5", quick_seeds=2),
     Entry("table4", "table4"),
     Entry("table2", "table2"),
-    Entry("table2-seeds", "table2", ("beta=0.05", "seed=1,2")),
+    Entry("table2-seeds", "table2", ("beta=0.05", "seed=1,2"), quick_seeds=0),
     # epsilon=1 is Table 2's beta=0.05.
     Entry("table3", "table3", ("epsilon=0.1,0.5,5,10",)),
     Entry("table1", "table1", ("device.dtype=float32",)),
-    Entry("table1-seeds", "table1", ("device.dtype=float32", "beta=0.05", "seed=1,2")),
+    Entry("table1-seeds", "table1", ("device.dtype=float32", "beta=0.05", "seed=1,2"), quick_seeds=0),
     Entry("table1-float64", "table1", ("beta=0.05",)),
     # The same without the proximal step: what it changes is what the weights do.
     Entry("table5-uniform", "table5", ("weights=uniform", "N=1000")),
@@ -88,10 +89,10 @@ PLAN = (
     Entry("table2-uniform", "table2", ("weights=uniform", "beta=0.05")),
     # The 30 runs share the first cloud of the long one.
     Entry("fig3-cloud", "fig3", ("seed=0", "steps=0")),
-    Entry("fig3-start", "fig3", ("steps=3000", "init_from={root}/runs/fig3-cloud/seed0")),
+    Entry("fig3-start", "fig3", ("steps=3000", "init_from={root}/runs/fig3-cloud/seed0"), quick_seeds=2),
     Entry("fig3", "fig3", ("seed=0",)),
-    Entry("table3-seeds", "table3", ("epsilon=0.1,0.5,5,10", "seed=1,2")),
-    Entry("table2-more", "table2", ("beta=0.03,0.07", "seed=1,2")),
+    Entry("table3-seeds", "table3", ("epsilon=0.1,0.5,5,10", "seed=1,2"), quick_seeds=0),
+    Entry("table2-more", "table2", ("beta=0.03,0.07", "seed=1,2"), quick_seeds=0),
 )
 """All of it, in the order in which it is made: what takes minutes first."""
 

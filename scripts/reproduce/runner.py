@@ -19,7 +19,7 @@ from proxlearn.run.folder import RunFolder
 from proxlearn.run.loop import Outcome, train
 from proxlearn.run.sealed import stored
 from proxlearn.schema import TrainConfig, trajectory
-from reproduce.plan import QUICK_SHARE, QUICK_STEPS, Entry, PaperRun
+from reproduce.plan import QUICK_ROWS, QUICK_SHARE, QUICK_STEPS, Entry, PaperRun
 
 
 def make(entries: Iterable[Entry], root: Path, quick: bool) -> int:
@@ -83,7 +83,8 @@ def config_of(run: PaperRun) -> TrainConfig:
         (source,) = (word.partition("=")[2] for word in run.overrides if word.startswith("init_from="))
         config = replace(config, init_from=source)
     if run.quick:
-        config = replace(config, steps=min(QUICK_STEPS, -(-config.steps // QUICK_SHARE)))
+        steps = min(QUICK_STEPS, -(-config.steps // QUICK_SHARE))
+        config = replace(config, steps=steps, log_every=max(1, steps // QUICK_ROWS))
     return config
 
 
