@@ -53,18 +53,22 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"{', '.join(TARGETS)}; all of them if none")
     parser.add_argument("--only", choices=("runs", "build"), help="make the runs only, or build from them as they are")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the steps, into outputs/paper-quick")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="another folder than outputs/paper[-quick]")
     parsed = parser.parse_args()
     for name in parsed.targets:
         if name not in TARGETS:
             parser.error(f"no target `{name}`; {did_you_mean(name, TARGETS)}")
     targets = [TARGETS[name] for name in parsed.targets or TARGETS]
-    root = Path("outputs/paper-quick" if parsed.quick else "outputs/paper")
+    root = parsed.into or Path("outputs/paper-quick" if parsed.quick else "outputs/paper")
     code = 0
     if parsed.only != "build":
         names = {name for target in targets for name in target.entries}
         code = make([each for each in PLAN if each.name in names], root, parsed.quick)
     if parsed.only != "runs" and code <= 128:
         for target in targets:
+            if not any((root / "runs" / name).is_dir() for name in target.entries):
+                say(f"{target.build.__name__}: none of its runs has begun; `make paper-runs` makes them")
+                continue
             for path in build(target, root):
                 say(str(path))
     return code

@@ -41,8 +41,8 @@ def table4(root: Path) -> Table:
         ),
         rows,
         (
-            "Verdict: a mean agrees if it is within twice the spread, the root of the sum of our and the paper's squared "
-            "standard deviations. A row that is not finished gets none.",
+            "Verdict: a mean agrees if it is within twice the spread, the root of the sum of our and the paper's "
+            "squared standard deviations. A row that is not finished gets none.",
             "Majority class: the test accuracy of answering the more frequent class always.",
             "Quoted: the paper's own Table 4 takes these from Bonet et al. (2022), Table 1; they were not run here.",
             "The paper gives no times for this table.",

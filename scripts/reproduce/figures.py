@@ -131,7 +131,9 @@ def _three_clouds(found: Found) -> list[model.Model]:
 
 
 def _logarithmic(axes: Axes, label: str) -> None:
-    axes.set(xscale="log", yscale="log", xlabel="recursion k", ylabel=label)
+    axes.set(xlabel="recursion k", ylabel=label)
+    if axes.lines:
+        axes.set(xscale="log", yscale="log")
 
 
 def _made(runs: Sequence[Found]) -> list[int]:

@@ -17,7 +17,7 @@ from proxlearn.commands.compose import compose, parse
 
 ALWAYS = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
 """Runs in the background, in folders small enough to be committed."""
-QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 500, 10
+QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 200, 8
 """`make paper-quick`: one in so many steps, so many at most, and so many of them logged."""
 
 

@@ -15,7 +15,6 @@ from proxlearn.views import source
 from proxlearn.views.source import Run
 from reproduce.plan import entry
 
-
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 
 
@@ -82,4 +81,3 @@ def steps(runs: list[Found]) -> str:
 def _natural(folder: Path) -> tuple[Any, ...]:
     """seed2 before seed10; the sweep's own order would cost a composition of its config."""
     return tuple(float(word) if index % 2 else word for index, word in enumerate(NUMBER.split(folder.name)))
-

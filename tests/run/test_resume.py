@@ -149,6 +149,11 @@ def test_the_newest_checkpoints_and_those_for_films_are_kept(keep, tmp_path):
     assert 0 in kept
 
 
+def test_without_films_only_the_newest_and_the_newest_regular_checkpoint_stay(tmp_path):
+    run(small(steps=203, checkpoint_every=10, keep_checkpoints=1, films=False), tmp_path)
+    assert [step for step, _ in sealed.stored(tmp_path / "checkpoints")] == [203, 200]
+
+
 def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_the_switch(tmp_path):
     config = composed(
         "dataset=wdbc", "N=20", "epsilon=0.012", "kernel=dense", "device=jetson-float32-to-float64", "threads=1"
