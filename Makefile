@@ -42,16 +42,15 @@ test-faults: $(READY)  ## kill, damage and confuse runs: all that `make test` dr
 	PROXLEARN_FAULTS=full $(PYTEST) -m faults
 
 PAPER := $(BIN)/python scripts/paper.py
-TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 health
+TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 shd health
 
 .PHONY: paper
-paper: $(READY)  ## all tables and figures of the paper, from the runs in outputs/paper/runs as they are
+paper: $(READY)  ## all tables and figures from the runs as they are; table1 .. fig5, shd, health: one, with its runs
 	$(PAPER) --only build
 
 .PHONY: $(TABLES_AND_FIGURES)
 $(TABLES_AND_FIGURES): $(READY)
 	$(PAPER) $@
-# table1 .. table5, fig2 .. fig5, health:  ## one of them: the runs that it lacks are made first (hours, at worst)
 
 .PHONY: paper-runs
 paper-runs: $(READY)  ## all runs of the paper: skips finished ones, goes on with partial ones (a day)

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread (pytest runs two processes), the problems that laws are checked on, the paper's files."""
+"""Shared by all tests: one thread (pytest runs two processes), problems for laws, the paper's files."""
 
 from __future__ import annotations
 

@@ -10,11 +10,22 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run.sealed import stored as stored_clouds
 from proxlearn.views import model
-from proxlearn.views.style import ESTIMATE_COLOURS, ESTIMATE_LINES, GREY, THIRD, WEIGHTED, figure, house_style, save
+from proxlearn.views.style import (
+    ESTIMATE_COLOURS,
+    ESTIMATE_LINES,
+    GREY,
+    THIRD,
+    WEIGHTED,
+    figure,
+    house_style,
+    plain_ticks,
+    save,
+)
 from reproduce.source import Found, load
 from reproduce.table import provenance
 
@@ -24,23 +35,21 @@ INSETS = (100, 1000, 5000)
 
 def fig2(root: Path) -> list[Path]:
     """WDBC: risk against k, line for beta=0.05, shade over beta."""
-    panels = {
-        "a million recursions": load(root, "table1-float64", "table1"),
-        "float32, then float64 if need be": load(root, "table2"),
-    }
+    panels = (load(root, "table1-float64", "table1"), load(root, "table2"))
     with house_style():
         made, axes = figure(7.0, 2.9, columns=2)
-        for panel, (title, runs) in zip(axes, panels.items(), strict=True):
-            for estimate, colour in ESTIMATE_COLOURS.items():
-                column = f"test_risk_paper_{estimate}"
-                main = [each for each in runs if each["beta"] == 0.05][:1]
-                betas = {each["beta"]: each for each in reversed(runs)}
-                _line_and_range(panel, main, list(betas.values()), column, colour, estimate)
-            dtype = ", ".join(sorted({each["device"]["dtype"] for each in runs if each["beta"] == 0.05}, reverse=True))
-            panel.set(title=f"{title} (line: {dtype.split(', ')[0]})" if panel is axes[0] and dtype else title)
-            _logarithmic(panel, "risk 0.5/n ‖label − g‖ on the test part")
-        axes[0].legend(title="β = 0.05; shade: β from 0.03 to 0.07", title_fontsize=8)
-        return save(made, root, "fig2", about=_about("fig2", [each for runs in panels.values() for each in runs]))
+        for panel, runs in zip(axes, panels, strict=True):
+            main = [each for each in runs if each["beta"] == 0.05][:1]
+            betas = {each["beta"]: each for each in reversed(runs)}
+            for estimate in ESTIMATE_COLOURS:
+                _line_and_range(panel, main, list(betas.values()), f"test_risk_paper_{estimate}", estimate)
+            _logarithmic(panel, "test risk, 0.5 ‖label − g‖ / n")
+        precision = "".join(f"line in {each['device']['dtype']}, shade in float32" for each in panels[0][:1])
+        axes[0].set_title(f"Table 1: {precision}")
+        axes[1].set_title("Table 2: float32, then float64 if need be")
+        axes[1].legend(loc="lower left")
+        made.suptitle("WDBC; line: β = 0.05, shade: from β = 0.03 to 0.07", fontsize=9)
+        return save(made, root, "fig2", about=_about("fig2", [each for runs in panels for each in runs]))
 
 
 def fig3(root: Path) -> list[Path]:
@@ -49,13 +58,15 @@ def fig3(root: Path) -> list[Path]:
     with house_style():
         made, axes = figure(7.0, 2.9, columns=2)
         for panel, (name, words) in zip(
-            axes, {"risk": "mean of (1 − f)²", "risk_paper": "‖1 − f‖/n, the published code's"}.items(), strict=True
+            axes, {"risk": "mean of (1 − f)²", "risk_paper": "‖1 − f‖ / n"}.items(), strict=True
         ):
-            for estimate, colour in ESTIMATE_COLOURS.items():
+            for estimate in ESTIMATE_COLOURS:
                 column = f"test_{name}_{estimate}"
-                _line_and_range(panel, long, start, column, colour, estimate)
-            _logarithmic(panel, f"test risk: {words}")
-        axes[0].legend(title=f"one long run; shade: {len(start)} runs from its first cloud", title_fontsize=8)
+                _line_and_range(panel, long, start, column, estimate)
+            _logarithmic(panel, f"test risk, {words}")
+        axes[0].legend(loc="lower left")
+        title = f"SHD; line: one long run, shade: range of {len(start)} runs from the same first cloud"
+        made.suptitle(title, fontsize=9)
         return save(made, root, "fig3", about=_about("fig3", [*start, *long]))
 
 
@@ -103,15 +114,16 @@ def fig5(root: Path) -> list[Path]:
         return save(made, root, "fig5", about=_about("fig5", runs))
 
 
-def _line_and_range(axes: Axes, main: list[Found], runs: list[Found], column: str, colour: str, label: str) -> None:
+def _line_and_range(axes: Axes, main: list[Found], runs: list[Found], column: str, label: str) -> None:
     """One run's curve, upon the range over several where they have the same steps."""
-    table = _together(runs, column)
+    table, colour = _together(runs, column), ESTIMATE_COLOURS[label]
+    width = 1.8 if label == "weighted" else 0.9
     axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.22, linewidth=0)
     for found in main:
         later = found.metrics[found.metrics["step"] > 0]
-        axes.plot(later["step"], later[column], color=colour, linewidth=1.2, label=label)
+        axes.plot(later["step"], later[column], label=label, **ESTIMATE_LINES[label] | {"linewidth": width})
     if not main and len(table):
-        axes.plot(table.index, table.mean(axis=1), color=colour, linewidth=1.2, label=label)
+        axes.plot(table.index, table.mean(axis=1), label=label, **ESTIMATE_LINES[label] | {"linewidth": width})
 
 
 def _together(runs: list[Found], column: str) -> pd.DataFrame:
@@ -134,6 +146,8 @@ def _logarithmic(axes: Axes, label: str) -> None:
     axes.set(xlabel="recursion k", ylabel=label)
     if axes.lines:
         axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        plain_ticks(axes.yaxis)
 
 
 def _made(runs: Sequence[Found]) -> list[int]:

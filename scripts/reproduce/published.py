@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from reproduce.measured import Measured
 
+STEPS = {
+    "table1": 1_000_000,
+    "table2": 250_000,
+    "table3": 250_000,
+    "banana": 3500,
+    "diabetes": 499_000,
+    "twonorm": 10_000,
+    "table5": 5000,
+    "shd": 1_000_000,
+}
+"""Recursions of a run, which decide whether one of ours is complete."""
+
 TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
 """beta: unweighted, weighted."""
 TABLE1_HOURS = 33.0

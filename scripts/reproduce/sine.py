@@ -44,6 +44,7 @@ QUANTITIES: dict[str, Callable[[Found], float]] = {
     "mean (y − f)², f unweighted": lambda found: found.final("test_risk_unweighted"),
     "0.5/n ‖y − f‖, f weighted": lambda found: norm(mean_square(found, normalised=True), found),
     "0.5/n ‖y − f‖, f = Pᵀrho as it is": lambda found: norm(mean_square(found, normalised=False), found),
+    "‖y − f‖/n, f weighted": lambda found: 2 * norm(mean_square(found, normalised=True), found),
     "discrete free energy": lambda found: found.final("discrete_free_energy"),
 }
 """Readings of what the final figure is."""
@@ -61,7 +62,7 @@ def table5(root: Path) -> Table:
                 # A total mass of 1 divides nothing.
                 continue
             figures = {N: over(of(each) for each in runs if each["N"] == N) for N in paper}
-            rows.append(Row([data, quantity, *_cells(figures), steps(runs)], runs))
+            rows.append(Row([data, quantity, *_cells(figures), steps(runs, published.STEPS["table5"])], runs))
             distances.append(distance(figures))
     known = [each for each in distances if not math.isnan(each)]
     best = 1 + distances.index(min(known)) if known else None
@@ -93,6 +94,8 @@ def verdict(rows: list[Row], distances: list[float], best: int | None) -> str:
     if best is None:
         return "No reading has runs at every N yet: no verdict."
     near = distances[best - 1]
+    if any(" of " in str(row.cells[-1]) for row in rows):
+        return "Some runs are shorter than the paper's: no verdict on which reading matches best."
     said = "agrees" if near <= math.log(1.15) else "is nearest, but does not agree"
     slopes = f"slope {_text(rows[best].cells[6])} against the paper's {_text(rows[0].cells[6])}"
     return f"The reading that {said}: {rows[best].cells[0]}; {rows[best].cells[1]} (distance {near:.2f}, {slopes})."

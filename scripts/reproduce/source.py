@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,6 @@ class Found:
         return int(self.metrics["step"].iloc[-1])
 
     @property
-    def asked(self) -> int:
-        return int(self.run.status["steps"])
-
-    @property
     def seconds(self) -> float:
         return float(self.run.status["seconds"])
 
@@ -64,18 +60,16 @@ def load(root: Path, *names: str, where: Callable[[Found], bool] = lambda found:
     return [each for each in found if where(each)]
 
 
-def complete(runs: Iterable[Found]) -> bool:
-    return all(each.made >= each.asked for each in runs)
+def complete(runs: list[Found], wanted: int) -> bool:
+    """Whether there are runs, and all of them as long as the paper's."""
+    return bool(runs) and all(each.made >= wanted for each in runs)
 
 
-def steps(runs: list[Found]) -> str:
-    """Steps made, of those asked for where some are missing."""
-    if not runs:
-        return "none"
-    asked = max(each.asked for each in runs)
+def steps(runs: list[Found], wanted: int | None = None) -> str:
+    """Steps made, and of how many where some are missing."""
     made = sorted({each.made for each in runs})
-    shown = f"{made[0]}" if len(made) == 1 else f"{made[0]} to {made[-1]}"
-    return f"{asked}" if complete(runs) else f"{shown} of {asked}"
+    shown = " to ".join(str(each) for each in dict.fromkeys((made[0], made[-1]))) if made else "none"
+    return shown if wanted is None or complete(runs, wanted) else f"{shown} of {wanted}"
 
 
 def _natural(folder: Path) -> tuple[Any, ...]:

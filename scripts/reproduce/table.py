@@ -124,7 +124,7 @@ def provenance(name: str, runs: Sequence[Found]) -> list[str]:
     for each in runs:
         status = each.run.status
         version, machine = status["versions"]["proxlearn"], f"{status['engine']}, {status['dtype']}"
-        lines.append(f"proxlearn {version} ({machine}), {each.made} of {each.asked} steps: {status['command']}")
+        lines.append(f"proxlearn {version} ({machine}), {each.made} of {status['steps']} steps: {status['command']}")
     return lines
 
 

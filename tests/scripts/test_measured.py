@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from reproduce import sine
 from reproduce.measured import Measured, over, verdict
 from reproduce.table import Column, Row, Table
