@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from proxlearn.run import checkpoint as checkpoints
@@ -19,7 +20,6 @@ from proxlearn.views.style import (
     ESTIMATE_COLOURS,
     ESTIMATE_LINES,
     GREY,
-    THIRD,
     WEIGHTED,
     figure,
     house_style,
@@ -47,8 +47,7 @@ def fig2(root: Path) -> list[Path]:
         precision = "".join(f"line in {each['device']['dtype']}, shade in float32" for each in panels[0][:1])
         axes[0].set_title(f"Table 1: {precision}")
         axes[1].set_title("Table 2: float32, then float64 if need be")
-        axes[1].legend(loc="lower left")
-        made.suptitle("WDBC; line: β = 0.05, shade: from β = 0.03 to 0.07", fontsize=9)
+        _headline(made, axes[0], "WDBC; line: β = 0.05, shade: from β = 0.03 to 0.07")
         return save(made, root, "fig2", about=_about("fig2", [each for runs in panels for each in runs]))
 
 
@@ -64,9 +63,7 @@ def fig3(root: Path) -> list[Path]:
                 column = f"test_{name}_{estimate}"
                 _line_and_range(panel, long, start, column, estimate)
             _logarithmic(panel, f"test risk, {words}")
-        axes[0].legend(loc="lower left")
-        title = f"SHD; line: one long run, shade: range of {len(start)} runs from the same first cloud"
-        made.suptitle(title, fontsize=9)
+        _headline(made, axes[0], f"SHD; line: one long run, shade: range of {len(start)} runs from its first cloud")
         return save(made, root, "fig3", about=_about("fig3", [*start, *long]))
 
 
@@ -92,7 +89,8 @@ def fig4(root: Path) -> list[Path]:
                     inset.plot(x, f, **ESTIMATE_LINES[estimate] | {"linewidth": 1.4})
                 inset.set_title(f"k = {learnt.cloud.step}", fontsize=8, pad=2)
                 inset.set(xticks=[], yticks=[], ylim=(-1.25, 1.25))
-                axes.plot([learnt.cloud.step or 1] * 2, [low * 0.8, low], color=THIRD, linewidth=0.8)
+                at = found.metrics[found.metrics["step"] == learnt.cloud.step]
+                axes.plot(at["step"], at["test_risk_weighted"], "o", color=WEIGHTED, markersize=4.5)
         return save(made, root, "fig4", about=_about("fig4", runs))
 
 
@@ -140,6 +138,12 @@ def _three_clouds(found: Found) -> list[model.Model]:
         return []
     steps = dict.fromkeys(min(stored, key=lambda step: abs(np.log(step / wanted))) for wanted in INSETS)
     return [replace(newest, cloud=checkpoints.load(stored[step]).cloud.to("cpu", torch.float64)) for step in steps]
+
+
+def _headline(made: Figure, panel: Axes, words: str) -> None:
+    """What is shown, and the legend, above the panels: curves that are not known yet leave no sure place in them."""
+    made.suptitle(words, fontsize=9, x=0.02, ha="left")
+    made.legend(*panel.get_legend_handles_labels(), loc="upper right", ncols=2)
 
 
 def _logarithmic(axes: Axes, label: str) -> None:

@@ -19,10 +19,9 @@ EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiment"
 
 def test_every_experiment_file_is_in_the_plan_and_composes() -> None:
     assert {each.experiment for each in PLAN} == {path.stem for path in EXPERIMENTS.glob("*.yaml")}
-    for name in {each.experiment for each in PLAN}:
-        (config,) = [config_of(run) for run in Entry(name, name).runs(Path("x"), quick=False)[:1]]
-        assert config.threads == 1
-        assert config.overwrite is False
+    for first in {each.experiment: each for each in reversed(PLAN)}.values():
+        config = config_of(first.runs(Path("x"), quick=False)[0])
+        assert (config.threads, config.keep_checkpoints) == (1, 1)
 
 
 def test_the_plan_goes_in_the_order_of_its_cost_and_no_two_runs_share_a_folder() -> None:
