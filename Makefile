@@ -45,6 +45,25 @@ test-slow: $(READY)  ## the checks that take longer than `make test` may
 test-faults: $(READY)  ## kill, damage and confuse runs: all that `make test` draws a part of (minutes)
 	PROXLEARN_FAULTS=full $(PYTEST) -m faults
 
+PAPER := $(BIN)/python scripts/paper.py
+TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 shd health
+
+.PHONY: paper
+paper: $(READY)  ## all tables and figures from the runs as they are; table1 .. fig5, shd, health: one, with its runs
+	$(PAPER) --only build
+
+.PHONY: $(TABLES_AND_FIGURES)
+$(TABLES_AND_FIGURES): $(READY)
+	$(PAPER) $@
+
+.PHONY: paper-runs
+paper-runs: $(READY)  ## all runs of the paper: skips finished ones, goes on with partial ones (a day)
+	$(PAPER) --only runs
+
+.PHONY: paper-quick
+paper-quick: $(READY)  ## the same path with a hundredth of the steps, into outputs/paper-quick
+	$(PAPER) --quick
+
 .PHONY: format
 format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .

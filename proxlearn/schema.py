@@ -93,6 +93,7 @@ class TrainConfig:
     log_every: int | None = checked(optional(integer(at_least=1, example=100)))
     checkpoint_every: int = checked(integer(at_least=1, example=10000))
     keep_checkpoints: int = checked(integer(at_least=1, example=3))
+    films: bool = checked(flag)
     overwrite: bool = checked(flag)
     init_from: str | None = checked(optional(text))
     init_sha256: str | None = checked(optional(word))
@@ -138,6 +139,7 @@ NOT_TRAJECTORY = (
     "log_every",
     "checkpoint_every",
     "keep_checkpoints",
+    "films",
     "overwrite",
     "init_from",
     "logger",

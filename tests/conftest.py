@@ -1,6 +1,9 @@
-"""Shared by all tests: one thread (pytest runs two processes), and the problems that laws are checked on."""
+"""Shared by all tests: one thread (pytest runs two processes), problems for laws, the paper's files."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,19 @@ from proxlearn.core.tanh import TanhNeuron
 from proxlearn.schema import TrainConfig
 
 torch.set_num_threads(1)
+PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")
+
+
+@pytest.fixture
+def paper_files() -> Path:
+    """The folder of the paper's files."""
+    if not os.environ.get("PROXLEARN_DATA"):
+        pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
+    folder = Path(os.environ["PROXLEARN_DATA"])
+    absent = [name for name in PAPER_FILES if not (folder / name).is_file()]
+    if absent:
+        pytest.skip(f"PROXLEARN_DATA={folder} lacks {', '.join(absent)}: this test reads the paper's own files")
+    return folder
 
 
 @pytest.fixture(scope="session")

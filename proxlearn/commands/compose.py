@@ -28,7 +28,7 @@ from proxlearn.commands.launchers import KNOWN, register_defaults
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
 
 PACKAGE = "proxlearn.configs"
-GROUPS = ("dataset", "device", "logger", "recipe")
+GROUPS = ("dataset", "device", "logger", "recipe", "experiment")
 PLUGINS = {
     "launcher": re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*Launcher"),
     "sweeper": re.compile(r"hydra\._internal\.core_plugins\.basic_sweeper\.BasicSweeper"),

@@ -16,6 +16,7 @@ the one whose error is known; it is also the one that Algorithm 1 returns, since
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +44,11 @@ class ProximalSolution:
     def error(self) -> Tensor:
         """Bound on max|log rho - log rho*|."""
         return 2 * self.changes[-1]
+
+    @property
+    def contraction(self) -> float:
+        """Change of the second round over that of the first, where rounding is far: at most 1/(1 + kappa)."""
+        return float(self.changes[1] / self.changes[0]) if len(self.changes) > 1 else math.nan
 
     @property
     def converged(self) -> bool:

@@ -66,6 +66,10 @@ class Info:
             self.solution, self.previous.log_rho, cost_stay, self.w, hyper.beta, hyper.h, hyper.epsilon
         )
 
+    def weights_change(self) -> Tensor:
+        """Largest relative change of a weight, as |change of log rho|; 0 where the step left all of them alone."""
+        return (self.solution.log_rho - self.previous.log_rho).abs().amax()
+
     def kernel_offdiag(self) -> Tensor:
         """Largest share of its mass that a particle sends to others; below the rounding unit the step is the
         identity."""

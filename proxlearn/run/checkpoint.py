@@ -128,18 +128,18 @@ def newest_valid(
     return None
 
 
-def prune(folder: Path, step: int, keep: int, every: int) -> None:
+def prune(folder: Path, step: int, keep: int, every: int, films: bool) -> None:
     """Delete what nobody needs once the checkpoint of ``step`` is durable.
 
-    Kept: those for films, the newest ``keep``, and the newest ``keep`` of the regular ones, so that a run which was
-    interrupted has all that an uninterrupted one has. Files of later steps (damaged ones that were skipped) are not
-    counted: they must not push out good ones.
+    Kept: those for films (where films are wanted), the newest ``keep``, and the newest ``keep`` of the regular ones,
+    so that a run which was interrupted has all that an uninterrupted one has. Files of later steps (damaged ones that
+    were skipped) are not counted: they must not push out good ones.
     """
     older = [(k, path) for k, path in stored(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]
     kept = {path for _, path in older[:keep] + regular[:keep]}
     for k, path in older:
-        if path not in kept and not is_film(k):
+        if path not in kept and not (films and is_film(k)):
             path.unlink(missing_ok=True)
 
 

@@ -138,7 +138,9 @@ def recurse(
             metrics.sync()
             moment = replace(now, generator=generator.get_state(), metrics=metrics.mark)
             checkpoints.save(folder.checkpoints, moment)
-            checkpoints.prune(folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every)
+            checkpoints.prune(
+                folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every, config.films
+            )
 
         metrics.start(now.metrics, closing_step(now.cloud.step, experiment))
         if not metrics.mark.size:
@@ -155,7 +157,7 @@ def recurse(
                 row = measure(experiment.problem, experiment.test, cloud, info, experiment.plan)
                 metrics.write(row, scheduled)
                 progress.metrics(row)
-            if is_stored(cloud.step, config.checkpoint_every) and cloud.step < steps:
+            if is_stored(cloud.step, config.checkpoint_every, config.films) and cloud.step < steps:
                 save()
             progress.advance(cloud.step)
             status.running(now)

@@ -34,8 +34,9 @@ def measure(problem: Problem, test: Samples, cloud: PointCloud, info: Info | Non
     if info is not None:
         before, after = info.prox_objective()
         solution = info.solution
-        figures = (float(before), float(after), float(info.kernel_offdiag()), solution.rounds)
-        proximal = dict(zip(PROXIMAL, (*figures, float(solution.error), solution.converged), strict=True))
+        step = (float(before), float(after), float(info.kernel_offdiag()), float(info.weights_change()))
+        rounds = (solution.rounds, float(solution.error), solution.contraction, solution.converged)
+        proximal = dict(zip(PROXIMAL, step + rounds, strict=True))
     # Numbers that stay the same are in the config.
     now: Row = {"h": hyper.h, "beta": hyper.beta, "epsilon": hyper.epsilon} if plan.changes else {}
     return row | proximal | now
@@ -45,8 +46,10 @@ PROXIMAL = (
     "prox_objective_before",
     "prox_objective_after",
     "kernel_offdiag",
+    "weights_change",
     "sinkhorn_rounds",
     "sinkhorn_error",
+    "sinkhorn_contraction",
     "converged",
 )
 

@@ -18,6 +18,6 @@ def is_film(step: int) -> bool:
     return is_log_spaced(step, FILMED_PER_DECADE)
 
 
-def is_stored(step: int, checkpoint_every: int) -> bool:
+def is_stored(step: int, checkpoint_every: int, films: bool) -> bool:
     """Whether a checkpoint is written at ``step``; one is at a run's last step besides."""
-    return is_film(step) or step % checkpoint_every == 0
+    return (films and is_film(step)) or step % checkpoint_every == 0

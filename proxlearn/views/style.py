@@ -67,12 +67,12 @@ def strips(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
     return made, list(made.subplots(rows, 1, squeeze=False)[:, 0])
 
 
-def save(made: Figure, folder: Path, name: str) -> list[Path]:
-    """``name``.png and ``name``.pdf in the folder."""
+def save(made: Figure, folder: Path, name: str, about: str = "") -> list[Path]:
+    """``name``.png and ``name``.pdf in the folder; ``about`` goes into their metadata."""
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
     for path in paths:
         # Without the date in it, the same run gives the same file.
-        metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
+        metadata = {"CreationDate": None, "Subject": about} if path.suffix == ".pdf" else {"Description": about}
         made.savefig(path, dpi=180, metadata=metadata)
         # The layout is found once, not again for each file.
         made.set_layout_engine("none")

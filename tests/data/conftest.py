@@ -1,8 +1,7 @@
-"""Shared by the tests of data: the paper's files where they are, an empty cache, and configs as the YAML files say."""
+"""Shared by the tests of data: an empty cache, and configs as the YAML files say."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import yaml
 
 from proxlearn.schema import DatasetConfig, build
 
-PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")
 CONFIGS = Path(__file__).parents[2] / "configs" / "dataset"
 
 
@@ -21,18 +19,6 @@ def dataset_config(name: str, **changes: Any) -> DatasetConfig:
     values = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
     del values["paper"]
     return build(DatasetConfig, values | changes)
-
-
-@pytest.fixture
-def paper_files() -> Path:
-    """The folder of the paper's files."""
-    if not os.environ.get("PROXLEARN_DATA"):
-        pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
-    folder = Path(os.environ["PROXLEARN_DATA"])
-    absent = [name for name in PAPER_FILES if not (folder / name).is_file()]
-    if absent:
-        pytest.skip(f"PROXLEARN_DATA={folder} lacks {', '.join(absent)}: this test reads the paper's own files")
-    return folder
 
 
 @pytest.fixture

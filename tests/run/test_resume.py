@@ -143,10 +143,15 @@ def test_changed_data_is_not_continued(tmp_path):
 def test_the_newest_checkpoints_and_those_for_films_are_kept(keep, tmp_path):
     run(small(steps=203, checkpoint_every=10, keep_checkpoints=keep), tmp_path)
     kept = [step for step, _ in sealed.stored(tmp_path / "checkpoints")]
-    made = [step for step in range(204) if is_stored(step, 10) or step == 203][::-1]
+    made = [step for step in range(204) if is_stored(step, 10, True) or step == 203][::-1]
     regular = [step for step in made if step % 10 == 0]
     assert set(kept) == {step for step in made if is_film(step)} | set(made[:keep]) | set(regular[:keep])
     assert 0 in kept
+
+
+def test_without_films_only_the_newest_and_the_newest_regular_checkpoint_stay(tmp_path):
+    run(small(steps=203, checkpoint_every=10, keep_checkpoints=1, films=False), tmp_path)
+    assert [step for step, _ in sealed.stored(tmp_path / "checkpoints")] == [203, 200]
 
 
 def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_the_switch(tmp_path):

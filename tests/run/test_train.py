@@ -57,12 +57,17 @@ def test_metrics_have_every_name_at_log_spaced_steps(tmp_path: Path) -> None:
     names = {f"{part}_{name}_{est}" for part in ("train", "test") for est in ("weighted", "unweighted")
              for name in ("risk", "accuracy", "log_loss", "risk_paper")}  # fmt: skip
     names |= {"test_accuracy_unweighted_saturated", "discrete_free_energy", "prox_objective_before", "ess", "mass"}
-    names |= {"prox_objective_after", "kernel_offdiag", "sinkhorn_rounds", "sinkhorn_error", "converged"}
+    names |= {"prox_objective_after", "kernel_offdiag", "weights_change"}
+    names |= {"sinkhorn_rounds", "sinkhorn_error", "sinkhorn_contraction", "converged"}
     assert names <= set(found[0])
     # Each step solves its convex problem: the objective cannot end above doing nothing.
     for row in found[1:]:
         before, after = float(row["prox_objective_before"]), float(row["prox_objective_after"])
         assert after <= before + 1e-12 * abs(before)
+    # kappa = 50. One round has no contraction to measure (nan), and NaN fails no comparison that is written this way.
+    measured = [float(row["sinkhorn_contraction"]) for row in found[1:]]
+    assert any(ratio <= 1 / 51 + 1e-12 for ratio in measured)
+    assert not any(ratio > 1 / 51 + 1e-12 for ratio in measured)
     assert all(float(r["mass"]) == pytest.approx(float(found[0]["mass"]), rel=1e-5) for r in found)
 
 

@@ -1,0 +1,56 @@
+"""Figures over several runs, the verdict, and the three forms of a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reproduce import sine
+from reproduce.measured import Measured, over, verdict
+from reproduce.table import Column, Row, Table
+
+
+def test_one_run_has_no_spread_and_none_has_no_mean() -> None:
+    assert over([2.0]).mean == 2
+    assert math.isnan(over([2.0]).sd)
+    assert over([1.0, 3.0]) == Measured(2.0, math.sqrt(2))
+    assert math.isnan(over([]).mean)
+
+
+@pytest.mark.parametrize(
+    "ours, paper, said",
+    [
+        (Measured(92.0), Measured(93.5), "agrees within 2.0 (-1.5)"),
+        (Measured(92.0), Measured(95.0), "differs by -3.0"),
+        (Measured(92.0, 1.6), Measured(95.0), "agrees within the spread (-3.0)"),
+        (Measured(92.0, 1.2), Measured(95.0, 1.2), "agrees within the spread (-3.0)"),
+        (Measured(92.0, 1.2), Measured(95.0), "differs by -3.0"),
+    ],
+)
+def test_a_verdict_is_by_the_allowance_or_by_twice_the_joint_spread(ours, paper, said) -> None:
+    assert verdict(ours, paper, 2.0, 1, complete=True) == said
+    assert verdict(ours, paper, 2.0, 1, complete=False) == "no verdict: partial"
+
+
+def test_a_table_says_the_same_in_its_three_forms(tmp_path: Path) -> None:
+    columns = (Column("β"), Column("accuracy (%)", 1), Column("paper's", 1))
+    made = Table("t", "A table", columns, [Row([0.05, Measured(92.25, 0.5), 93.0], [])], ["a note"])
+    paths = made.write(tmp_path)
+    assert [path.name for path in paths] == ["t.csv", "t.md", "t.tex"]
+    (row,) = csv.DictReader(io.StringIO(paths[0].read_text()))
+    assert (row["accuracy (%)"], row["accuracy (%) sd"], row["paper's"]) == ("92.25", "0.5", "93")
+    assert "| 0.05 | 92.2 ± 0.5   | 93.0    |" in paths[1].read_text()
+    assert r"0.05 & 92.2 $\pm$ 0.5 & 93.0 \\" in paths[2].read_text()
+    assert r"accuracy (\%)" in paths[2].read_text()
+
+
+def test_the_slope_against_one_over_N_is_recovered_and_the_distance_is_a_ratio() -> None:
+    slope, intercept = sine.line({N: 0.2 + 3 / N for N in (500, 700, 1000, 2000)})
+    assert (slope, intercept) == (pytest.approx(3), pytest.approx(0.2))
+    twice = {N: Measured(2 * value) for N, value in sine.published.TABLE5.items()}
+    assert sine.distance(twice) == pytest.approx(np.log(2))
