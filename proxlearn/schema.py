@@ -149,6 +149,20 @@ NOT_TRAJECTORY = (
 )
 """Keys that do not change where the particles go: the same run whatever they are."""
 
+ADDED = {
+    "films": True,
+    "resample": "none",
+    "ess_threshold": 0.5,
+    "epsilon_quantile": None,
+    "init": "box",
+    "init_scale": None,
+    "h_schedule": "constant",
+    "beta_schedule": "constant",
+    "horizon": 1000,
+    "batch_size": None,
+}
+"""Keys that runs of earlier versions lack, each with the value that changes nothing: with it, such a run goes on."""
+
 
 def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
     """A checked dataclass from a plain mapping (a composed config, or a run folder's config.yaml)."""
@@ -157,6 +171,8 @@ def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
         raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     known_keys(mapping, set(fields), prefix)
+    if cls is TrainConfig:
+        mapping = ADDED | dict(mapping)
     for name in fields:
         if name not in mapping:
             raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")
@@ -169,7 +185,7 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
     for key in NOT_TRAJECTORY:
         del values[key]
     del values["device"]["threads"]
-    return values
+    return {key: value for key, value in values.items() if key not in ADDED or value != ADDED[key]}
 
 
 def digest(config: TrainConfig) -> str:
