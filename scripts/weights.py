@@ -18,8 +18,9 @@ import torch
 from scipy.stats import t as student
 
 from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.core.energy import effective_sample_size
+from proxlearn.core.options import Weights
 from proxlearn.core.scores import scores
 from proxlearn.fit.fit import fit
 from proxlearn.fit.select import select
@@ -27,7 +28,7 @@ from proxlearn.fit.settings import Settings
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.files import write_atomically, write_json
 
-UPDATES = ("proximal", "uniform", "fisher_rao")
+UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
 DATASETS = {
     "wdbc": HALF,
@@ -47,7 +48,7 @@ def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str,
     words = [f"dataset={dataset}", "recipe=tuned", f"split_seed={split}", *DATASETS[dataset]]
     experiment = build_experiment(checked_config(compose(parse(words))))
     problem, test = experiment.source, experiment.prepared.test
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     settings: Settings | None = None
     for weights in UPDATES:
         start = time.monotonic()

@@ -126,7 +126,7 @@ def share_runs(jobs: list[Job]) -> list[Job]:
     """Jobs that differ only in what no trajectory depends on are one run: the one with most steps does it."""
     doers: dict[str, Job] = {}
     for job in jobs:
-        if job.folder is not None and (job.folder not in doers or job.steps > doers[job.folder].steps):
+        if job.folder is not None and (job.folder not in doers or (job.steps or 0) > (doers[job.folder].steps or 0)):
             doers[job.folder] = job
     shared = ((job, doers[job.folder]) for job in jobs if job.folder is not None)
     same = {job.number: doer.number for job, doer in shared if doer is not job}

@@ -33,7 +33,7 @@ class Job:
     number: int
     values: dict[str, str]
     """Swept key -> this job's value, as written."""
-    steps: int = 0
+    steps: int | None = 0
     folder: str | None = None
     """The run folder, seen from the sweep folder, so that both can be moved together."""
     error: str | None = None
@@ -166,5 +166,6 @@ class SweepFolder:
         return JobState(job, record.state, record.error or run.error, run)
 
 
-def is_done(run: Observed, steps: int) -> bool:
-    return run.state == DONE and run.step >= steps
+def is_done(run: Observed, steps: int | None) -> bool:
+    """Whether a run has made the steps asked for, or (None) those that it chose for itself."""
+    return run.state == DONE and (steps is None or run.step >= steps)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.loop import Outcome, train
@@ -44,6 +44,7 @@ def make_one(run: PaperRun, where: str) -> Outcome:
     words = [*run.overrides, f"hydra.run.dir={run.folder}"]
     config = config_of(run)
     finished = finished_at(run.folder, config)
+    assert config.steps is not None, "the paper's recipe leaves no number open"
     if finished is not None and finished >= config.steps:
         return Outcome(run.folder, "finished", finished, already_finished=True)
     say(f"{where} {run.folder}: {config.steps} steps")
@@ -83,6 +84,7 @@ def config_of(run: PaperRun) -> TrainConfig:
         (source,) = (word.partition("=")[2] for word in run.overrides if word.startswith("init_from="))
         config = replace(config, init_from=source)
     if run.quick:
+        assert config.steps is not None, "the paper's recipe leaves no number open"
         steps = min(QUICK_STEPS, -(-config.steps // QUICK_SHARE))
         config = replace(config, steps=steps, log_every=max(1, steps // QUICK_ROWS))
     return config

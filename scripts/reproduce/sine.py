@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxlearn.views import model
+from proxlearn.predict.folder import find
 from reproduce import published
 from reproduce.measured import Measured, over
 from reproduce.source import Found, load, steps
@@ -24,7 +24,7 @@ DATA = {
 
 def mean_square(found: Found, normalised: bool) -> float:
     """Mean of (y - f)^2 on the test part, f = P^T rho with or without the division by the total mass."""
-    learnt, points = model.load(found.run), found.run.points
+    learnt, points = find(found.run.path), found.run.points
     assert learnt is not None
     assert points is not None
     test = points[points["part"] == "test"]
