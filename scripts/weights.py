@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import torch
 from scipy.stats import t as student
@@ -42,13 +43,13 @@ DATASETS = {
 """Each with what makes its splits; sine has one split, so there the seed of cloud_0 and noise changes."""
 
 
-def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str, dict[str, float]]:
+def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str, dict[str, Any]]:
     """Test figures of the weighted estimate by each update."""
     seed = split if dataset == "sine" else 0
     words = [f"dataset={dataset}", "recipe=tuned", f"split_seed={split}", *DATASETS[dataset]]
     experiment = build_experiment(checked_config(compose(parse(words))))
     problem, test = experiment.source, experiment.prepared.test
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Any]] = {}
     settings: Settings | None = None
     for weights in UPDATES:
         start = time.monotonic()
@@ -75,7 +76,7 @@ def interval(differences: list[float]) -> str:
     return f"{mean(differences):+.4f} ± {half:.4f}{sign}"
 
 
-def table(runs: dict[str, list[dict[str, dict[str, float]]]]) -> list[str]:
+def table(runs: dict[str, list[dict[str, dict[str, Any]]]]) -> list[str]:
     head = ["dataset", "splits", "risk, proximal", "− uniform", "− fisher_rao", "accuracy, proximal", "− uniform"]
     head += ["− fisher_rao", "ESS / N: proximal, fisher_rao"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]

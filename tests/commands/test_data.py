@@ -10,7 +10,7 @@ import pytest
 
 from proxlearn import cli
 from proxlearn.data import registry
-from tests.data.conftest import empty_cache, paper_files
+from tests.data.conftest import empty_cache
 
 __all__ = ["empty_cache", "paper_files"]
 
