@@ -12,7 +12,7 @@ from proxlearn import cli
 from proxlearn.data import registry
 from tests.data.conftest import empty_cache
 
-__all__ = ["empty_cache", "paper_files"]
+__all__ = ["empty_cache"]
 
 
 def test_the_table_names_every_dataset_with_its_figures(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
