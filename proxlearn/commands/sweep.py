@@ -28,6 +28,7 @@ from proxlearn.run.sweep import DONE, SweepFolder
 
 ROUNDS = 2
 """A launcher that gave up (a worker of joblib's was killed, a node went away) gets what it left undone once more."""
+SAME_SIGNAL_SECONDS = 1.0
 LAST_JOBS_SECONDS = 60.0
 """How long jobs that outlive their launcher are waited for, once they have been told to stop."""
 
@@ -143,10 +144,16 @@ def wait_for_the_last(sweep: SweepFolder, numbers: list[int], session: str) -> N
 def stopping(sweep: SweepFolder, session: str) -> Iterator[list[int]]:
     """SIGINT and SIGTERM stop the sweep, not only the job that they meet; a second one ends the command at once."""
     met: list[int] = []
+    first = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
         if met:
+            # `timeout` and some terminals send the same signal twice at once: that is one wish.
+            if time.monotonic() - first < SAME_SIGNAL_SECONDS:
+                return
             raise KeyboardInterrupt
+        first = time.monotonic()
         met.append(number)
         sweep.request_stop(session)
         notice("stopping: running jobs store a checkpoint first (once more: at once)")

@@ -66,14 +66,20 @@ def draw_finals(sweep: Sweep) -> list[Path]:
     for metric in measured(sweep):
         made, all_axes = panels(sweep, sweep.final, others[1:])
         colours = colours_of(sweep, place=1)
+        numbers = [float(value) for value in sweep.values(first)]
+        log = min(numbers) > 0 and max(numbers) >= 10 * min(numbers)
         for axes, part in all_axes:
-            for value, colour in colours.items():
+            for place, (value, colour) in enumerate(colours.items()):
                 mine = part if value is None else part[part[others[0]] == value]
                 found = mine.assign(x=mine[first].astype(float)).groupby("x")[metric].agg(["mean", "min", "max"])
                 reach = [found["mean"] - found["min"], found["max"] - found["mean"]]
-                axes.errorbar(found.index, found["mean"], yerr=reach, fmt="o-", color=colour, capsize=2, label=value)
-            numbers = [float(value) for value in sweep.values(first)]
-            if min(numbers) > 0 and max(numbers) >= 10 * min(numbers):
+                # A little aside, so that equal figures do not hide each other.
+                aside = place - (len(colours) - 1) / 2
+                x = found.index * 1.04**aside if log else found.index + 0.006 * aside * (max(numbers) - min(numbers))
+                axes.errorbar(
+                    x, found["mean"], yerr=reach, fmt="o-", markersize=4, color=colour, capsize=2, label=value
+                )
+            if log:
                 axes.set_xscale("log")
             axes.set_xlabel(symbol(first))
         finish(made, all_axes, sweep, f"{LABELS[metric]}, at the end", colours, others[:1])

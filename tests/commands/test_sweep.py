@@ -73,7 +73,7 @@ def test_one_fails_one_is_killed_the_rest_finish_and_the_same_command_does_only_
     assert states() == ["killed", "invalid", "killed", "failed", "invalid", "failed"]
     shown = capfd.readouterr().out
     assert "its process was killed by SIGKILL" in shown
-    assert "theta is not finite after step 1" in shown
+    assert "theta is not finite after step " in shown
     assert "beta must be a finite number > 0, got -1" in shown
 
     # What was killed goes on from its checkpoint when asked for no more steps than it needs.
@@ -104,7 +104,7 @@ def test_a_signal_stops_the_sweep_and_the_same_command_goes_on(capfd):
     assert main([*words, f"steps={reached + 5}"]) == 0
     assert states() == ["finished", "finished"]
     before = starts()
-    assert main([*words, f"steps={reached + 5}", "hydra/launcher=joblib"]) == 0
+    assert main([*words, f"steps={reached + 5}", "hydra/launcher=submitit_local"]) == 0
     assert starts() == before
 
 
@@ -113,6 +113,7 @@ def test_fail_fast_ends_the_sweep_at_the_first_failure():
     assert states() == ["failed", "skipped"]
 
 
+@pytest.mark.slow
 def test_joblib_survives_the_death_of_a_worker():
     """A killed worker makes joblib give up; what it left undone is handed to it once more."""
     words = ["train", "-m", *SMALL, "beta=0.1,0.2", f"steps={ENDLESS}", "hydra/launcher=joblib"]
@@ -172,7 +173,7 @@ def test_twelve_jobs_one_failing_one_killed(launcher):
     killer.join()
     assert states() == ["failed", *["finished"] * 3, "killed", *["finished"] * 7]
     reasons = [row["error"] for row in table() if row["error"]]
-    assert reasons[0].startswith("theta is not finite after step 1")
+    assert reasons[0].startswith("theta is not finite after step ")
     assert reasons[1] == "its process was killed by SIGKILL"
     before = starts()
     assert subprocess.run(command).returncode == 1
