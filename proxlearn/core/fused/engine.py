@@ -54,7 +54,10 @@ class FusedStep:
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
         self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
+        # Launching Numba's threads sets the number for all of OpenMP, torch's products included: put that back.
+        of_torch = torch.get_num_threads()
         numba.set_num_threads(min(threads, numba.get_num_threads()))
+        torch.set_num_threads(of_torch)
         self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
         self.dtype = self.drift.dtype
         self._block = np.empty(threads, self.dtype)
