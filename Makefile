@@ -26,6 +26,10 @@ setup: $(READY)  ## an environment in .venv
 train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment, 250000 recursions
 	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
+.PHONY: tuned
+tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds beside the paper's (minutes; resumable)
+	$(BIN)/python scripts/tuned.py
+
 .PHONY: weights
 weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits a dataset (an hour; resumable)
 	$(BIN)/python scripts/weights.py

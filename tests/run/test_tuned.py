@@ -40,7 +40,8 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
         record["candidates"][0]
     )
     assert status(tmp_path)["step"] == record["chosen"]["steps"]
-    assert f"selected beta={record['chosen']['beta']:g}" in capfd.readouterr().err
+    shown = capfd.readouterr().err
+    assert all(f"{name}={value:g}" in shown for name, value in record["chosen"].items())
     view = read(tmp_path)
     assert f"β={record['chosen']['beta']:g}" in view.title
     # The epsilon in use is measured anew at log-spaced steps, and logged.
