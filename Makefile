@@ -26,6 +26,10 @@ setup: $(READY)  ## an environment in .venv
 train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment, 250000 recursions
 	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
+.PHONY: weights
+weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits a dataset (an hour; resumable)
+	$(BIN)/python scripts/weights.py
+
 .PHONY: test
 test: $(READY)  ## set up, then lint, type-check and test
 	$(BIN)/ruff check .

@@ -13,8 +13,8 @@ from proxlearn.core.options import Schedule
 
 LOWEST = 0.01
 """Where the cosine ends: a factor of 0 would be a step of nothing."""
-MOST_ASKED = 1024
-"""Particles whose nearest neighbour is looked for; drawn alike, the first so many stand for all."""
+MOST_ASKED = 128
+"""Particles whose nearest neighbour is looked for: the first so many stand for all, at a fraction of N^2 distances."""
 
 
 def is_log_spaced(step: int, per_decade: int) -> bool:

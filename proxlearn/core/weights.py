@@ -8,6 +8,7 @@ known: rho ~ (rho_{k-1} exp(-h w))^(1 / (1 + h/beta)). *Uniform*: it is infinite
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -80,6 +81,6 @@ def systematic(cloud: PointCloud, u: float) -> PointCloud:
     edges = torch.softmax(cloud.log_rho.double(), dim=0).cumsum(0)
     places = (torch.arange(N, dtype=torch.float64, device=edges.device) + u) / N
     chosen = torch.searchsorted(edges, places, right=True).clamp_max(N - 1)
-    log_rho = (torch.logsumexp(cloud.log_rho, 0) - torch.tensor(float(N)).log()).to(cloud.log_rho.dtype)
+    log_rho = torch.logsumexp(cloud.log_rho, 0) - math.log(N)
     # The neighbour list speaks of particles by number, and the numbers have changed.
     return replace(cloud, theta=cloud.theta[chosen], log_rho=log_rho.expand(N).clone(), screen=None)

@@ -91,12 +91,8 @@ def fit(
     engine = "eager" if why_not_fused(problem.neuron, "cpu") else "fused"
     advance = Advance(problem, plan, engine, threads or torch.get_num_threads(), generator)
     dtype = now.newest.theta.dtype
-    scored = (
-        problem.samples
-        if len(problem.samples) <= MOST_SCORED
-        else some_rows(problem.samples, torch.arange(MOST_SCORED))
-    )
-    train, held_out = scored.to("cpu", dtype), None if validation is None else validation.to("cpu", dtype)
+    train = some_rows(problem.samples, torch.arange(min(len(problem.samples), MOST_SCORED))).to("cpu", dtype)
+    held_out = None if validation is None else validation.to("cpu", dtype)
     cloud, best, history = now.newest, now.cloud, list(now.history)
     last = cloud.step + number
     while cloud.step < last:
@@ -112,7 +108,7 @@ def fit(
         history.append(row)
         callback(cloud, row)
         if held_out is not None:
-            rows = [each["validation_risk"] for each in history]
+            rows = [each.get("validation_risk", np.inf) for each in history]
             since = len(rows) - 1 - int(np.argmin(rows))
             best = cloud if since == 0 else best
             if patience is not None and since >= patience:

@@ -57,9 +57,9 @@ def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRe
             shown = time.monotonic()
             notice(text)
 
-    found = select(
-        experiment.source, experiment.settings, seed=experiment.config.seed, threads=threads, progress=progress
-    )
+    # Steps are chosen even where some are given: the run may be asked for without them later.
+    base = replace(experiment.settings, steps=None)
+    found = select(experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress)
     chosen = {name: asdict(found.settings)[name] for name in CHECKS}
     seconds = round(time.monotonic() - start, 3)
     record = {"format": FORMAT, "chosen": chosen, "seconds": seconds, "candidates": list(found.table)}

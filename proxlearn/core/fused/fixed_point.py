@@ -107,6 +107,10 @@ def solve(
         log_z, next_z, (moved, away, least) = next_z, following, result
         log_Gq, next_Gq = next_Gq, log_Gq
         pair = kernel.logarithms(unit)
+    else:
+        # The last round's pair has not been looked at yet.
+        if not (least > smallest and kernel.u.min() > smallest):
+            return None
     log_q, log_Gz = pair()
     return FixedPoint(log_z + log_Gq, log_z, log_q, log_Gz, log_Gq, changes, stopped)
 

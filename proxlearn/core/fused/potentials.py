@@ -3,6 +3,8 @@ multiplies fast."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,27 +13,26 @@ from proxlearn.core.problem import Samples
 from proxlearn.core.recursion import Hyper
 
 
-class FusedDrift:
+class FusedDrift(ABC):
     """Moves a cloud; keeps the memory that every step uses again, for samples of one number and one precision."""
 
+    dtype: np.dtype
     hyper: Hyper
     h: np.floating
     diffusion: np.floating
 
+    @abstractmethod
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        """Theta_k and the proximal step's potential w."""
+
+    @abstractmethod
     def use(self, samples: Samples) -> None:
         """Go on with other samples, as many as before."""
-        raise NotImplementedError
 
     def at(self, hyper: Hyper) -> None:
         """Go on with other numbers; the readings (drift, prox_potential) stay."""
         self.hyper = hyper
         self.h, self.diffusion = self.dtype.type(hyper.h), self.dtype.type(hyper.diffusion)
-
-    dtype: np.dtype
-
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Theta_k and the proximal step's potential w."""
-        raise NotImplementedError
 
 
 def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

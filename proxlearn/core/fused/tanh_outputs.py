@@ -39,6 +39,18 @@ def backward(T, g, blocks):  # type: ignore[no-untyped-def]
                 out[m] *= one - row[m] * row[m]
 
 
+@njit(parallel=True, fastmath=FAST, cache=True)
+def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
+    """Euler-Maruyama: the gradient's columns for a, then those for b and w."""
+    N, p = theta.shape
+    C = grad_a.shape[1]
+    for i in prange(N):
+        for k in range(C):
+            new[i, k] = theta[i, k] - h * grad_a[i, k] + diffusion * noise[i, k]
+        for k in range(C, p):
+            new[i, k] = theta[i, k] - h * GX[i, k - C] + diffusion * noise[i, k]
+
+
 class TanhOutputsDrift(FusedDrift):
     """A cloud of tanh neurons with many outputs."""
 
@@ -48,7 +60,7 @@ class TanhOutputsDrift(FusedDrift):
         self.blocks, self.n, self.C = blocks, n, len(problem.samples.y)
         self.use(problem.samples)
         self.at(hyper)
-        self.T, self.g = X.new_empty(N, n), X.new_empty(N, n)
+        self.T, self.g, self.GX = X.new_empty(N, n), X.new_empty(N, n), X.new_empty(N, self.X1.shape[1])
 
     def use(self, samples: Samples) -> None:
         self.y, self.X1t, self.X1 = with_ones(samples)
@@ -69,8 +81,8 @@ class TanhOutputsDrift(FusedDrift):
         u = None
         if hyper.drift != hyper.prox_potential:
             u = ((a * (T @ torch.from_numpy(r).T)).sum(1) / self.n).numpy()
-        GX = torch.mm(self.g, self.X1)[:, : theta.shape[1] - C]
-        new = torch.add(theta, noise, alpha=hyper.diffusion)
-        new[:, :C] -= hyper.h * grad_a
-        new[:, C:] -= hyper.h * GX
+        torch.mm(self.g, self.X1, out=self.GX)
+        new = torch.empty_like(theta)
+        steps = (self.h, self.diffusion, noise.numpy(), new.numpy())
+        update(theta.numpy(), grad_a.numpy(), self.GX.numpy(), *steps)
         return new, potential(hyper, (a * inner).sum(1).numpy(), u)

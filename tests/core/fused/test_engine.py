@@ -314,3 +314,12 @@ def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
     after, info = FusedStep(wdbc, WDBC, 30, threads=1)(cloud, noise, z0)
     assert info is None
     assert not bool(torch.isfinite(after.theta).all())
+
+
+def test_numba_s_threads_do_not_change_torch_s(wdbc: Problem, generator: torch.Generator) -> None:
+    """They share one OpenMP: a run asked for one thread must not end up with torch on all cores."""
+    before = torch.get_num_threads()
+    cloud = paper_cloud(wdbc, 30, generator)
+    for threads in (1, 2):
+        FusedStep(wdbc, WDBC, 30, threads=threads)(cloud, *randomness(cloud, generator))
+        assert torch.get_num_threads() == before

@@ -1,0 +1,145 @@
+"""recipe=tuned: selected once, stored, shown; and a run like any other: resumed, extended and repeated bit for bit."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_runs import assert_same_run, composed, run, status
+
+from proxlearn.core.schedules import is_log_spaced
+from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.run import selection
+from proxlearn.views.source import read
+
+
+def tuned(*overrides, **changes):
+    base = composed(
+        "dataset=sine", "recipe=tuned", "N=12", "dataset.points=24", "threads=1", "checkpoint_every=7", *overrides
+    )
+    return replace(base, **changes)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    run(tuned(), folder)
+    return folder
+
+
+def chosen(folder):
+    return json.loads((folder / "selection.json").read_text())["chosen"]
+
+
+def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_path, capfd):
+    run(tuned(), tmp_path)
+    record = json.loads((tmp_path / "selection.json").read_text())
+    assert {"rung", "candidate", "h", "beta", "epsilon", "init_scale", "validation_risk"} <= set(
+        record["candidates"][0]
+    )
+    assert status(tmp_path)["step"] == record["chosen"]["steps"]
+    shown = capfd.readouterr().err
+    assert all(f"{name}={value:g}" in shown for name, value in record["chosen"].items())
+    view = read(tmp_path)
+    assert f"β={record['chosen']['beta']:g}" in view.title
+    # The epsilon in use is measured anew at log-spaced steps, and logged.
+    assert view.metrics["epsilon"].nunique() > 2
+    measured = view.metrics["epsilon"].diff().fillna(0) != 0
+    assert all(is_log_spaced(step, 10) for step in view.metrics["step"][measured][:-1])
+
+
+def test_the_same_run_twice_has_the_same_bits(reference, tmp_path):
+    run(tuned(), tmp_path)
+    assert_same_run(tmp_path, reference)
+    assert chosen(tmp_path) == chosen(reference)
+
+
+def test_an_interrupted_run_goes_on_without_selecting_again(reference, tmp_path, monkeypatch):
+    last = chosen(reference)["steps"]
+    run(tuned(steps=last // 2), tmp_path)
+    monkeypatch.setattr(selection, "select", None)
+    run(tuned(), tmp_path)
+    assert_same_run(tmp_path, reference)
+    assert run(tuned(), tmp_path).already_finished
+    assert run(tuned(steps=last + 3), tmp_path).step == last + 3
+
+
+@pytest.mark.parametrize("damage", ["{", '{"format": "proxlearn-selection-1", "chosen": {"h": -1}}'])
+def test_a_damaged_selection_is_made_again_and_the_run_goes_on(damage, reference, tmp_path):
+    run(tuned(steps=5), tmp_path)
+    (tmp_path / "selection.json").write_text(damage)
+    run(tuned(), tmp_path)
+    assert_same_run(tmp_path, reference)
+
+
+def test_checkpoints_of_another_choice_are_not_continued(reference, tmp_path):
+    run(tuned(steps=5), tmp_path)
+    path = tmp_path / "selection.json"
+    record = json.loads(path.read_text())
+    record["chosen"]["h"] *= 1.5
+    path.write_text(json.dumps(record))
+    run(tuned(steps=9), tmp_path)
+    assert "it belongs to another run" in (tmp_path / "train.log").read_text()
+    assert status(tmp_path)["step"] == 9
+
+
+def test_a_signal_during_the_selection_stops_it(tmp_path, monkeypatch):
+    made = selection.select
+
+    def interrupted(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made(*args, **kwargs)
+
+    monkeypatch.setattr(selection, "select", interrupted)
+    with pytest.raises(ProxlearnError, match="stopped during the selection") as error:
+        run(tuned(), tmp_path)
+    assert error.value.exit_code == 128 + signal.SIGTERM
+    assert not (tmp_path / "selection.json").exists()
+
+
+def test_numbers_that_are_given_are_not_selected(tmp_path):
+    config = tuned("h=0.25", "beta=500", "epsilon=0.3", "init_scale=1.5", "steps=6")
+    assert config.selected == ()
+    run(config, tmp_path)
+    assert not (tmp_path / "selection.json").exists()
+
+
+def test_the_paper_s_recipe_selects_nothing():
+    with pytest.raises(InputError, match="h must be a number: only recipe=tuned selects it"):
+        composed("dataset=sine", "h=null")
+
+
+VARIANTS = {
+    "resampling": ("weights=fisher_rao", "resample=systematic", "ess_threshold=0.95"),
+    "schedules": ("h_schedule=cosine", "beta_schedule=power", "horizon=30"),
+    "batches": ("batch_size=9",),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_whatever_changes_along_the_way_a_resume_is_exact(variant, tmp_path):
+    given = ("h=0.3", "beta=1e3", "epsilon=0.5", "init_scale=1", *VARIANTS[variant])
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(tuned(*given, steps=37), whole)
+    for steps in (4, 23, 37):
+        run(tuned(*given, steps=steps), cut)
+    assert_same_run(cut, whole)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_any_table_can_be_learnt_from(task, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3))
+    score = X @ [1.0, -2.0, 0.5]
+    target = {"binary": score > 0, "multiclass": np.digitize(score, [-1.5, 1.5]), "regression": 7 + 3 * score}[task]
+    rows = "\n".join(",".join(f"{value:.6f}" for value in x) + f",{y}" for x, y in zip(X, target, strict=True))
+    path = tmp_path / "mine.csv"
+    path.write_text(f"u,v,w,y\n{rows}\n")
+    config = composed("dataset=csv", f"dataset.path={path}", "dataset.target=y", "recipe=tuned", "N=60", "threads=1")
+    run(config, tmp_path / "run")
+    figures = read(tmp_path / "run").accuracy.set_index(["part", "estimate"]).loc[("test", "weighted")]
+    assert figures["r2"] > 0.95 if task == "regression" else figures["accuracy"] > 0.85
+    neuron = json.loads((tmp_path / "run" / "model.json").read_text())["neuron"]
+    assert neuron == ("tanh_outputs" if task == "multiclass" else "tanh")
