@@ -54,9 +54,10 @@ class FusedStep:
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
         self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
+        # Launching Numba's threads sets the number for all of OpenMP, torch's products included: put that back.
         of_torch = torch.get_num_threads()
+        # Of all that there are: a step made earlier in this process may have asked for fewer.
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-        # The pool is one: when numba starts it, it sets the number of torch's threads too.
         torch.set_num_threads(of_torch)
         self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
         self.dtype = self.drift.dtype
