@@ -80,6 +80,7 @@ def fig4(root: Path) -> list[Path]:
         _logarithmic(axes, "test risk: mean of (sin x − f)²")
         low, high = axes.get_ylim()
         axes.set_ylim(low * (low / high) ** 0.75, high)
+        axes.plot([], [], color=GREY, linewidth=0.9, label="sin x, in the insets")
         axes.legend(loc="upper right")
         for found in runs:
             for number, learnt in enumerate(_three_clouds(found)):
