@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.train import checked_config
+from proxlearn.commands.configured import checked_config
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.scores import scores
 from proxlearn.fit.fit import fit
