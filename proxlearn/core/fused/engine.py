@@ -144,9 +144,9 @@ class FusedStep:
             screen = screen if self._list_of(screen) is not None else None
         if found is None and self.dtype == np.float32:
             # Potentials of a small epsilon: float64 has ten times the range, and costs a tenth of the log domain.
-            wider = (each.astype(np.float64) for each in (rows, columns))
-            K = self._matrix(np.dtype(np.float64))
-            found = self._solve(DenseStabilised(*wider, self.hyper.epsilon, self.threads, K, wide), cloud, w, z0)
+            rows, columns = rows.astype(np.float64), columns.astype(np.float64)
+            kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._matrix(rows.dtype), wide)
+            found = self._solve(kernel, cloud, w, z0)
         if found is None:
             found = self._in_log_domain(cloud, theta, w, z0)
         return screen, found
