@@ -17,9 +17,7 @@ from proxlearn import cli
 from proxlearn.commands.configured import checked_config
 from proxlearn.run import loop
 from proxlearn.views import source, tables
-from tests.data.conftest import paper_files
 
-__all__ = ["paper_files"]
 SHORT = ["steps=12", "N=20", "threads=1", "hydra.run.dir=run"]
 METRICS = [
     f"{part}_{quantity}_{estimate}"

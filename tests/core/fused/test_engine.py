@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.core import options, recursion
-from proxlearn.core.cloud import PointCloud
+from proxlearn.core.cloud import PointCloud, draw_normal
 from proxlearn.core.fused.engine import FusedStep, IdentityInfo
 from proxlearn.core.fused.tanh import TanhDrift
 from proxlearn.core.fused.tiled import TILE, TiledTanhDrift
@@ -323,3 +323,20 @@ def test_numba_s_threads_do_not_change_torch_s(wdbc: Problem, generator: torch.G
     for threads in (1, 2):
         FusedStep(wdbc, WDBC, 30, threads=threads)(cloud, *randomness(cloud, generator))
         assert torch.get_num_threads() == before
+
+
+def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
+    standardised: Problem, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuned run's first step: epsilon is a tenth of the neighbours' squared distances, and z spans e^100."""
+    hyper = Hyper(1e5, 0.5, 0.03, 1e-6, 300, tolerance="log", drift="first_variation", orientation="consistent")
+    problem = standardised.to("cpu", torch.float32)
+    cloud = draw_normal(problem.neuron.coordinates(30), 30, 0.5, 60, generator).to("cpu", torch.float32)
+    noise, z0 = randomness(cloud, generator)
+    monkeypatch.delattr(FusedStep, "_in_log_domain")
+    fused = FusedStep(problem, hyper, 60, threads=1)
+    found, _ = fused(cloud, noise, z0)
+    assert np.dtype(np.float64) in fused._K
+    exact = replace(hyper, kernel="log")
+    wanted, _ = recursion.step(standardised, cloud.to("cpu", torch.float64), exact, noise.double(), z0.double())
+    torch.testing.assert_close(found.log_rho.double(), wanted.log_rho, rtol=0, atol=1e-3)
