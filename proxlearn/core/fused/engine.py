@@ -137,38 +137,30 @@ class FusedStep:
         rows, columns = self._oriented(cloud.theta, theta)
         # How wide the next step's list would have to be, and so how long.
         wide = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
-<<<<<<< HEAD
-        log_rho = cloud.log_rho.numpy().astype(np.float64)
-        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, self._K, wide)
-        found = self._solve(kernel, w, z0)
-=======
-        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._matrix(rows.dtype), wide)
-        found = self._solve(kernel, cloud, w, z0)
->>>>>>> i7a
+        kernel, found = self._solve_dense(rows, columns, cloud, w, z0, wide)
         screen = None
         if int(kernel.counts.sum()) - self.N <= self.N**2 // 40:
             screen = self._around(theta, wide)
             screen = screen if self._list_of(screen) is not None else None
         if found is None and self.dtype == np.float32:
             # Potentials of a small epsilon: float64 has ten times the range, and costs a tenth of the log domain.
-            rows, columns = rows.astype(np.float64), columns.astype(np.float64)
-            kernel = DenseStabilised(rows, columns, self.hyper.epsilon, self.threads, self._matrix(rows.dtype), wide)
-            found = self._solve(kernel, cloud, w, z0)
+            _, found = self._solve_dense(rows.astype(np.float64), columns.astype(np.float64), cloud, w, z0, wide)
         if found is None:
             found = self._in_log_domain(cloud, theta, w, z0)
         return screen, found
 
-<<<<<<< HEAD
-    def _solve(self, kernel: StabilisedKernel, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
-=======
-    def _matrix(self, dtype: np.dtype) -> np.ndarray:
-        """N x N numbers, the same memory at every step."""
-        if dtype not in self._K:
-            self._K[dtype] = np.empty((self.N, self.N), dtype)
-        return self._K[dtype]
+    def _solve_dense(
+        self, rows: np.ndarray, columns: np.ndarray, cloud: PointCloud, w: np.ndarray, z0: Tensor, wide: float
+    ) -> tuple[DenseStabilised, FixedPoint | None]:
+        """With all pairs, in the precision of ``rows``; the matrix has the same memory at every step."""
+        if rows.dtype not in self._K:
+            self._K[rows.dtype] = np.empty((self.N, self.N), rows.dtype)
+        log_rho = cloud.log_rho.numpy().astype(np.float64)
+        K = self._K[rows.dtype]
+        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, K, wide)
+        return kernel, self._solve(kernel, w, z0)
 
-    def _solve(self, kernel: StabilisedKernel, cloud: PointCloud, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
->>>>>>> i7a
+    def _solve(self, kernel: StabilisedKernel, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
         hyper = self.hyper
         log_xi = -hyper.beta * w.astype(np.float64) - 1
         log_z0 = np.log(z0.numpy().astype(np.float64))
