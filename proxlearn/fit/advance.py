@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,7 +105,8 @@ def is_finite(cloud: PointCloud) -> bool:
     """NaN and infinity survive a sum: one number tells of the whole cloud."""
     if cloud.theta.device.type == "cpu":
         # numpy's sum wakes no second thread, which would take longer than the sum.
-        return math.isfinite(cloud.theta.numpy().sum() + cloud.log_rho.numpy().sum())
+        with np.errstate(all="ignore"):
+            return math.isfinite(cloud.theta.numpy().sum() + cloud.log_rho.numpy().sum())
     return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
 
 

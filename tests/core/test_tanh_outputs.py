@@ -101,7 +101,7 @@ def test_fused_equals_reference(dtype: torch.dtype, drift: options.Drift, potent
 
 
 def test_scores_of_many_outputs_are_those_of_their_mean() -> None:
-    """Regressed answers are no probabilities: the log-loss clips and normalises them."""
+    """Regressed answers are no probabilities: negative ones count as 0, the rest is normalised."""
     generator = torch.Generator().manual_seed(2)
     neuron, labels = TanhOutputsNeuron(3), torch.randint(0, 3, (20,), generator=generator)
     X = torch.randn(20, 2, generator=generator, dtype=torch.float64)
@@ -111,5 +111,5 @@ def test_scores_of_many_outputs_are_those_of_their_mean() -> None:
     one_hot = torch.eye(3, dtype=torch.float64)[labels].T
     assert found["risk_weighted"] == pytest.approx(float((one_hot - f).square().sum(0).mean()))
     assert found["accuracy_weighted"] == pytest.approx(float((f.argmax(0) == labels).double().mean()))
-    p = f.clamp(1e-6, 1) / f.clamp(1e-6, 1).sum(0)
+    p = (f.clamp_min(0) / f.clamp_min(0).sum(0)).clamp_min(1e-6)
     assert found["log_loss_weighted"] == pytest.approx(float(-p.gather(0, labels[None]).log().mean()))
