@@ -151,6 +151,9 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
             problem.to("cpu", torch.float64), cloud.to("cpu", torch.float64), hyper, noise.double(), z0.double()
         )
         rounding = float((wanted.log_rho.double() - exact.log_rho).abs().max()) if dtype == torch.float32 else 0.0
+        exponent = float(torch.cdist(cloud.theta.double(), found.theta.double()).square().max()) / (2 * epsilon)
+        # Its squares, their sum, its scaling and its shift are rounded: four units in the last place of the largest.
+        rounding = max(rounding, torch.finfo(dtype).eps * exponent / 2) if dtype == torch.float32 else rounding
         error = float((found.log_rho.double() - wanted.log_rho.double()).abs().max())
         # A weight of e^-500 is known to 500 units in the last place.
         size = max(1.0, float(wanted.log_rho.abs().max()) / 20)
