@@ -125,7 +125,8 @@ class TrainConfig:
                 raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
         for key in self.selected:
             if self.init != "normal":
-                raise InputError(f"{key} must be a number: only recipe=tuned selects it", f"set {key}=...")
+                wanted = "a whole number >= 0" if key == "steps" else "a finite number > 0"
+                raise InputError(f"{key} must be {wanted}, got None", f"set {key}=..., or let recipe=tuned select it")
 
     @property
     def selected(self) -> tuple[str, ...]:
