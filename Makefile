@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Settings for tests: one thread each, because pytest runs two processes.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 
