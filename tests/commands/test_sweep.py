@@ -51,9 +51,10 @@ def when_running(number, act):
         end = time.monotonic() + 60
         while time.monotonic() < end:
             time.sleep(0.05)
-            if not Path("outputs/sweeps").is_dir():
+            # A folder that is being made has no plan yet.
+            if not list(Path("outputs").glob("sweeps/*/sweep.yaml")):
                 continue
-            for seen in the_sweep().look() if list(Path("outputs/sweeps").iterdir()) else ():
+            for seen in the_sweep().look():
                 if seen.job.number == number and seen.state == "running" and seen.run.newest and seen.run.step:
                     act(seen.run.pid)
                     return
