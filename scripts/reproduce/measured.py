@@ -17,8 +17,10 @@ class Measured:
     sd: float = math.nan
 
     def text(self, digits: int) -> str:
-        spread = "" if math.isnan(self.sd) else f" ± {self.sd:.{digits}f}"
-        return "" if math.isnan(self.mean) else f"{self.mean:.{digits}f}{spread}"
+        """With ``digits`` after the point; what has run away (a risk of 10^6) is told by its size alone."""
+        form = ".3g" if digits > 0 and abs(self.mean) >= 1e4 else f".{digits}f"
+        spread = "" if math.isnan(self.sd) else f" ± {self.sd:{form}}"
+        return "" if math.isnan(self.mean) else f"{self.mean:{form}}{spread}"
 
 
 def over(values: Iterable[float]) -> Measured:

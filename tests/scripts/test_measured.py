@@ -22,6 +22,13 @@ def test_one_run_has_no_spread_and_none_has_no_mean() -> None:
     assert math.isnan(over([]).mean)
 
 
+def test_a_figure_is_shown_with_its_spread_and_one_that_ran_away_by_its_size() -> None:
+    assert Measured(92.25, 0.5).text(1) == "92.2 ± 0.5"
+    assert Measured(32863.0).text(0) == "32863"
+    assert Measured(1466860.8, 2074110.6).text(5) == "1.47e+06 ± 2.07e+06"
+    assert Measured(math.nan).text(2) == ""
+
+
 @pytest.mark.parametrize(
     "ours, paper, said",
     [
