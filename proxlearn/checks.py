@@ -52,6 +52,16 @@ def choice(options: Any) -> Check:
     return check
 
 
+def spoken(word: str) -> Any:
+    """A word of the command line as the number that it is, for the checks; anything else stays as it is."""
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise InputError(f"{name} must be a text, got {value!r}", f"quote it: {name}='...'")

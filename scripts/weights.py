@@ -12,14 +12,14 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import torch
-from scipy.stats import t as student
 
 from proxlearn.commands.compose import compose, parse
 from proxlearn.commands.configured import checked_config
+from proxlearn.compare.statistics import interval
 from proxlearn.core.energy import effective_sample_size
 from proxlearn.core.options import Weights
 from proxlearn.core.scores import scores
@@ -69,11 +69,11 @@ def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str,
     return found
 
 
-def interval(differences: list[float]) -> str:
+def difference(differences: list[float]) -> str:
     """Mean and half-width of the 95 % confidence interval of a paired difference."""
-    half = student.ppf(0.975, len(differences) - 1) * stdev(differences) / len(differences) ** 0.5
-    sign = "" if abs(mean(differences)) <= half else " *"
-    return f"{mean(differences):+.4f} ± {half:.4f}{sign}"
+    found = interval(differences)
+    sign = "" if abs(found.mean) <= found.student else " *"
+    return f"{found.mean:+.4f} ± {found.student:.4f}{sign}"
 
 
 def table(runs: dict[str, list[dict[str, dict[str, Any]]]]) -> list[str]:
@@ -89,7 +89,7 @@ def table(runs: dict[str, list[dict[str, dict[str, Any]]]]) -> list[str]:
                 continue
             cells.append(f"{mean(values['proximal']):.4f}")
             for other in UPDATES[1:]:
-                cells.append(interval([a - b for a, b in zip(values["proximal"], values[other], strict=True)]))
+                cells.append(difference([a - b for a, b in zip(values["proximal"], values[other], strict=True)]))
         ess = [mean(each[weights]["ess"] for each in found) / 500 for weights in ("proximal", "fisher_rao")]
         lines.append(f"| {' | '.join(cells)} | {ess[0]:.2f}, {ess[1]:.2f} |")
     return lines

@@ -11,7 +11,7 @@ from proxlearn.views.source import Run
 
 def markdown(table: pd.DataFrame) -> str:
     """A table in aligned Markdown; numbers to four digits, empty where there is none."""
-    cells = [list(table.columns), *([_cell(value) for value in row] for row in table.itertuples(index=False))]
+    cells = [list(table.columns), *([cell(value) for value in row] for row in table.itertuples(index=False))]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
@@ -79,7 +79,8 @@ def remarks(run: Run) -> list[str]:
     return said
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """Four digits of a number; empty where there is none."""
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
     return str(value)

@@ -3,31 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
 
-import numpy as np
+from proxlearn.compare.statistics import Measured, over
 
-
-@dataclass(frozen=True)
-class Measured:
-    """Mean and standard deviation (NaN where one run says nothing of it)."""
-
-    mean: float
-    sd: float = math.nan
-
-    def text(self, digits: int) -> str:
-        """With ``digits`` after the point; what has run away (a risk of 10^6) is told by its size alone."""
-        form = ".3g" if digits > 0 and abs(self.mean) >= 1e4 else f".{digits}f"
-        spread = "" if math.isnan(self.sd) else f" ± {self.sd:{form}}"
-        return "" if math.isnan(self.mean) else f"{self.mean:{form}}{spread}"
-
-
-def over(values: Iterable[float]) -> Measured:
-    found = np.array(list(values), dtype=float)
-    if not len(found):
-        return Measured(math.nan)
-    return Measured(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else math.nan)
+__all__ = ["Measured", "over", "verdict"]
 
 
 def verdict(ours: Measured, paper: Measured, allowed: float, digits: int, complete: bool) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reproduce import published
-from reproduce.measured import Measured, over, verdict
+from proxlearn.compare.statistics import Measured
+from proxlearn.views import published
+from reproduce.measured import over, verdict
 from reproduce.source import complete, load, steps
 from reproduce.table import Cell, Column, Row, Table
 from reproduce.wdbc import POINTS

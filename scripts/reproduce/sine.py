@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from proxlearn.compare.statistics import Measured
 from proxlearn.predict.folder import find
-from reproduce import published
-from reproduce.measured import Measured, over
+from proxlearn.views import published
+from reproduce.measured import over
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table
 

@@ -9,21 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxlearn.run.files import write_atomically
+from proxlearn.views.latex import tabular
 from reproduce.measured import Measured
 from reproduce.source import Found
 
 Cell = str | int | float | Measured
-LATEX = {
-    "&": r"\&",
-    "%": r"\%",
-    "_": r"\_",
-    "#": r"\#",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "^": r"\^{}",
-    "<": "$<$",
-    ">": "$>$",
-}
 
 
 @dataclass(frozen=True)
@@ -106,10 +96,7 @@ class Table:
 
     def _latex(self) -> str:
         lines = [f"% {line}" for line in provenance(self.name, self.runs)]
-        lines += [r"\begin{tabular}{" + "l" * len(self.columns) + "}", r"\hline"]
-        lines += [" & ".join(_escaped(column.name) for column in self.columns) + r" \\ \hline"]
-        lines += [" & ".join(_escaped(cell) for cell in row) + r" \\" for row in self._texts()]
-        return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+        return "\n".join([*lines, *tabular([column.name for column in self.columns], self._texts())]) + "\n"
 
 
 def text(cell: Cell, digits: int) -> str:
@@ -130,7 +117,3 @@ def provenance(name: str, runs: Sequence[Found]) -> list[str]:
 
 def _number(value: float) -> str:
     return "" if value != value else f"{value:.6g}"
-
-
-def _escaped(words: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in words)

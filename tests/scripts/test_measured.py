@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proxlearn.compare.statistics import Measured
 from reproduce import sine
-from reproduce.measured import Measured, over, verdict
+from reproduce.measured import over, verdict
 from reproduce.table import Column, Row, Table
 
 

@@ -1,0 +1,55 @@
+"""What every method of the comparison offers: fit on scaled rows, then answer with probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+Preset = Literal["light", "paper"]
+Block = Literal["network", "sampler", "reference"]
+Predictor = Callable[[np.ndarray], np.ndarray]
+"""Rows, n x d, scaled as those of the fit -> probability of the class +1, n."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a method is asked to fit, besides its rows."""
+
+    dataset: str
+    seed: int
+    preset: Preset = "light"
+    threads: int = 1
+    temperature: float = 1.0
+    """Of a posterior sampler: the weight of the entropy beside the mean potential."""
+    progress: Callable[[str], None] = lambda text: None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A method's answer: how to predict, and what it has to say of its own course."""
+
+    probability: Predictor
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Figures worth keeping beside the scores: steps, a ledger of the functional, effective sample size."""
+
+
+Fit = Callable[[np.ndarray, np.ndarray, Request], Fitted]
+"""(X, n x d; y, n, in {-1, +1}; request) -> fitted. The same inputs give the same answer."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a table."""
+
+    name: str
+    title: str
+    block: Block
+    module: str
+    """Where its ``fit`` is, as ``module:function``; imported when it is first used."""
+    scaling: str | None = None
+    """Of the features, where the method is a statement on features of that scale; None: the protocol's."""
+    only: tuple[str, ...] = ()
+    """The datasets that it can be asked about; none: all of two classes."""

@@ -1,0 +1,68 @@
+"""Two-layer tanh networks of the same width, trained by the recursion with each of its weight updates.
+
+Each is what `proxlearn train recipe=tuned weights=...` fits: the selection sees the training part alone, for each
+update by itself, and the fit goes over the whole training part from the same cloud_0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import numpy as np
+import torch
+
+from proxlearn.baselines.method import Fitted, Predictor, Request
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.energy import effective_sample_size
+from proxlearn.core.neurons import NEURONS, Neuron
+from proxlearn.core.options import Weights
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.scores import TASKS
+from proxlearn.data.scaling import none
+from proxlearn.fit import fit as recursion
+from proxlearn.fit.select import CANDIDATES, select
+from proxlearn.fit.settings import Settings
+from proxlearn.predict.model import Model
+
+CLASSES = ("-1", "+1")
+
+
+def problem_of(X: np.ndarray, y: np.ndarray) -> Problem:
+    """Rows and their classes, -1 and +1, with the neuron that recipe=tuned takes for two classes."""
+    neuron = NEURONS["tanh_outputs"](len(CLASSES))
+    labels = torch.from_numpy(y > 0).long()
+    return Problem(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels))
+
+
+def predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
+    """The weighted estimate's probabilities, in float64, as `proxlearn predict` gives them."""
+
+    def probability(X: np.ndarray) -> np.ndarray:
+        # The rows come scaled, and a class has no units.
+        scaler, target_scaler = none(X), none(np.empty((0, 1)))
+        whole = cloud.to("cpu", torch.float64)
+        model = Model(neuron, TASKS["binary"], whole, scaler, target_scaler, columns=(), classes=CLASSES)
+        found: np.ndarray = model.predict(X).probabilities[:, 1]
+        return found
+
+    return probability
+
+
+def _by(weights: Weights) -> Callable[[np.ndarray, np.ndarray, Request], Fitted]:
+    def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+        problem, base = problem_of(X, y), Settings(weights=weights)
+        found = select(problem, base, seed=request.seed, threads=request.threads, progress=request.progress)
+        request.progress(f"{found.settings.steps} recursions of {base.N} particles")
+        cloud = recursion.fit(problem, found.settings, seed=request.seed, threads=request.threads).cloud
+        chosen = asdict(found.settings)
+        notes = {name: chosen[name] for name in ("N", "steps", *CANDIDATES[0])}
+        notes["effective_sample_size"] = float(effective_sample_size(cloud.log_rho))
+        return Fitted(predictor(problem.neuron, cloud), notes)
+
+    return fit
+
+
+proximal = _by("proximal")
+uniform = _by("uniform")
+fisher_rao = _by("fisher_rao")

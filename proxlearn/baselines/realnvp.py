@@ -1,0 +1,71 @@
+"""The normalising flow of SWGF: affine couplings whose inverse and Jacobian determinant are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn.functional import leaky_relu, linear
+
+HIDDEN_LAYERS = 3
+SLOPE = 0.2
+"""Of the LeakyReLU below zero."""
+BLOCKS = 2
+
+Layer = tuple[Tensor, Tensor]
+"""Weights (outputs x inputs) and biases."""
+
+
+class RealNvp:
+    """``BLOCKS`` times: the second half of the coordinates becomes x2 exp(s(x1)) + t(x1), then all are reversed.
+
+    The last layers of s and t begin with zero, so that the first flow is the identity (two reversals) and its density
+    exactly N(0, I).
+    """
+
+    def __init__(self, dim: int, width: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> None:
+        self.dim, self.kept = dim, dim // 2
+        sizes = [self.kept, *[width] * HIDDEN_LAYERS, dim - self.kept]
+        self.blocks = [[_layers(sizes, generator, dtype) for _ in "st"] for _ in range(BLOCKS)]
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Everything an optimiser moves."""
+        return [tensor for block in self.blocks for net in block for layer in net for tensor in layer]
+
+    def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """x = g(z), and log |det dg/dz| at each row."""
+        x, log_det = z, z.new_zeros(len(z))
+        for s_net, t_net in self.blocks:
+            x1, x2 = x[:, : self.kept], x[:, self.kept :]
+            s = _net(s_net, x1)
+            x = torch.cat((x1, x2 * s.exp() + _net(t_net, x1)), dim=1).flip(1)
+            log_det = log_det + s.sum(1)
+        return x, log_det
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """z with g(z) = x."""
+        for s_net, t_net in reversed(self.blocks):
+            flipped = x.flip(1)
+            x1, x2 = flipped[:, : self.kept], flipped[:, self.kept :]
+            x = torch.cat((x1, (x2 - _net(t_net, x1)) * torch.exp(-_net(s_net, x1))), dim=1)
+        return x
+
+
+def _layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> list[Layer]:
+    """Uniform weights of variance 1 / (3 inputs), as is usual; zero in the last layer."""
+    layers: list[Layer] = []
+    for inputs, outputs in pairwise(sizes):
+        bound = inputs**-0.5 if len(layers) < HIDDEN_LAYERS else 0.0
+        weights = torch.empty(outputs, inputs, dtype=dtype).uniform_(-bound, bound, generator=generator)
+        biases = torch.empty(outputs, dtype=dtype).uniform_(-bound, bound, generator=generator)
+        layers.append((weights.requires_grad_(), biases.requires_grad_()))
+    return layers
+
+
+def _net(layers: Sequence[Layer], x: Tensor) -> Tensor:
+    for weights, biases in layers[:-1]:
+        x = leaky_relu(linear(x, weights, biases), SLOPE, inplace=True)
+    return linear(x, *layers[-1])

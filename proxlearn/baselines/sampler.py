@@ -1,0 +1,122 @@
+"""The frame around every sampler of block B: rows in, a target to descend, samples out, probabilities from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget, Potential, probability
+from proxlearn.baselines.method import Fitted, Request
+from proxlearn.errors import InputError, RunError
+
+SAMPLES = 4096
+"""Of the posterior, behind every prediction."""
+CLOSE = 1e-6
+"""Relative rise of the functional that still counts as none: rounding."""
+
+Plan = TypeVar("Plan")
+Sampled = tuple[Tensor, dict[str, Any]]
+"""Samples, count x D, and notes."""
+Sample = Callable[[LogisticTarget, torch.Generator], Sampled]
+Ledger = list[dict[str, Any]]
+"""The functional after each outer step."""
+
+
+def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) -> Fitted:
+    """Sample the posterior of these rows; float32, one generator, the requested number of threads."""
+    rows = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+    labels = torch.from_numpy(np.asarray(y, dtype=np.float32))
+    target = LogisticTarget(-labels[:, None] * rows)
+    with _threads(request.threads), torch.no_grad():
+        x, notes = sample(target, torch.Generator().manual_seed(request.seed))
+    theta = x[:, :-1].contiguous()
+    notes |= {
+        "samples": len(x),
+        "temperature": request.temperature,
+        "theta_mean": theta.mean(0).tolist(),
+        "theta_std": theta.std(0).tolist(),
+        "alpha_mean": float(x[:, -1].exp().mean()),
+        "clipped": float((x[:, -1].abs() > LARGEST).double().mean()),
+    }
+
+    def answer(new: np.ndarray) -> np.ndarray:
+        asked = torch.from_numpy(np.ascontiguousarray(new, dtype=np.float32))
+        with _threads(request.threads):
+            found: np.ndarray = probability(theta, asked).double().numpy()
+        return found
+
+    return Fitted(answer, notes)
+
+
+def choose(request: Request, light: Plan, paper: Mapping[str, Plan]) -> Plan:
+    """The plan of a preset: ``light`` for any dataset, ``paper`` for those that were published."""
+    if request.preset == "light":
+        return light
+    if request.dataset not in paper:
+        raise InputError(
+            f"no published settings for dataset={request.dataset} (only {', '.join(paper)})", "use the preset light"
+        )
+    return paper[request.dataset]
+
+
+def standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Particles of rho_0 = N(0, I), and log rho_0 at them."""
+    x = torch.randn(count, dim, generator=generator)
+    return x, log_normal(x)
+
+
+def log_normal(z: Tensor) -> Tensor:
+    """log of the density of N(0, I) at each row."""
+    return -z.square().sum(1) / 2 - z.shape[1] / 2 * math.log(2 * math.pi)
+
+
+def whitening(target: LogisticTarget) -> Tensor:
+    """Lower triangular L, L L' the inverse Hessian of V at its mode: x = L v has one scale in all coordinates of v."""
+    _, covariance = target.laplace()
+    L: Tensor = torch.linalg.cholesky(covariance)
+    return L.to(target.A.dtype)
+
+
+def shorten(drift: Tensor) -> Tensor:
+    """Rows longer than 1 become 1 long."""
+    length: Tensor = torch.linalg.vector_norm(drift, dim=1, keepdim=True)
+    return drift / length.clamp(min=1.0)
+
+
+def ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
+    """Enter E[V] + T E[log rho] after an outer step, and whether that step has decreased it.
+
+    A sampler without a density (``log_rho`` is None) gets the entropy of the Gaussian with its particles' covariance,
+    which no density of that covariance exceeds: its figure is a lower bound.
+    """
+    potential = float(target.value(x).double().mean())
+    mean_log = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())
+    functional = potential + temperature * mean_log
+    if not math.isfinite(functional):
+        raise RunError(f"the particles have diverged in step {len(ledger)}", "scale the features, or try another seed")
+    row: dict[str, Any] = {"step": len(ledger), "functional": functional, "potential": potential}
+    if ledger:
+        before = ledger[-1]["functional"]
+        row["decreased"] = functional <= before + CLOSE * abs(before)
+    ledger.append(row)
+
+
+def _gaussian_entropy(x: Tensor) -> float:
+    covariance = torch.cov(x.double().T)
+    return float(torch.logdet(2 * math.pi * math.e * covariance)) / 2
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

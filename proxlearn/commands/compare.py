@@ -1,0 +1,169 @@
+"""``proxlearn compare``: every method on the same splits, in two blocks, with intervals."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shlex
+from pathlib import Path
+from typing import Any, cast
+
+from proxlearn.baselines.method import Block, Method, Preset
+from proxlearn.baselines.registry import METHODS, OURS, method
+from proxlearn.checks import choice, integer, real, spoken
+from proxlearn.compare.asked import LOG, Asked, Protocol
+from proxlearn.data import registry
+from proxlearn.errors import InputError, did_you_mean
+from proxlearn.notice import notice
+
+DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
+PAPER_TABLE = Path("outputs", "paper", "table4.csv")
+"""What `make table4` writes: ours, with the paper's settings and on the paper's own splits."""
+BLOCKS: dict[Block, str] = {
+    "network": "block A, two-layer tanh networks of the same width",
+    "sampler": "block B, samplers of the posterior of a linear Bayesian logistic regression",
+    "reference": "reference lines, under both blocks",
+}
+DESCRIPTION = """\
+Train every method on the same random 80/20 splits, and compare accuracy, log-likelihood, calibration and time.
+
+The methods are of two kinds that solve different problems, so there are two tables, never one: networks, and samplers
+of the posterior of a linear model. Each has the same reference lines under it. Splits are drawn from the seeds
+0, 1, ..., stored, and shared by all; features are scaled by figures of the training part; what a method has to choose
+for itself it chooses from the training part alone.
+"""
+
+
+def main(args: list[str]) -> int:
+    options = parser().parse_args(args)
+    asked, output = asked_of(options), Path(options.output).absolute()
+    jobs, threads = side_by_side(options)
+    if OURS not in {each.name for each in asked.methods}:
+        notice(f"without `{OURS}` among the methods there are no differences to it")
+    from proxlearn.compare.folder import write_plan
+    from proxlearn.compare.grid import cells_of, is_done, run
+    from proxlearn.run.files import disk_errors, remove_temporaries
+    from proxlearn.run.folder import check_writable
+    from proxlearn.run.lock import FolderLock
+
+    check_writable(output, "choose another --output")
+    with disk_errors(output):
+        output.mkdir(parents=True, exist_ok=True)
+        with FolderLock(output):
+            cells = cells_of(asked, output)
+            for folder in {(output / cell.path).parent for cell in cells}:
+                remove_temporaries(folder)
+            missing = [cell for cell in cells if not is_done(cell, output)]
+            notice(f"{len(cells)} cells, {len(cells) - len(missing)} of them done before; details in {LOG}")
+            command = shlex.join(["proxlearn", "compare", *args])
+            folder = write_plan(asked, cells, output, command, ours_of(asked))
+            if missing:
+                run(missing, output, jobs, threads)
+            from proxlearn.views.compare import render, summary
+
+            render(folder)
+    print(summary(folder), end="")
+    return int(not all(is_done(cell, output) for cell in cells))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="proxlearn compare",
+        description=DESCRIPTION,
+        epilog=epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--dataset", nargs="+", metavar="NAME", help=f"two classes each: {' '.join(DATASETS)} (all)")
+    made.add_argument("--method", nargs="+", metavar="NAME", help="see below (all)")
+    made.add_argument("--splits", default="5", help="how many, with the seeds 0, 1, ... (5)")
+    made.add_argument(
+        "--preset", default="light", help="of the samplers: light, in seconds, or paper, in hours (light)"
+    )
+    made.add_argument(
+        "--protocol",
+        default="matched",
+        help="matched: everything standardised. paper: the samplers' data scaled as in their papers, and a table that "
+        "sets what was run beside what was printed (matched)",
+    )
+    made.add_argument("--temperature", default="1", help="of the samplers: the weight of the entropy (1)")
+    made.add_argument("--output", default="outputs/compare", metavar="FOLDER", help="outputs/compare")
+    made.add_argument("--jobs", help="cells at a time, each in a process of its own (as many as cores)")
+    made.add_argument("--threads", help="of each process (cores / jobs)")
+    return made
+
+
+def epilog() -> str:
+    lines = []
+    for block, title in BLOCKS.items():
+        lines += [f"{title}:"]
+        for each in (each for each in METHODS.values() if each.block == block):
+            lines.append(f"  {each.name:<11}{each.title}" + (f", for {' '.join(each.only)} only" if each.only else ""))
+    lines += [
+        "",
+        "Each cell (method, dataset, split) is a small file below FOLDER/cells, which says what determines it. The",
+        "same command again does what is missing or has failed, and draws the tables again; more --splits, datasets",
+        "or methods add to what is there. Tables and plots are in FOLDER/<protocol>-<preset>/: compare.md for people,",
+        "networks and samplers as .csv, .tex, .png, .pdf. Differences are paired, method minus ProxLearn on the same",
+        "split, with 95 % intervals: Student's, too narrow because the splits overlap, and Nadeau and Bengio's.",
+        "",
+        "examples:",
+        "  proxlearn compare                                                  all of it, light presets",
+        "  proxlearn compare --dataset wdbc --method proxlearn adam svm       a minute",
+        "  proxlearn compare --protocol paper --preset paper --dataset diabetes   beside the printed figures (hours)",
+        "",
+        "Exit codes: 0 all cells finished, 1 some have failed (named in the table), 2 a wrong command, 130 stopped.",
+    ]
+    return "\n".join(lines)
+
+
+def asked_of(options: argparse.Namespace) -> Asked:
+    """The command line, checked before anything is loaded."""
+    preset = choice(Preset)("--preset", options.preset)
+    protocol = choice(Protocol)("--protocol", options.protocol)
+    splits = integer(at_least=1, below=1001, example=5)("--splits", spoken(options.splits))
+    temperature = real(above=0, example=1.0)("--temperature", spoken(options.temperature))
+    methods = chosen_methods(options.method)
+    names = dict.fromkeys(options.dataset or DATASETS)
+    for name in names:
+        check_dataset(name, methods)
+    methods = tuple(each for each in methods if not each.only or names.keys() & set(each.only))
+    from proxlearn.commands.compose import compose, parse
+    from proxlearn.commands.configured import checked_config
+
+    configs = tuple(checked_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
+    return Asked(configs, methods, splits, cast(Preset, preset), cast(Protocol, protocol), temperature)
+
+
+def chosen_methods(names: list[str] | None) -> tuple[Method, ...]:
+    """In the order of the tables, each once."""
+    wanted = {method(name).name for name in names} if names else set(METHODS)
+    return tuple(each for each in METHODS.values() if each.name in wanted)
+
+
+def check_dataset(name: str, methods: tuple[Method, ...]) -> None:
+    if name not in registry.LOADERS:
+        raise InputError(f"no dataset `{name}`", did_you_mean(name, DATASETS))
+    if registry.about(name).classes != 2:
+        raise InputError(f"dataset {name} has not two classes", "choose from " + ", ".join(DATASETS))
+    if all(each.only and name not in each.only for each in methods):
+        raise InputError(f"none of the methods is for {name}", "add another --method")
+
+
+def side_by_side(options: argparse.Namespace) -> tuple[int, int]:
+    """Processes, and threads of each."""
+    from proxlearn.commands.launchers import cores
+
+    whole = integer(at_least=1, below=4097, example=1)
+    jobs = cores() if options.jobs is None else whole("--jobs", spoken(options.jobs))
+    threads = max(1, cores() // jobs) if options.threads is None else whole("--threads", spoken(options.threads))
+    return jobs, threads
+
+
+def ours_of(asked: Asked) -> dict[str, Any]:
+    """Our runs of the paper's settings, out of the table that is made from them; only the paper's protocol asks."""
+    if asked.protocol != "paper" or not PAPER_TABLE.is_file():
+        return {}
+    with PAPER_TABLE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    kept = ("runs", "recursions", "weighted", "weighted sd", "unweighted", "unweighted sd")
+    return {row["dataset"]: {name: row.get(name, "") for name in kept} for row in rows if row.get("dataset")}

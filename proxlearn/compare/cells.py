@@ -1,0 +1,108 @@
+"""A cell of the grid: one method on one split of one dataset, and the small file that keeps what came of it.
+
+The file's name carries a hash of what determines the result, and the file says it in full: presets, protocols and
+temperatures lie beside each other in one folder, and nothing is taken for something else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxlearn import __version__
+from proxlearn.baselines.method import Method, Preset
+from proxlearn.compare.splits import UNREADABLE
+from proxlearn.data.files import digest
+from proxlearn.run.files import write_json
+from proxlearn.schema import DatasetConfig
+
+FORMAT = "proxlearn-cell-1"
+FIGURES = ("accuracy", "log_likelihood", "calibration_error", "seconds")
+DONE, FAILED = "finished", "failed"
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a cell went."""
+
+    state: str
+    figures: dict[str, float]
+    """FIGURES of a finished cell; seconds are of the fit, without loading and scoring."""
+    error: str | None = None
+    notes: dict[str, Any] | None = None
+    """What the method has to say of its own course."""
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All that a process needs to do it."""
+
+    method: Method
+    dataset: DatasetConfig
+    data_sha256: str
+    split: int
+    """Its number, which is the method's seed too."""
+    split_sha256: str
+    test_share: float
+    """Test rows over training rows."""
+    scaling: str
+    preset: Preset = "light"
+    temperature: float = 1.0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the result; presets and temperature are the samplers' own."""
+        sampler = self.method.block == "sampler"
+        return {
+            "format": FORMAT,
+            "version": __version__,
+            "method": self.method.name,
+            "dataset": self.dataset.name,
+            "data_sha256": self.data_sha256,
+            "split": self.split,
+            "split_sha256": self.split_sha256,
+            "scaling": self.scaling,
+            "preset": self.preset if sampler else None,
+            "temperature": self.temperature if sampler else None,
+        }
+
+    @property
+    def title(self) -> str:
+        return f"{self.dataset.name}, split {self.split}, {self.method.name}"
+
+    @property
+    def path(self) -> Path:
+        """Its file, seen from the output folder."""
+        word = digest(json.dumps(self.identity, sort_keys=True).encode())[:8]
+        return Path("cells", self.dataset.name, f"{self.split}-{self.method.name}-{word}.json")
+
+    def write(self, folder: Path, record: Record) -> None:
+        path = folder / self.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        values = {**self.identity, "state": record.state, "figures": record.figures}
+        write_json(path, values | {"error": record.error, "notes": record.notes, "threads": record.threads})
+
+    def read(self, folder: Path) -> Record | None:
+        """What came of it; None where it has not been done, or its file is damaged or another cell's."""
+        try:
+            values = json.loads((folder / self.path).read_text(encoding="utf-8"))
+            if any(values[key] != wanted for key, wanted in self.identity.items()):
+                return None
+            return record_of(values)
+        except UNREADABLE:
+            return None
+
+
+def record_of(values: Any) -> Record:
+    """A cell's file as a record; ValueError, KeyError or TypeError where it is none."""
+    state, error = values["state"], values["error"]
+    if state == FAILED:
+        return Record(FAILED, {}, str(error))
+    figures = {name: values["figures"][name] for name in FIGURES}
+    if state != DONE or not all(type(each) is float and math.isfinite(each) for each in figures.values()):
+        raise ValueError("a finished cell has four finite figures")
+    return Record(DONE, figures, None, dict(values["notes"]), int(values["threads"]))

@@ -1,0 +1,110 @@
+"""What a comparison leaves behind for its views: a plan that names the cells, and the cells' own files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from proxlearn.baselines.method import Method
+from proxlearn.compare.asked import Asked
+from proxlearn.compare.cells import Cell, Record, record_of
+from proxlearn.compare.splits import UNREADABLE
+from proxlearn.errors import InputError
+from proxlearn.run.files import write_json
+
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell as a view needs it."""
+
+    dataset: str
+    method: str
+    split: int
+    test_share: float
+    record: Record | None
+    """None where it has not been done."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A plan with its results."""
+
+    path: Path
+    command: str
+    protocol: str
+    preset: str
+    temperature: float
+    splits: int
+    datasets: tuple[str, ...]
+    methods: tuple[Method, ...]
+    results: tuple[Result, ...]
+    ours: dict[str, Any]
+    """dataset: the runs of the paper's own settings (see commands/compare.py), where there are any."""
+
+    def values(self, dataset: str, method: str, measure: str) -> dict[int, float]:
+        """A figure by split, of the cells that have finished."""
+        return {
+            each.split: each.record.figures[measure]
+            for each in self.results
+            if (each.dataset, each.method) == (dataset, method) and each.record is not None and each.record.figures
+        }
+
+    def test_share(self, dataset: str) -> float:
+        return next(each.test_share for each in self.results if each.dataset == dataset)
+
+
+def write_plan(asked: Asked, cells: list[Cell], output: Path, command: str, ours: dict[str, Any]) -> Path:
+    """plan.json in the folder of this command's tables, which is returned."""
+    folder = output / asked.name
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {
+        "command": command,
+        "protocol": asked.protocol,
+        "preset": asked.preset,
+        "temperature": asked.temperature,
+        "splits": asked.splits,
+        "datasets": [config.name for config in asked.datasets],
+        "methods": [asdict(method) for method in asked.methods],
+        "cells": [
+            {
+                "dataset": cell.dataset.name,
+                "method": cell.method.name,
+                "split": cell.split,
+                "test_share": cell.test_share,
+                "path": str(cell.path),
+            }
+            for cell in cells
+        ],
+        "ours": ours,
+    }
+    write_json(folder / PLAN, values)
+    return folder
+
+
+def read(folder: Path) -> Comparison:
+    """The comparison whose tables are in ``folder``; its cells are beside it."""
+    try:
+        values = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        results = [
+            Result(
+                each["dataset"], each["method"], each["split"], each["test_share"], _record(folder.parent, each["path"])
+            )
+            for each in values.pop("cells")
+        ]
+        methods = tuple(Method(**{**each, "only": tuple(each["only"])}) for each in values.pop("methods"))
+        datasets = tuple(values.pop("datasets"))
+        return Comparison(folder, datasets=datasets, methods=methods, results=tuple(results), **values)
+    except UNREADABLE as error:
+        problem = f"{folder / PLAN} cannot be read ({type(error).__name__})"
+        raise InputError(problem, "give the `proxlearn compare ...` command again") from error
+
+
+def _record(output: Path, path: str) -> Record | None:
+    try:
+        return record_of(json.loads((output / path).read_text(encoding="utf-8")))
+    except UNREADABLE:
+        return None

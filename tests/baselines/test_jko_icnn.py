@@ -1,0 +1,81 @@
+"""JKO-ICNN: on a Gaussian its steps are those of implicit Euler, known in closed form; the functional decreases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from proxlearn.baselines.icnn import LEAST_W
+from proxlearn.baselines.jko_icnn import LIGHT, PAPER, Plan, flow, step
+from tests.baselines.targets import gaussian, implicit_euler
+
+PLAN = Plan(width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, pool=8192, h=0.2)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.25])
+@torch.no_grad()
+def test_steps_are_those_of_implicit_euler(temperature: float, generator: torch.Generator) -> None:
+    """Two coordinates of different curvature, from N(0, I): mean and spread after each of the steps."""
+    target = gaussian((1.0, -2.0), ((4.0, 0.0), (0.0, 1.0)))
+    x, _ = flow(target, PLAN, temperature, generator)
+    for axis, (centre, kappa) in enumerate([(1.0, 4.0), (-2.0, 1.0)]):
+        mean, std = 0.0, 1.0
+        for _ in range(PLAN.steps):
+            mean, std = implicit_euler(mean, std, centre, kappa, PLAN.h, temperature)
+        # 4096 samples: a standard error of std / 64.
+        assert abs(float(x[:, axis].mean()) - mean) < 0.04
+        assert abs(float(x[:, axis].std()) / std - 1) < 0.05
+
+
+@torch.no_grad()
+def test_small_steps_follow_the_ornstein_uhlenbeck_process(generator: torch.Generator) -> None:
+    """V = |x - m|^2 / 2 from N(0, I): at time t the mean is m (1 - exp(-t)) and the spread stays 1, up to O(h)."""
+    target = gaussian((2.0, 0.0), ((1.0, 0.0), (0.0, 1.0)))
+    x, _ = flow(target, replace(PLAN, h=0.05, steps=6, iterations=150), 1.0, generator)
+    assert abs(float(x[:, 0].mean()) - 2 * (1 - math.exp(-0.3))) < 0.06
+    assert float((x.std(0) - 1).abs().max()) < 0.05
+
+
+@torch.no_grad()
+def test_density_is_followed_through_the_maps(generator: torch.Generator) -> None:
+    """The ledger's E[log rho] is that of the Gaussian the samples have become; each step decreases the functional."""
+    x, notes = flow(gaussian(), PLAN, 1.0, generator)
+    mean_log = notes["ledger"][-1]["functional"] - notes["ledger"][-1]["potential"]
+    wanted = -torch.distributions.MultivariateNormal(x.mean(0), torch.cov(x.T)).entropy()
+    assert abs(mean_log - float(wanted)) < 0.05
+    assert [row.get("decreased") for row in notes["ledger"]] == [None, True, True, True]
+    assert notes["iterations"] == PLAN.steps * PLAN.iterations
+
+
+@torch.no_grad()
+def test_stationary_density_stays(generator: torch.Generator) -> None:
+    target = gaussian((0.0, 0.0, 0.0), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
+    pool = torch.randn(8192, 3, generator=generator)
+    mapped, _ = step(target, pool, PLAN, 1.0, generator).push(pool, 1024)
+    assert float((mapped - pool).square().mean().sqrt()) < 0.05
+
+
+@torch.no_grad()
+def test_units_live_through_a_steep_potential(generator: torch.Generator) -> None:
+    """The first wish is less curvature, whatever the mean: it must not cost the units that are to shift it."""
+    target = gaussian((0.0, -4.0), ((1000.0, 0.0), (0.0, 5.0)))
+    pool = torch.randn(4096, 2, generator=generator)
+    net = step(target, pool, replace(PLAN, lr=1e-3, iterations=600, batch=128, h=0.1), 1.0, generator)
+    assert float((net.w > 10 * LEAST_W).double().mean()) > 0.8
+    mapped, _ = net.push(pool, 1024)
+    # Implicit Euler would go to -4 / 3.
+    assert float(mapped[:, 1].mean()) < -0.9
+
+
+def test_published_settings() -> None:
+    for plan, (width, steps, iterations, lr) in zip(
+        (PAPER["banana"], PAPER["diabetes"], PAPER["twonorm"]),
+        ((128, 5, 5000, 2e-4), (128, 16, 6000, 5e-5), (512, 7, 5000, 5e-5)),
+        strict=True,
+    ):
+        assert (plan.width, plan.steps, plan.iterations, plan.lr) == (width, steps, iterations, lr)
+        assert (plan.batch, plan.rank, plan.h) == (1024, 5, 0.1)
+    assert LIGHT.steps * LIGHT.iterations < 2000

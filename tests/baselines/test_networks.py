@@ -1,0 +1,93 @@
+"""The networks of the comparison are those of recipe=tuned, and Adam is Adam."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import composed, run
+
+from proxlearn.baselines import adam, networks
+from proxlearn.baselines.method import Request
+from proxlearn.core.cloud import draw_normal
+from proxlearn.core.energy import risk
+from proxlearn.core.problem import Problem
+from proxlearn.fit.settings import Settings
+from proxlearn.predict import folder
+from proxlearn.run.experiment import build_experiment
+
+
+def moons(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes that no line tells apart."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 2))
+    return X, np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("weights", ["uniform", pytest.param("proximal", marks=pytest.mark.slow)])
+def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_path: Path) -> None:
+    X, y = moons()
+    path = tmp_path / "mine.csv"
+    lines = [f"{a:.6f},{b:.6f},{int(label)}" for (a, b), label in zip(X, y, strict=True)]
+    path.write_text("\n".join(["u,v,y", *lines]) + "\n")
+    config = composed(
+        "dataset=csv",
+        f"dataset.path={path}",
+        "dataset.target=y",
+        "dataset.split=shuffled",
+        "dataset.train_fraction=0.8",
+        "recipe=tuned",
+        f"weights={weights}",
+        "seed=4",
+        "threads=1",
+        "films=false",
+    )
+    run(config, tmp_path / "run")
+    prepared = build_experiment(config).prepared
+    fit = getattr(networks, weights)
+    fitted = fit(prepared.train.X.numpy(), prepared.train.y.numpy(), Request("csv", seed=4))
+    theirs = folder.load(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
+    np.testing.assert_array_equal(fitted.probability(prepared.test.X.numpy()), theirs)
+    assert fitted.notes["N"] == config.N == Settings().N
+
+
+def test_adam_is_torchs_adam_on_the_risk() -> None:
+    X, y = moons(30)
+    problem = networks.problem_of(X, y)
+    start = draw_normal(problem.neuron.coordinates(2), 2, 1.0, 7, torch.Generator().manual_seed(0))
+    *_, cloud = adam.descend(problem, start, 0.05, 25)
+    theta = start.theta.clone().requires_grad_()
+    optimiser = torch.optim.Adam([theta], lr=0.05)
+    for _ in range(25):
+        optimiser.zero_grad()
+        # Adam's own epsilon, 1e-8, makes the scale of the gradient matter a little: N times the risk.
+        (7 * risk(problem.neuron.phi(theta, problem.samples).mean(0), problem.samples.y)).backward()
+        optimiser.step()
+    torch.testing.assert_close(cloud.theta, theta.detach(), rtol=0, atol=1e-10)
+    assert cloud.step == 25
+
+
+def test_adam_lowers_its_risk_learns_and_is_the_same_every_time() -> None:
+    X, y = moons()
+    first, again, other = (adam.fit(X, y, Request("moons", seed)) for seed in (0, 0, 1))
+    assert first.notes["risk_after"] < 0.5 * first.notes["risk_before"]
+    assert np.mean((first.probability(X) > 0.5) == (y > 0)) > 0.9
+    assert first.notes == again.notes
+    np.testing.assert_array_equal(first.probability(X), again.probability(X))
+    assert not np.array_equal(first.probability(X), other.probability(X))
+
+
+def test_adam_takes_the_candidate_and_step_of_the_least_held_out_risk() -> None:
+    X, y = moons(60)
+    problem = networks.problem_of(X, y)
+    chosen = adam.choose(problem, 40, Request("moons", 2))
+    training, held_out = adam.hold_out(problem.samples, 2)
+    part = Problem(problem.neuron, training)
+    for init_scale, rate in adam.CANDIDATES:
+        for cloud in adam.descend(part, adam.begin(part, 40, init_scale, 2), rate, 60):
+            found = adam.risk_of(problem.neuron, cloud, held_out.to("cpu", adam.DTYPE))
+            assert found >= chosen.risk
+            if (init_scale, rate, cloud.step) == (chosen.init_scale, chosen.rate, chosen.steps):
+                assert found == chosen.risk

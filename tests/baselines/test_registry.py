@@ -1,0 +1,24 @@
+"""The registry: names, blocks, and where the methods are."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxlearn.baselines.registry import METHODS, OURS, fit_of, method
+from proxlearn.errors import InputError
+
+
+def test_every_method_is_under_its_name_and_ours_is_first() -> None:
+    assert all(name == each.name for name, each in METHODS.items())
+    assert next(iter(METHODS)) == OURS
+    assert {each.block for each in METHODS.values()} == {"network", "sampler", "reference"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_function_is_there(name) -> None:
+    assert callable(fit_of(METHODS[name]))
+
+
+def test_a_misspelt_one_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean `adam`"):
+        method("adm")

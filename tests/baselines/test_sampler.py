@@ -1,0 +1,145 @@
+"""What holds for every sampler of block B: one interface, one posterior, the same answer for the same seed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from proxlearn.baselines.logistic_target import LogisticTarget
+from proxlearn.baselines.method import Fit, Fitted
+from proxlearn.baselines.sampler import Ledger, ledger_row, standard_normal
+from proxlearn.data import registry
+from proxlearn.data.prepare import split
+from proxlearn.data.scaling import minmax
+from proxlearn.errors import InputError, RunError
+from tests.baselines.targets import gaussian, logistic_rows, request
+from tests.conftest import config_of
+
+SAMPLERS = ("jko_icnn", "swgf", "svgd", "langevin")
+SHORT = {
+    "jko_icnn": {"steps": 2, "iterations": 20, "width": 8, "pool": 512},
+    "swgf": {"steps": 2, "iterations": 10, "width": 8, "pool": 512},
+    "svgd": {"iterations": 20, "particles": 50},
+    "langevin": {"steps": 20, "between": 5, "chains": 512},
+}
+"""Enough for what does not depend on the answer's quality."""
+
+
+def fit_of(name: str) -> Fit:
+    found: Fit = importlib.import_module(f"proxlearn.baselines.{name}").fit
+    return found
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, changes in SHORT.items():
+        module = importlib.import_module(f"proxlearn.baselines.{name}")
+        monkeypatch.setattr(module, "LIGHT", replace(module.LIGHT, **changes))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_posterior_is_near_its_laplace_approximation(name: str) -> None:
+    """Light presets: mean within a third of the posterior's spread, the spread itself within a quarter."""
+    X, y = logistic_rows()
+    fitted = fit_of(name)(X, y, request())
+    mode, covariance = LogisticTarget(torch.from_numpy(-y[:, None] * X)).laplace()
+    spread = covariance.diagonal().sqrt()[:-1].numpy()
+    assert np.abs(fitted.notes["theta_mean"] - mode[:-1].numpy()).max() < spread.min() / 3
+    np.testing.assert_allclose(fitted.notes["theta_std"], spread, rtol=0.25)
+    ledger = fitted.notes["ledger"]
+    assert ledger[1]["decreased"]
+    assert ledger[-1]["functional"] < ledger[0]["functional"] - 10
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.usefixtures("short")
+def test_same_seed_same_answer(name: str) -> None:
+    X, y = logistic_rows(60)
+
+    def probabilities(seed: int) -> np.ndarray:
+        return fit_of(name)(X, y, request(seed)).probability(X)
+
+    first = probabilities(0)
+    np.testing.assert_array_equal(first, probabilities(0))
+    assert np.abs(first - probabilities(1)).max() > 0
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.usefixtures("short")
+def test_answer_keeps_to_the_interface(name: str) -> None:
+    X, y = logistic_rows(60)
+    said: list[str] = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        fitted: Fitted = fit_of(name)(X, y, replace(request(), progress=said.append))
+        p = fitted.probability(X[:7])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert p.shape == (7,)
+    assert p.dtype == np.float64
+    assert bool(((p > 0) & (p < 1)).all())
+    # Without an intercept, the mirrored row has the mirrored probability.
+    np.testing.assert_allclose(fitted.probability(-X[:7]), 1 - p, atol=1e-6)
+    assert said
+    assert json.loads(json.dumps(fitted.notes)) == fitted.notes
+    assert fitted.notes["steps"] > 0
+    assert all("decreased" in row for row in fitted.notes["ledger"][1:])
+
+
+@pytest.mark.parametrize("name", ["jko_icnn", "swgf"])
+def test_unpublished_settings_are_refused(name: str) -> None:
+    X, y = logistic_rows(20)
+    with pytest.raises(InputError, match="no published settings for dataset=rows"):
+        fit_of(name)(X, y, replace(request(), preset="paper"))
+
+
+def test_diverged_particles_are_an_error_with_a_remedy() -> None:
+    x = torch.full((10, 2), torch.inf)
+    with pytest.raises(RunError, match="diverged in step 0; scale the features"):
+        ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
+
+
+def test_ledger_without_a_density_is_the_gaussians() -> None:
+    """For Gaussian particles the two ways to enter a row agree."""
+    x, log_rho = standard_normal(20000, 2, torch.Generator().manual_seed(0))
+    ledger: Ledger = []
+    ledger_row(gaussian(), x, log_rho, 2.0, ledger)
+    ledger_row(gaussian(), x, None, 2.0, ledger)
+    assert ledger[0]["functional"] == pytest.approx(ledger[1]["functional"], abs=0.05)
+    # E[V] = (tr precision + mean' precision mean) / 2 under N(0, I).
+    assert ledger[0]["potential"] == pytest.approx((3 + 4) / 2, rel=0.03)
+
+
+def test_temperature_scales_the_spread() -> None:
+    """exp(-V / T) of a nearly Gaussian posterior: four times the temperature, twice the spread."""
+    X, y = logistic_rows(800)
+    cold, warm = (np.array(fit_of("langevin")(X, y, request(temperature=T)).notes["theta_std"]) for T in (0.25, 1.0))
+    np.testing.assert_allclose(warm / cold, 2.0, rtol=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("seed", range(2))
+def test_diabetes_light_is_as_good_as_logistic_regression(name: str, seed: int, paper_files: object) -> None:
+    """On the same split: the log-likelihood differs by .07 from one split to another, and hardly between methods."""
+    config = config_of("dataset=diabetes", "dataset.train_fraction=0.8").dataset
+    table = registry.load(config)
+    train, test = split(table, config, seed)
+    scale, y = minmax(table.X[train], top=2.0), 2.0 * table.target - 1.0
+    X = scale(table.X) - 1
+    plain = LogisticRegression(C=20, fit_intercept=False).fit(X[train], y[train])
+    scores = []
+    for p in (fit_of(name)(X[train], y[train], request(seed)).probability(X[test]), plain.predict_proba(X[test])[:, 1]):
+        right = y[test] > 0
+        scores.append((((p > 0.5) == right).mean(), np.log(np.where(right, p, 1 - p)).mean()))
+    (accuracy, likelihood), (of_plain, wanted) = scores
+    assert accuracy > of_plain - 0.025
+    assert abs(likelihood - wanted) < 0.01

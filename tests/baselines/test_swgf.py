@@ -1,0 +1,108 @@
+"""SWGF: laws of the sliced distance, its slope, and a Gaussian that is reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from proxlearn.baselines.realnvp import RealNvp
+from proxlearn.baselines.swgf import PAPER, Plan, flow, sliced_distance, sliced_slope, step
+from tests.baselines.targets import MEAN, PRECISION, gaussian, implicit_euler
+
+clouds = st.tuples(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))
+PLAN = Plan(h=2.0, steps=3, lr=1e-2, iterations=100, width=24, batch=256, directions=40, pool=4096, lr_falls=True)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@given(clouds)
+@settings(max_examples=50, deadline=None)
+def test_shifted_cloud_is_at_the_squared_shift_over_the_dimension(cloud: tuple[int, int, int]) -> None:
+    """Exactly so for the mean over an orthonormal basis, whichever; sorting keeps the order of a shifted cloud."""
+    seed, B, D = cloud
+    x, shift = normal(seed, B, D), normal(seed + 1, D)
+    basis, _ = torch.linalg.qr(normal(seed + 2, D, D))
+    torch.testing.assert_close(sliced_distance(x + shift, x, basis), shift.square().sum() / D)
+
+
+def test_random_directions_agree_in_expectation() -> None:
+    x, shift = normal(0, 30, 5), normal(1, 5)
+    directions = torch.nn.functional.normalize(normal(2, 20000, 5))
+    torch.testing.assert_close(sliced_distance(x + shift, x, directions), shift.square().sum() / 5, rtol=0.03, atol=0)
+
+
+@given(clouds)
+@settings(max_examples=50, deadline=None)
+def test_distance_is_one_of_clouds_not_of_lists(cloud: tuple[int, int, int]) -> None:
+    seed, B, D = cloud
+    x, y, directions = normal(seed, B, D), normal(seed + 1, B, D), normal(seed + 2, 7, D)
+    order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(sliced_distance(x[order], x, directions), torch.zeros((), dtype=torch.float64))
+    torch.testing.assert_close(sliced_distance(x[order], y, directions), sliced_distance(y, x, directions))
+    torch.testing.assert_close(sliced_slope(x[order], y, directions), sliced_slope(x, y, directions)[order])
+
+
+@given(clouds)
+@settings(max_examples=50, deadline=None)
+def test_slope_is_what_autodiff_finds(cloud: tuple[int, int, int]) -> None:
+    seed, B, D = cloud
+    x, y, directions = normal(seed, B, D).requires_grad_(), normal(seed + 1, B, D), normal(seed + 2, 7, D)
+    (wanted,) = torch.autograd.grad(sliced_distance(x, y, directions), x)
+    torch.testing.assert_close(sliced_slope(x.detach(), y, directions), wanted)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+@torch.no_grad()
+def test_gaussian_is_reached(temperature: float, generator: torch.Generator) -> None:
+    x, notes = flow(gaussian(), PLAN, temperature, generator)
+    covariance = temperature * torch.linalg.inv(torch.tensor(PRECISION))
+    torch.testing.assert_close(x.mean(0), torch.tensor(MEAN), rtol=0, atol=0.1)
+    torch.testing.assert_close(torch.cov(x.T), covariance, rtol=0.15, atol=0.08 * temperature)
+    assert [row["decreased"] for row in notes["ledger"][1:3]] == [True, True]
+    # The least value of the functional is -T log of the normalising constant.
+    least = -temperature * float(torch.logdet(2 * torch.pi * covariance)) / 2
+    assert least - 0.02 < notes["ledger"][-1]["functional"] < least + 0.05
+
+
+@torch.no_grad()
+def test_step_is_an_implicit_euler_step_of_h_times_the_dimension(generator: torch.Generator) -> None:
+    """Between isotropic Gaussians SW2^2 = |shift|^2 / D + (difference of spreads)^2, which is W2^2 / D."""
+    D, h, kappa = 3, 0.15, 2.0
+    target = gaussian((1.0,) * D, ((kappa, 0.0, 0.0), (0.0, kappa, 0.0), (0.0, 0.0, kappa)))
+    nvp = RealNvp(D, 24, generator)
+    step(target, nvp, replace(PLAN, h=h), 1.0, generator)
+    x, _ = nvp(torch.randn(4096, D, generator=generator))
+    mean, std = implicit_euler(0.0, 1.0, 1.0, kappa, D * h, 1.0)
+    torch.testing.assert_close(x.mean(0), torch.full((D,), mean), rtol=0, atol=0.06)
+    torch.testing.assert_close(x.std(0), torch.full((D,), std), rtol=0.07, atol=0)
+
+
+@torch.no_grad()
+def test_tiny_step_goes_nowhere(generator: torch.Generator) -> None:
+    """With h -> 0 only the distance counts, and the flow stays where it was."""
+    nvp = RealNvp(2, 24, generator)
+    z = torch.randn(2000, 2, generator=generator)
+    step(gaussian(), nvp, replace(PLAN, h=1e-6), 1.0, generator)
+    x, _ = nvp(z)
+    assert float(x.mean(0).abs().max()) < 0.1
+    torch.testing.assert_close(torch.cov(x.T), torch.eye(2), rtol=0, atol=0.15)
+
+
+def test_published_settings() -> None:
+    for name, (h, steps, lr) in {
+        "banana": (102, 5, 1e-4),
+        "diabetes": (5.1e-3, 10, 5e-4),
+        "twonorm": (1e-5, 20, 1e-4),
+    }.items():
+        plan = PAPER[name]
+        assert plan.h == pytest.approx(h, rel=0.03)
+        assert (plan.steps, plan.lr, plan.width, plan.batch, plan.directions) == (steps, lr, 512, 1024, 1000)
+        assert plan.iterations == 500
+        assert not plan.lr_falls

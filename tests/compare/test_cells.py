@@ -1,0 +1,183 @@
+"""Splits and cells: shared, stored, and never taken for something else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from proxlearn.baselines.registry import METHODS
+from proxlearn.compare import cells
+from proxlearn.compare.asked import SCALINGS, Asked, scaling_of
+from proxlearn.compare.cells import DONE, FAILED, Cell, Record
+from proxlearn.compare.grid import cells_of
+from proxlearn.compare.measure import measure, scores
+from proxlearn.compare.splits import split_of
+from proxlearn.data import registry
+from proxlearn.errors import RunError
+from tests.conftest import config_of
+
+WDBC = config_of("dataset=wdbc").dataset
+RECORD = Record(DONE, {"accuracy": 0.5, "log_likelihood": -1.0, "calibration_error": 0.25, "seconds": 2.5}, None, {}, 2)
+
+
+def cell_of(name: str, **changes) -> Cell:
+    return replace(Cell(METHODS[name], WDBC, "a" * 64, 3, "b" * 64, 0.25, "standard"), **changes)
+
+
+def test_a_split_is_drawn_once_and_then_read(tmp_path: Path) -> None:
+    table = registry.load(WDBC)
+    first, again, other = (split_of(tmp_path, table, WDBC, number) for number in (0, 0, 1))
+    assert sorted([*first.train, *first.test]) == list(range(569))
+    assert len(first.train) == 456
+    assert first.sha256 == again.sha256 != other.sha256
+    path = tmp_path / "splits" / "wdbc-0.json"
+    stored = json.loads(path.read_text())
+    assert stored["data_sha256"] == table.sha256
+    assert stored["train"] == first.train.tolist()
+    # Were rows drawn in another way some day, the stored ones would still be those of the other methods.
+    path.write_text(json.dumps(stored | {"train": stored["train"][::-1]}))
+    assert split_of(tmp_path, table, WDBC, 0).train.tolist() == first.train.tolist()[::-1]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda stored: None,
+        lambda stored: [],
+        lambda stored: stored | {"data_sha256": "0" * 64},
+        lambda stored: stored | {"train": stored["train"][:-1]},
+        lambda stored: stored | {"train": [*stored["train"][:-1], stored["train"][0]]},
+        lambda stored: stored | {"train": [*stored["train"][:-1], 10**30]},
+        lambda stored: stored | {"train": [float(row) for row in stored["train"]]},
+        lambda stored: stored | {"train": stored["test"], "test": stored["train"]},
+        lambda stored: stored | {"train": "0123"},
+    ],
+)
+def test_a_stored_split_that_does_not_fit_the_data_is_drawn_again(damage, tmp_path: Path) -> None:
+    table = registry.load(WDBC)
+    good = split_of(tmp_path, table, WDBC, 0)
+    path = tmp_path / "splits" / "wdbc-0.json"
+    path.write_text(json.dumps(damage(json.loads(path.read_text()))))
+    assert split_of(tmp_path, table, WDBC, 0).sha256 == good.sha256
+    assert json.loads(path.read_text())["train"] == good.train.tolist()
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    cell = cell_of("adam")
+    assert cell.read(tmp_path) is None
+    for record in (RECORD, Record(FAILED, {}, "a reason")):
+        cell.write(tmp_path, record)
+        assert cell.read(tmp_path) == record
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"preset": "paper"},
+        {"temperature": 0.5},
+        {"data_sha256": "c" * 64},
+        {"split": 4},
+        {"split_sha256": "c" * 64},
+        {"scaling": "none"},
+        {"method": METHODS["svgd"]},
+    ],
+)
+def test_a_cell_that_differs_in_anything_that_determines_it_is_another(change, tmp_path: Path) -> None:
+    cell = cell_of("langevin")
+    cell.write(tmp_path, RECORD)
+    other = replace(cell, **change)
+    assert other.read(tmp_path) is None
+    # Not even if somebody puts the file into its place.
+    (tmp_path / other.path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / cell.path).rename(tmp_path / other.path)
+    assert other.read(tmp_path) is None
+
+
+def test_another_version_does_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = cell_of("adam")
+    cell.write(tmp_path, RECORD)
+    monkeypatch.setattr(cells, "__version__", "9.9")
+    assert cell.read(tmp_path) is None
+
+
+def test_a_network_has_no_presets_so_both_share_its_cells() -> None:
+    assert cell_of("adam").path == cell_of("adam", preset="paper", temperature=0.5).path
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[" * 100_000,
+        lambda text: "null",
+        lambda text: text.replace('"finished"', '"done"'),
+        lambda text: text.replace("0.5", "NaN"),
+        lambda text: text.replace("0.5", '"0.5"'),
+        lambda text: text.replace('"accuracy"', '"accurate"'),
+        lambda text: text.replace('"notes": {}', '"notes": 3'),
+    ],
+)
+def test_a_damaged_or_hostile_file_counts_for_nothing(damage, tmp_path: Path) -> None:
+    cell = cell_of("adam")
+    cell.write(tmp_path, RECORD)
+    path = tmp_path / cell.path
+    changed = damage(path.read_text())
+    assert changed != path.read_text()
+    path.write_text(changed)
+    assert cell.read(tmp_path) is None
+
+
+def test_a_measured_cell_has_scikit_learns_figures_on_rows_scaled_by_the_training_part(tmp_path: Path) -> None:
+    asked = Asked((WDBC,), (METHODS["logistic"],), 1, "light", "matched", 1.0)
+    (cell,) = cells_of(asked, tmp_path)
+    record = measure(cell, tmp_path, threads=1)
+    table = registry.load(WDBC)
+    split = split_of(tmp_path, table, WDBC, 0)
+    scaler = StandardScaler().fit(table.X[split.train])
+    model = LogisticRegression().fit(scaler.transform(table.X[split.train]), table.target[split.train])
+    Z, labels = scaler.transform(table.X[split.test]), table.target[split.test]
+    p = model.predict_proba(Z)
+    assert record.figures["accuracy"] == accuracy_score(labels, model.predict(Z))
+    assert record.figures["log_likelihood"] == pytest.approx(-log_loss(labels, p), rel=1e-6)
+    assert cell.test_share == len(split.test) / len(split.train)
+
+
+def test_a_split_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    asked = Asked((WDBC,), (METHODS["majority"],), 1, "light", "matched", 1.0)
+    (cell,) = cells_of(asked, tmp_path)
+    with pytest.raises(RunError, match="have changed"):
+        measure(replace(cell, split_sha256="0" * 64), tmp_path, threads=1)
+
+
+def test_scores_of_probabilities_known_by_hand() -> None:
+    found = scores(np.array([0.9, 0.9, 0.2, 0.5]), np.array([True, False, False, False]))
+    assert found["accuracy"] == 0.75
+    assert found["log_likelihood"] == pytest.approx(np.log([0.9, 0.1, 0.8, 0.5]).mean())
+    # Bins of .9 (one of two right), .8 (right) and .5 (right).
+    assert found["calibration_error"] == pytest.approx((2 * 0.4 + 0.2 + 0.5) / 4)
+    for wrong in ([0.5, np.nan], [0.5, 1.1], [0.5], [[0.5, 0.5]]):
+        with pytest.raises(RunError, match="no probabilities"):
+            scores(np.array(wrong), np.array([True, False]))
+
+
+def test_the_protocol_decides_the_scaling() -> None:
+    svgd, adam, bayes = (METHODS[name] for name in ("svgd", "adam", "bayes"))
+    assert [scaling_of("matched", svgd, each) for each in ("banana", "diabetes", "twonorm")] == ["standard"] * 3
+    papers = [scaling_of("paper", svgd, each) for each in ("banana", "diabetes", "twonorm", "wdbc")]
+    assert papers == ["standard", "symmetric", "none", "standard"]
+    assert scaling_of("paper", adam, "diabetes") == "standard"
+    assert scaling_of("matched", bayes, "twonorm") == "none"
+
+
+def test_symmetric_is_minmax_onto_minus_one_and_one() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 4)) * [1, 1e3, 1e-3, 1] + 5
+    expected = MinMaxScaler((-1, 1)).fit_transform(X)
+    np.testing.assert_allclose(SCALINGS["symmetric"](X)(X), expected, atol=1e-9)

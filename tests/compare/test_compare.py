@@ -1,0 +1,120 @@
+"""``proxlearn compare`` as a user gives it: done once, gone on with, never stopped by one method, refused in a line."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxlearn import cli
+from proxlearn.baselines.method import Method
+from proxlearn.baselines.registry import METHODS
+from proxlearn.commands import compare
+
+HERE = "tests.compare.throwaway"
+WORDS = ["compare", "--dataset", "wdbc", "--splits", "2", "--output", "out", "--jobs", "2", "--threads", "1"]
+
+
+@pytest.fixture
+def throwaways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    for name, block in (
+        ("first", "network"),
+        ("second", "sampler"),
+        ("broken", "sampler"),
+        ("killed", "sampler"),
+        ("improbable", "network"),
+    ):
+        monkeypatch.setitem(METHODS, name, Method(name, f"the {name} one", block, f"{HERE}:{name}"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Path, capsys) -> None:
+    every = [*WORDS, "--method", "first", "second", "broken", "killed", "improbable", "majority"]
+    assert cli.main(every) == 1
+    shown = capsys.readouterr().out
+    calls = [line.split() for line in Path("calls.txt").read_text().splitlines()]
+    assert sorted(call[:3] for call in calls) == sorted(
+        [name, "wdbc", seed] for name in ("first", "second") for seed in "01"
+    )
+    rows = {(name, seed): digest for name, _, seed, digest in calls}
+    assert rows["first", "0"] == rows["second", "0"] != rows["first", "1"] == rows["second", "1"]
+    # Those that could not be done are named with their reason, a line each; the others have their figures.
+    assert "- wdbc, split 1, broken: ValueError: two lines of words\n" in shown
+    assert "- wdbc, split 0, killed: its process was killed by signal 9; see compare.log\n" in shown
+    assert "- wdbc, split 0, improbable: the method's answers are no probabilities" in shown
+    tables = Path("out", "matched-light")
+    document = (tables / "compare.md").read_text()
+    assert "- wdbc, split 0, broken: ValueError" in document
+    with (tables / "networks.csv").open() as file:
+        found = {row["method"]: row for row in csv.DictReader(file)}
+    assert found["majority"]["splits"] == found["first"]["splits"] == "2"
+    assert (found["improbable"]["splits"], found["improbable"]["accuracy"]) == ("0", "")
+    assert "Traceback" in Path("out", "compare.log").read_text()
+
+    # The same splits and cells for a command that asks for less; nothing is done again.
+    fewer = [*WORDS, "--method", "first", "second", "majority"]
+    assert cli.main(fewer) == 0
+    assert len(Path("calls.txt").read_text().splitlines()) == 4
+    assert "6 cells, 6 of them done before" in capsys.readouterr().err
+
+    # A damaged cell is done again, and no other.
+    (damaged,) = Path("out", "cells", "wdbc").glob("1-second-*.json")
+    whole = damaged.read_text()
+    damaged.write_text(whole[:100])
+    assert cli.main(fewer) == 0
+    assert Path("calls.txt").read_text().splitlines()[4:] == [
+        " ".join(call) for call in calls if call[0:3:2] == ["second", "1"]
+    ]
+    assert damaged.exists()
+    assert not list(Path("out").rglob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--method", "adm"], "no method `adm`; did you mean `adam`?"),
+        (["--dataset", "banan"], "no dataset `banan`; did you mean `banana`?"),
+        (["--dataset", "sine"], "dataset sine has not two classes; choose from banana, diabetes, twonorm, wdbc"),
+        (["--dataset", "wdbc", "--method", "bayes"], "none of the methods is for wdbc; add another --method"),
+        (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
+        (["--splits", "many"], "--splits must be a whole number >= 1, got 'many'; try --splits=5"),
+        (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
+        (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
+        (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),
+        (["--jobs", "0"], "--jobs must be a whole number >= 1, got 0; try --jobs=1"),
+        (["--threads", "1.5"], "--threads must be a whole number >= 1, got 1.5; try --threads=1"),
+        (
+            ["--output", "/dev/null/x"],
+            "cannot write to /dev/null, needed for the run folder /dev/null/x; choose another --output",
+        ),
+    ],
+)
+def test_a_wrong_command_is_one_line_and_leaves_nothing_behind(
+    words, said, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["compare", *words]) == 2
+    assert capsys.readouterr().err == f"proxlearn: {said}\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_method_for_other_data_only_has_no_row() -> None:
+    asked = compare.asked_of(compare.parser().parse_args(["--dataset", "wdbc"]))
+    assert [each.name for each in asked.methods] == [name for name in METHODS if name != "bayes"]
+
+
+def test_help_teaches_and_needs_neither_torch_nor_pandas() -> None:
+    code = (
+        "import sys; from proxlearn import cli\n"
+        "try: cli.main(['compare', '--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit(bool({'torch', 'pandas', 'sklearn', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    for each in METHODS.values():
+        assert f"  {each.name:<11}{each.title}" in done.stdout

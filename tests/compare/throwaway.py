@@ -1,0 +1,41 @@
+"""Methods that exist for the tests alone: cells find them by module and function, in whatever process they run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+
+from proxlearn.baselines.method import Fitted, Request
+
+
+def first(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    return _told("first", X, y, request)
+
+
+def second(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    return _told("second", X, y, request)
+
+
+def _told(name: str, X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    """Leaves a line in the folder that the command was given in."""
+    rows = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
+    with Path("calls.txt").open("a") as file:
+        file.write(f"{name} {request.dataset} {request.seed} {rows}\n")
+    return Fitted(lambda rows: np.full(len(rows), 0.25))
+
+
+def broken(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    raise ValueError("two lines\nof words")
+
+
+def killed(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def improbable(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    return Fitted(lambda rows: np.full(len(rows), np.nan))
