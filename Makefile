@@ -34,6 +34,10 @@ tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds beside t
 weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits a dataset (an hour; resumable)
 	$(BIN)/python scripts/weights.py
 
+.PHONY: compare
+compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (under 45 minutes; resumable)
+	$(BIN)/proxlearn compare --dataset banana diabetes twonorm wdbc --splits 5
+
 .PHONY: test
 test: $(READY)  ## set up, then lint, type-check and test
 	$(BIN)/ruff check .
@@ -67,6 +71,16 @@ paper-runs: $(READY)  ## all runs of the paper: skips finished ones, goes on wit
 .PHONY: paper-quick
 paper-quick: $(READY)  ## the same path with a hundredth of the steps, into outputs/paper-quick
 	$(PAPER) --quick
+
+PAGE := outputs/banana/page
+
+.PHONY: page-picture
+page-picture: $(READY)  ## the README's picture of a page: trains banana, and photographs its report (needs chromium)
+	$(BIN)/proxlearn train dataset=banana recipe=tuned N=300 epsilon=1 beta=1000 hydra.run.dir=$(PAGE)
+	$(BIN)/proxlearn report $(PAGE)
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1725 --virtual-time-budget=4000 \
+	  --screenshot=$(PAGE)/report.png "file://$(CURDIR)/$(PAGE)/report.html"
+	$(BIN)/python -c "from PIL import Image; Image.open('$(PAGE)/report.png').convert('RGB').quantize(256, kmeans=4).save('outputs/readme/report.png')"
 
 .PHONY: format
 format: $(READY)  ## format the code

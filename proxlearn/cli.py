@@ -36,7 +36,10 @@ COMMANDS = {
     "evaluate": Command("proxlearn.commands.evaluate", "accuracy, log-loss, calibration or RMSE on labelled rows"),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
     "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
+    "compare": Command("proxlearn.commands.compare", "networks, samplers and reference lines on the same splits"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of runs and sweeps again"),
+    "report": Command("proxlearn.commands.report", "one HTML page about runs and sweeps: curves, weights, the cloud"),
+    "film": Command("proxlearn.commands.film", "the cloud in motion, as a GIF or an MP4"),
 }
 """Every command: a new one is added here."""
 
@@ -53,6 +56,8 @@ examples:
   proxlearn predict outputs/csv/NAME --data new.csv -o out.csv     new rows
   proxlearn data                                                   what there is to train on
   proxlearn plot outputs/wdbc/*                                    draw again
+  proxlearn report outputs/wdbc/NAME                               a page to look at it, and to send on
+  proxlearn film outputs/banana/NAME -o film.mp4                   the cloud in motion
 
 `proxlearn COMMAND --help` tells more. Tab completion: eval "$(proxlearn -sc install=bash)"
 """

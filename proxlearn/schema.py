@@ -19,7 +19,7 @@ Split = Literal["file_order", "shuffled"]
 Scaling = Literal["none", "standard", "minmax", "max", "paper"]
 TargetScaling = Literal["none", "standard"]
 Solver = Literal["closed_form", "literal"]
-Logger = Literal["csv"]
+Logger = Literal["csv", "tensorboard", "mlflow"]
 Compile = Literal["auto", "on", "off"]
 Engine = Literal["fused", "eager", "literal"]
 T = TypeVar("T")
@@ -66,9 +66,15 @@ class DeviceConfig:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """Where the metrics go."""
+    """Where the metrics go besides metrics.csv."""
 
     name: Logger = checked(choice(Logger))
+    uri: str | None = checked(optional(text))
+    """MLflow's store: a folder, or the address of a server."""
+
+    def __post_init__(self) -> None:
+        if self.name == "mlflow" and self.uri is None:
+            raise InputError("logger=mlflow has no logger.uri", "try logger.uri=outputs/mlruns")
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,9 @@ ADDED = {
 }
 """Keys that runs of earlier versions lack, each with the value that changes nothing: with it, such a run goes on."""
 
+LACKING: dict[type, dict[str, Any]] = {TrainConfig: ADDED, LoggerConfig: {"uri": None}}
+"""The same for each part of a config; a logger that needs no address has none."""
+
 
 def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
     """A checked dataclass from a plain mapping (a composed config, or a run folder's config.yaml)."""
@@ -172,8 +181,7 @@ def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
         raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     known_keys(mapping, set(fields), prefix)
-    if cls is TrainConfig:
-        mapping = ADDED | dict(mapping)
+    mapping = LACKING.get(cls, {}) | dict(mapping)
     for name in fields:
         if name not in mapping:
             raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")

@@ -33,8 +33,11 @@ def test_rooms_look_one_way_only() -> None:
     forbidden = {
         "core": ("data", "run", "predict", "views", "commands", "schema", "cli"),
         "data": ("run", "predict", "views", "commands"),
+        "loggers": ("data", "run", "predict", "views", "commands"),
         "run": ("predict", "views", "commands"),
         "predict": ("views", "commands"),
+        "baselines": ("compare", "views", "commands"),
+        "compare": ("views", "commands"),
         "views": ("commands",),
     }
     for room, others in forbidden.items():
@@ -66,6 +69,8 @@ def test_the_wheel_trains_from_an_empty_folder(installed: Path, tmp_path: Path, 
     where = [str(installed), "-c", "import proxlearn; print(proxlearn.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
     assert Path(found.strip()).is_relative_to(installed.parents[1])
+    shipped = {path.name for path in (Path(found.strip()).parent / "views" / "assets").iterdir()}
+    assert shipped == {path.name for path in (ROOT / "proxlearn" / "views" / "assets").iterdir()}
     train = [str(installed.parent / "proxlearn"), "train", f"dataset={dataset}", "beta=0.05", "steps=20", "N=40"]
     shown = subprocess.run(train, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr

@@ -57,7 +57,9 @@ def test_a_run_folders_config_builds_the_same_config() -> None:
     assert build(TrainConfig, stored) == made
 
 
-@pytest.mark.parametrize("override", ["steps=7", "log_every=3", "checkpoint_every=9", "threads=1", "device.threads=1"])
+@pytest.mark.parametrize(
+    "override", ["steps=7", "log_every=3", "checkpoint_every=9", "threads=1", "device.threads=1", "logger=mlflow"]
+)
 def test_the_name_does_not_depend_on_what_leaves_the_trajectory_alone(override: str) -> None:
     assert run_name(config(override)) == run_name(config())
 

@@ -11,9 +11,9 @@ BATCHES = 40
 """Batches into which the time of one comparison is divided, over all its calls."""
 
 
-def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
-    """The shortest time of each call in milliseconds; they take turns for about ``seconds`` in all."""
-    best = dict.fromkeys(calls, float("inf"))
+def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, list[float]]:
+    """Milliseconds of each call, batch by batch; they take turns for about ``seconds`` in all."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
     repeats: dict[str, int] = {}
     for name, call in calls.items():
         call()
@@ -29,8 +29,13 @@ def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 call()
-            best[name] = min(best[name], (time.perf_counter() - start) / repeats[name])
-    return {name: 1e3 * value for name, value in best.items()}
+            found[name].append(1e3 * (time.perf_counter() - start) / repeats[name])
+    return found
+
+
+def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
+    """The shortest time of each call in milliseconds."""
+    return {name: min(batches) for name, batches in timings(calls, seconds, least).items()}
 
 
 def busy_share(seconds: float = 0.5) -> float | None:

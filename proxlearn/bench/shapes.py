@@ -8,13 +8,13 @@ cheaper.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import torch
 
-from proxlearn.bench.clock import Call, best_of
+from proxlearn.bench.clock import Call, timings
 from proxlearn.core import paper
 from proxlearn.core.cloud import PointCloud
 from proxlearn.fit.advance import draw
@@ -83,26 +83,33 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
     return literal
 
 
-def measure_shape(config: TrainConfig, seconds: float) -> dict[str, Any]:
-    """One dataset's record."""
-    generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
-    experiment, cloud = experiment_of(config)
-    if dataset in SPREAD:
-        cloud = spread(cloud, experiment, SPREAD[dataset], generator)
-    ours = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
-    for _ in range(min(MADE.get(dataset, WARM_UP), int(1000 * seconds))):
-        ours()
-    calls: dict[str, Call] = {
-        "ours_ms": ours,
-        "floor_ms": floor_of(experiment, cloud, generator),
-        "literal64_ms": literal_of(experiment, ours.cloud, torch.float64, generator),
-        "literal32_ms": literal_of(experiment, ours.cloud, torch.float32, generator),
-    }
-    record = {"dataset": dataset, "N": len(cloud.theta), "n": len(experiment.problem.samples)}
-    # The mean besides the best: what a run of many steps pays on a machine whose pace changes.
-    start, steps = time.perf_counter(), 0
-    while time.perf_counter() < start + seconds / 4:
-        ours()
-        steps += 1
-    mean = 1e3 * (time.perf_counter() - start) / steps
-    return record | best_of(calls, seconds) | {"ours_mean_ms": mean}
+class Shape:
+    """One dataset's record, made in several passes: a machine's pace changes by the minute, not only by the second."""
+
+    def __init__(self, config: TrainConfig, made: float = 1.0) -> None:
+        """``made``: the share of its recursions that is made beforehand."""
+        generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
+        experiment, cloud = experiment_of(config)
+        if dataset in SPREAD:
+            cloud = spread(cloud, experiment, SPREAD[dataset], generator)
+        ours = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
+        for _ in range(max(WARM_UP, int(made * MADE.get(dataset, 0)))):
+            ours()
+        self.calls: dict[str, Call] = {
+            "ours_ms": ours,
+            "floor_ms": floor_of(experiment, cloud, generator),
+            "literal64_ms": literal_of(experiment, ours.cloud, torch.float64, generator),
+            "literal32_ms": literal_of(experiment, ours.cloud, torch.float32, generator),
+        }
+        self.names = {"dataset": dataset, "N": len(cloud.theta), "n": len(experiment.problem.samples)}
+        self.found: dict[str, list[float]] = {name: [] for name in self.calls}
+
+    def measure(self, seconds: float) -> None:
+        for name, batches in timings(self.calls, seconds).items():
+            self.found[name] += batches
+
+    @property
+    def record(self) -> dict[str, Any]:
+        # The median besides the best: a machine's best moments are not what a long run is made of.
+        typical = {"ours_typical_ms": median(self.found["ours_ms"])}
+        return self.names | {name: min(batches) for name, batches in self.found.items()} | typical

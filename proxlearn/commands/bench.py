@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proxlearn.commands.compose import compose, parse
 from proxlearn.commands.configured import checked_config
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.schema import TrainConfig
+
+if TYPE_CHECKING:
+    from proxlearn.bench.shapes import Shape
 
 SHAPES = ("wdbc", "diabetes", "shd", "banana", "sine")
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
@@ -57,30 +60,48 @@ def measure(quick: bool) -> dict[str, Any]:
     if busy is not None and busy > BUSY:
         notice(f"the machine is busy ({busy:.0%} of its cores): stop other work and repeat, or read the ratios only")
     found: dict[str, Any] = {"quick": quick, "busy_share": busy, "machine": machine(), "startup": startup(quick)}
-    found |= {"shapes": [], "growth": [], "growth_literal": [], "epsilon": []}
+    found |= {"shapes": [], "run": [], "growth": [], "growth_literal": [], "epsilon": []}
+    shapes: list[Shape] = []
     with torch.no_grad():
-        for name, job in tqdm(list(jobs(quick)), desc="bench", unit="part"):
+        for name, job in tqdm(list(jobs(quick, shapes)), desc="bench", unit="part"):
             try:
                 found[name] += job()
             except InputError as error:
                 notice(f"left out: {error}")
+    found["shapes"] = [shape.record for shape in shapes]
     return found
 
 
-def jobs(quick: bool) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
-    """What is measured: the list of bench.json it goes to, and the measurement."""
-    from proxlearn.bench.shapes import measure_shape
+def jobs(quick: bool, shapes: list[Shape]) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+    """What is measured: the list of bench.json it goes to, and the measurement. ``shapes`` collects what is measured
+    in several passes, early, in the middle and late."""
+    from proxlearn.bench.shapes import Shape
     from proxlearn.bench.sizes import measure_epsilons, measure_growth, measure_literal
+    from proxlearn.bench.whole import measure_whole
 
     def config(*overrides: str) -> TrainConfig:
         return checked_config(compose(parse(list(overrides))))
 
+    def prepare(dataset: str) -> list[dict[str, Any]]:
+        shapes.append(Shape(config(f"dataset={dataset}"), made=0.2 if quick else 1.0))
+        return []
+
+    def measure_pass() -> list[dict[str, Any]]:
+        for shape in shapes:
+            shape.measure(0.5 if quick else 3.0)
+        return []
+
     for dataset in SHAPES:
-        yield "shapes", partial(_one, measure_shape, config(f"dataset={dataset}"), 1.5 if quick else 8.0)
+        yield "shapes", partial(prepare, dataset)
+    yield "shapes", measure_pass
+    sizes = (500, 1000, 2) if quick else (10_000, 4000, 12)
+    yield "run", partial(_one, measure_whole, config("dataset=wdbc"), *sizes)
+    yield "shapes", measure_pass
     swept = [config(f"epsilon={epsilon}") for epsilon in (EPSILONS[::4] if quick else EPSILONS)]
     yield "epsilon", partial(measure_epsilons, swept, 400 if quick else 20_000)
     for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
         yield "growth_literal", partial(_one, measure_literal, config(f"N={N}"), 0.5 if quick else 2.0)
+    yield "shapes", measure_pass
     # Ascending, because the peak of memory is that of the whole process so far.
     for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
         yield "growth", partial(_one, measure_growth, config(f"N={N}"), 40)

@@ -136,6 +136,7 @@ def translated(error: BaseException) -> ProxlearnError:
         known = set(schema.TrainConfig.__dataclass_fields__) - {"init_sha256"} | {"fail_fast"} | set(GROUPS)
         known |= {f"dataset.{field}" for field in schema.DatasetConfig.__dataclass_fields__}
         known |= {f"device.{field}" for field in schema.DeviceConfig.__dataclass_fields__}
+        known |= {f"logger.{field}" for field in schema.LoggerConfig.__dataclass_fields__}
         return InputError(f"unknown key `{key}`", did_you_mean(key, known))
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     problem = _printable(first.removeprefix("LexerNoViableAltException: ").rstrip("."))

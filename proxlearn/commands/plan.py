@@ -21,6 +21,7 @@ from proxlearn.commands.compose import refuse_code, translated
 from proxlearn.commands.configured import checked_config
 from proxlearn.commands.launchers import runs_here
 from proxlearn.errors import InputError
+from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import check_writable
@@ -31,6 +32,8 @@ from proxlearn.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig
 MOST_JOBS = 10_000
 SAY_SO = 50
 """Composing takes a tenth of a second a job: from so many jobs on, it is said."""
+NOT_NAMED = ("fail_fast", "device.threads", "logger.uri")
+"""Further keys that leave every trajectory alone: the sweep's folder does not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ def check_job(
     if here:
         check_memory(config)
         resolve_device(config.device.device)
+        check_logger(config.logger)
     check_writable(folder)
     return config, folder
 
@@ -138,7 +142,7 @@ def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]
     kept = {
         key: str(override.input_line).partition("=")[2]
         for override in overrides
-        if (key := override.get_key_element().lstrip("+")) not in (*NOT_TRAJECTORY, "fail_fast", "device.threads")
+        if (key := override.get_key_element().lstrip("+")) not in (*NOT_TRAJECTORY, *NOT_NAMED)
     }
     config_name = str(master.hydra.job.config_name)
     text = "\n".join([config_name, *(f"{key}={kept[key]}" for key in sorted(kept))])

@@ -6,13 +6,14 @@ import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from proxlearn.checks import integer
+from proxlearn.checks import integer, spoken
 from proxlearn.commands.session import run_session
 from proxlearn.errors import InputError
+from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import RunFolder, check_writable
+from proxlearn.schema import LoggerConfig
 
 
 def main(args: list[str]) -> int:
@@ -30,18 +31,19 @@ def main(args: list[str]) -> int:
     # A path in a file must not lead out of the folder: the cloud that an init_from run began with is in its own.
     config = replace(RunFolder(folder).read_config(), init_from=None)
     if parsed.steps is not None:
-        config = replace(config, steps=integer(at_least=0, example=1000)("--steps", _number(parsed.steps)))
+        config = replace(config, steps=integer(at_least=0, example=1000)("--steps", spoken(parsed.steps)))
     check_memory(config)
     resolve_device(config.device.device)
+    check_logger(config.logger)
     check_writable(folder)
+    refuse_elsewhere(config.logger)
     again = shlex.join(["proxlearn", "resume", *args])
     return run_session(config, folder, again, f"`{again}`")
 
 
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def refuse_elsewhere(logger: LoggerConfig) -> None:
+    """A folder's word leads to no server, which might get your password, and to nothing but what is below here."""
+    uri = logger.uri
+    if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
+        problem = f"the run logs to {uri!r:.100}, and a folder's word is not enough to go there"
+        raise InputError(problem, "give its `proxlearn train ... logger=mlflow logger.uri=...` command again")

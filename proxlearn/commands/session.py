@@ -36,6 +36,7 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
     say(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {shown(folder)}\n")
     # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
     from proxlearn.run.files import disk_errors
+    from proxlearn.run.logged import publish
     from proxlearn.run.loop import train
     from proxlearn.views.render import render, summary
 
@@ -43,7 +44,7 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
     if outcome.already_finished:
         say(f"Finished before, with {outcome.step} steps: nothing to do. More steps= would continue it.\n")
     with disk_errors(folder):
-        render(folder)
+        publish(config.logger, folder, render(folder))
     say(summary(folder))
     return outcome
 

@@ -19,6 +19,7 @@ from proxlearn.commands.configured import checked_config
 from proxlearn.commands.plan import Plan, plan_sweep
 from proxlearn.commands.session import run_session
 from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import check_writable, remove_if_empty
 
@@ -73,6 +74,7 @@ def preflight(args: list[str]) -> Plan | None:
         raise InputError(f"hydra.run.dir must name a folder, got {folder!r}", "leave it out, or try hydra.run.dir=mine")
     check_memory(config)
     resolve_device(config.device.device)
+    check_logger(config.logger)
     check_writable(Path(folder).absolute())
     if config.init_from is not None:
         # Whether that cloud fits the data is known only with the data: worth the import of torch.

@@ -52,6 +52,12 @@ def minmax(X: np.ndarray, top: float = 1.0) -> Scaler:
     return Scaler(low, top * _inverse(X.max(axis=0) - low, X))
 
 
+def symmetric(X: np.ndarray) -> Scaler:
+    """Each column onto [-1, 1]."""
+    twice = minmax(X, top=2.0)
+    return Scaler(twice.shift + 1 / twice.factor, twice.factor)
+
+
 def largest(X: np.ndarray) -> Scaler:
     """Each column divided by its largest magnitude."""
     return Scaler(np.zeros(X.shape[1]), _inverse(np.abs(X).max(axis=0), X))

@@ -15,6 +15,7 @@ import yaml
 
 from proxlearn.checks import choice, integer, real
 from proxlearn.errors import InputError
+from proxlearn.loggers.logger import EVENTS, RUN_ID
 from proxlearn.run.files import remove_temporaries, write_atomically, write_json
 from proxlearn.run.sealed import stored
 from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
@@ -63,6 +64,8 @@ class RunFolder:
         self.selection = path / "selection.json"
         self.log = path / "train.log"
         self.checkpoints = path / "checkpoints"
+        self.tensorboard = path / EVENTS
+        self.mlflow = path / RUN_ID
 
     def create(self, config: TrainConfig) -> None:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -75,7 +78,8 @@ class RunFolder:
     def clear(self) -> None:
         """Take a run away, its own files only; the config last, which says whose they are."""
         named = (self.metrics, self.model, self.accuracy, self.confusion, self.points, self.selection, self.log)
-        for path in (*(path for _, path in stored(self.checkpoints)), *named, self.status, self.config):
+        logged = (*self.tensorboard.glob("*tfevents*"), self.mlflow)
+        for path in (*(path for _, path in stored(self.checkpoints)), *named, *logged, self.status, self.config):
             path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:
@@ -135,9 +139,8 @@ class RunFolder:
         return logger
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> None:
     """Refuse an output folder that could not be created, before anything is."""
-    remedy = "choose another hydra.run.dir"
     existing = path
     try:
         while not existing.exists() and existing != existing.parent:

@@ -13,10 +13,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 POLL_SECONDS = 0.5
+ONE_AT_A_TIME = threading.Lock()
+"""How a process ended can be read once, and whoever starts another one looks too: of two threads one would learn it."""
 
 
 def isolated(
@@ -38,13 +41,16 @@ def isolated(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
     process = context.Process(target=_child, args=(target, args, log, directory))
-    process.start()
+    with ONE_AT_A_TIME:
+        process.start()
     told = False
-    while process.exitcode is None:
-        process.join(POLL_SECONDS)
-        if not told and process.exitcode is None and stop():
+    while not wait([process.sentinel], POLL_SECONDS):
+        if not told and stop():
             process.terminate()
             told = True
+    with ONE_AT_A_TIME:
+        process.join()
+    assert process.exitcode is not None
     return process.exitcode
 
 

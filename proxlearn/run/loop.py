@@ -14,6 +14,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons import num_parameters
 from proxlearn.errors import InputError, RunError
 from proxlearn.fit.advance import Advance, not_finite
+from proxlearn.loggers.logger import RunLogger, check_logger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
 from proxlearn.run.checkpoint import Checkpoint
@@ -27,7 +28,8 @@ from proxlearn.run.experiment import (
 from proxlearn.run.files import disk_errors
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.lock import FolderLock
-from proxlearn.run.metrics import MetricsLog, measure
+from proxlearn.run.logged import logged
+from proxlearn.run.metrics import MetricsLog, Row, measure
 from proxlearn.run.progress import Progress
 from proxlearn.run.schedule import is_logged, is_stored
 from proxlearn.run.sealed import InvalidCheckpoint
@@ -51,6 +53,7 @@ class Outcome:
 def train(config: TrainConfig, path: Path, command: str) -> Outcome:
     """Run, continue or extend the run that ``config`` describes, in the folder ``path``; one process at a time."""
     folder = RunFolder(path)
+    check_logger(config.logger)
     with StopRequest() as stop, contextlib.ExitStack() as held:
         with disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -95,7 +98,8 @@ def session(
         result.write_points(folder, experiment.prepared)
         status.write("running", now)
         journal.info("%s: from step %d to %d", status.values["command"], now.cloud.step, experiment.steps)
-        signal = recurse(experiment, now, folder, status, stop, journal)
+        with logged(experiment.config.logger, folder, journal.warning) as logger:
+            signal = recurse(experiment, now, folder, status, stop, journal, logger)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except BaseException as error:
         # On a full disk neither of these may hide what happened; a traceback is for the log, and for surprises only.
@@ -117,6 +121,7 @@ def recurse(
     status: Status,
     stop: StopRequest,
     journal: logging.Logger,
+    logger: RunLogger,
 ) -> int | None:
     """The recursions from ``now`` to the last step; returns the signal that stopped them early, if one did."""
     config, steps = experiment.config, experiment.steps
@@ -134,6 +139,10 @@ def recurse(
     )
     with MetricsLog(folder.metrics) as metrics, Progress(steps, now.cloud.step) as progress:
 
+        def record(row: Row, scheduled: bool = True) -> None:
+            metrics.write(row, scheduled)
+            logger.row(row)
+
         def save() -> None:
             metrics.sync()
             moment = replace(now, generator=generator.get_state(), metrics=metrics.mark)
@@ -143,8 +152,9 @@ def recurse(
             )
 
         metrics.start(now.metrics, closing_step(now.cloud.step, experiment))
+        logger.begin(folder.metrics)
         if not metrics.mark.size:
-            metrics.write(measure(experiment.problem, experiment.test, now.cloud, None, experiment.plan))
+            record(measure(experiment.problem, experiment.test, now.cloud, None, experiment.plan))
             save()
         while now.cloud.step < steps and stop.signal is None:
             cloud, info = advance(now.cloud)
@@ -155,7 +165,7 @@ def recurse(
             scheduled = is_logged(cloud.step, config.log_every)
             if scheduled or cloud.step == steps:
                 row = measure(experiment.problem, experiment.test, cloud, info, experiment.plan)
-                metrics.write(row, scheduled)
+                record(row, scheduled)
                 progress.metrics(row)
             if is_stored(cloud.step, config.checkpoint_every, config.films) and cloud.step < steps:
                 save()
@@ -165,6 +175,7 @@ def recurse(
         result.write_figures(folder, experiment.problem, experiment.test, now.cloud)
         stopped = now.cloud.step < steps
         status.write("stopped" if stopped else "finished", now)
+        logger.close(status.values["state"])
     return stop.signal if stopped else None
 
 

@@ -34,14 +34,19 @@ def settled(experiment: Experiment, folder: RunFolder) -> Experiment | None:
     """The experiment with every number known: given, or chosen in an earlier session; None where it must be chosen."""
     if not experiment.config.selected:
         return experiment
+    chosen = read_chosen(folder)
+    return None if chosen is None else _with(experiment, chosen)
+
+
+def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
+    """What an earlier session chose, by the keys of a config."""
     try:
         stored = json.loads(folder.selection.read_text(encoding="utf-8"))
         if stored["format"] != FORMAT:
             return None
-        chosen = {name: check(name, stored["chosen"][name]) for name, check in CHECKS.items()}
+        return {name: check(name, stored["chosen"][name]) for name, check in CHECKS.items()}
     except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
         return None
-    return _with(experiment, chosen)
 
 
 def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:

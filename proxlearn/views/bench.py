@@ -20,6 +20,7 @@ def tables(found: dict[str, Any]) -> str:
         shapes["literal64 / ours"] = shapes["literal64_ms"] / shapes["ours_ms"]
         shapes["literal32 / ours"] = shapes["literal32_ms"] / shapes["ours_ms"]
         parts.append(markdown(shapes))
+    parts.append(markdown(pd.DataFrame(found["run"])))
     growth = pd.DataFrame(found["growth"])
     growth["us a particle"] = 1e3 * growth["ms"] / growth["N"]
     parts.append(markdown(growth))

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from proxlearn.views.source import Run
-from proxlearn.views.style import figure, save
+from proxlearn.views.style import as_it_is, figure, save
 
 MOST_NUMBERS = 25
 """Classes up to which every cell has its number; beyond, the shade must do."""
@@ -18,7 +18,7 @@ MOST_NUMBERS = 25
 def draw_confusion(run: Run) -> list[Path]:
     """Rows are the actual classes, columns the predicted ones; shade is the share of the row."""
     assert run.confusion is not None
-    classes = run.model["classes"]
+    classes = [as_it_is(name) for name in run.model["classes"]]
     side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERS))
     made, axes = figure(2 * side + 0.4, side + 0.2, columns=2)
     for panel, (estimate, cells) in zip(

@@ -14,8 +14,16 @@ SMALLEST_SHARE = 1e-45
 
 
 def draw_risk(run: Run) -> list[Path]:
-    """Risk over k, log-log: both estimates, training and test part."""
+    """Risk over k, with its title and its legend."""
     made, (axes,) = figure(5.0, 3.3)
+    plot_risk(axes, run)
+    axes.set_title(run.title)
+    axes.legend()
+    return save(made, run.path, "risk")
+
+
+def plot_risk(axes: Axes, run: Run) -> None:
+    """Risk over k, log-log: both estimates, training and test part."""
     later = run.metrics[run.metrics["step"] > 0]
     curves = later if len(later) else run.metrics
     marker = "o" if len(curves) < 3 else ""
@@ -29,9 +37,7 @@ def draw_risk(run: Run) -> list[Path]:
         axes.set_xscale("log")
     axes.set_yscale("log")
     plain_ticks(axes.yaxis)
-    axes.set(xlabel="recursion k", ylabel="risk: mean of (y − f)²", title=run.title)
-    axes.legend()
-    return save(made, run.path, "risk")
+    axes.set(xlabel="recursion k", ylabel="risk: mean of (y − f)²")
 
 
 def draw_health(run: Run) -> list[Path]:

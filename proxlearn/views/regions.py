@@ -5,29 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 
 from proxlearn.predict.folder import find
+from proxlearn.predict.model import Model
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_LINES, class_colours, figure, save
+from proxlearn.views.style import ESTIMATE_LINES, as_it_is, class_colours, figure, save
 
 GRID = 300
 MARGIN = 0.05
 
 
 def draw_regions(run: Run) -> list[Path]:
-    """Shade: the weighted estimate's class. Lines: both estimates' boundaries. Points: the test part, by its labels."""
+    """The newest cloud's regions, with their title and their legend."""
     learnt = find(run.path)
     if run.points is None or learnt is None:
         return []
-    classes = run.model["classes"]
-    x0, x1 = (_range(run.points[name].to_numpy()) for name in ("x0", "x1"))
-    grid = np.stack([each.ravel() for each in np.meshgrid(x0, x1)], axis=1)
-    predicted = {name: each.reshape(GRID, GRID) for name, each in learnt.labels(grid).items()}
-    colours = class_colours(len(classes))
     made, (axes,) = figure(5.6, 4.0)
+    handles = plot_regions(axes, run, run.points, learnt)
+    made.suptitle(f"{run.title}, k={learnt.cloud.step}: test part and regions", fontsize=9)
+    # Only this layout makes room for a legend outside; the others' simpler one is found in half the time.
+    made.set_layout_engine("constrained")
+    made.legend(handles=handles, loc="outside right center")
+    return save(made, run.path, "regions")
+
+
+def plot_regions(axes: Axes, run: Run, points: pd.DataFrame, learnt: Model, size: int = GRID) -> list[Line2D]:
+    """Shade: the weighted estimate's class. Lines: both estimates' boundaries. Points: the test part, by its labels."""
+    classes = run.model["classes"]
+    x0, x1 = (axis_range(points[name].to_numpy(), size) for name in ("x0", "x1"))
+    grid = np.stack([each.ravel() for each in np.meshgrid(x0, x1)], axis=1)
+    predicted = {name: each.reshape(size, size) for name, each in learnt.labels(grid).items()}
+    colours = class_colours(len(classes))
     axes.pcolormesh(
         x0,
         x1,
@@ -39,27 +51,26 @@ def draw_regions(run: Run) -> list[Path]:
         rasterized=True,
         linewidth=0,
     )
-    shown = run.points.query("part == 'test'")
-    size = 5.0 if len(shown) < 300 else 3.0
+    shown = points.query("part == 'test'")
+    dot = 5.0 if len(shown) < 300 else 3.0
     handles = []
     for index, (name, colour) in enumerate(zip(classes, colours, strict=True)):
         own = shown[shown["target"] == index]
-        axes.plot(own["x0"], own["x1"], "o", color=colour, markersize=size, alpha=0.75, markeredgewidth=0)
-        handles.append(Line2D([], [], marker="o", linestyle="", markersize=4, color=colour, label=f"class {name}"))
+        axes.plot(own["x0"], own["x1"], "o", color=colour, markersize=dot, alpha=0.75, markeredgewidth=0)
+        handles.append(
+            Line2D([], [], marker="o", linestyle="", markersize=4, color=colour, label=as_it_is(f"class {name}"))
+        )
     handles += [_boundary(axes, x0, x1, each, len(classes), estimate) for estimate, each in predicted.items()]
-    columns = run.model["columns"]
-    axes.set(xlabel=columns[0], ylabel=columns[1])
+    x_name, y_name = map(as_it_is, run.model["columns"])
+    axes.set(xlabel=x_name, ylabel=y_name)
     axes.grid(False)
-    made.suptitle(f"{run.title}, k={learnt.cloud.step}: test part and regions", fontsize=9)
-    # Only this layout makes room for a legend outside; the others' simpler one is found in half the time.
-    made.set_layout_engine("constrained")
-    made.legend(handles=handles, loc="outside right center")
-    return save(made, run.path, "regions")
+    return handles
 
 
-def _range(values: np.ndarray) -> np.ndarray:
+def axis_range(values: np.ndarray, count: int) -> np.ndarray:
+    """``count`` points over the data's range and a little beyond."""
     margin = MARGIN * (values.max() - values.min())
-    return np.linspace(values.min() - margin, values.max() + margin, GRID)
+    return np.linspace(values.min() - margin, values.max() + margin, count)
 
 
 def _boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, predicted: np.ndarray, C: int, estimate: str) -> Line2D:

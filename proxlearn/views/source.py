@@ -11,6 +11,7 @@ import pandas as pd
 import yaml
 
 from proxlearn.errors import InputError
+from proxlearn.run.folder import PlainLoader
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def read(path: Path) -> Run:
 
 def _config(path: Path) -> dict[str, Any]:
     """The run's config, with what was selected in the place of what it left open."""
-    config: dict[str, Any] = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
+    config: dict[str, Any] = yaml.load((path / "config.yaml").read_text(encoding="utf-8"), Loader=PlainLoader)
     if (path / "selection.json").is_file():
         chosen = json.loads((path / "selection.json").read_text(encoding="utf-8"))["chosen"]
         config |= {key: value for key, value in chosen.items() if config.get(key) is None}

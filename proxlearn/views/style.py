@@ -47,6 +47,11 @@ def plain_ticks(axis: Axis) -> None:
         axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
+def as_it_is(name: str) -> str:
+    """A name from a user's table, for matplotlib to write and not to read as a formula: a column called `$a$`."""
+    return name.replace("$", r"\$")
+
+
 def class_colours(count: int) -> list[str]:
     """Colours that tell classes apart: two that the estimates do not use, then a longer cycle."""
     if count == 2:

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -67,16 +68,21 @@ def test_overwrite_starts_again_and_is_for_once(reference, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_after_the_step_and_the_run_goes_on_from_it(number, tmp_path):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    config = small(steps=300, log_every=7, checkpoint_every=100)
-    run(config, whole)
-    timer = threading.Timer(0.15, os.kill, (os.getpid(), number))
-    timer.start()
-    outcome = run(config, stopped)
-    timer.join()
+    rows = stopped / "metrics.csv"
+
+    def send():
+        while not rows.exists() or rows.read_bytes().count(b"\n") < 4:
+            time.sleep(0.005)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+    outcome = run(small(steps=1_000_000, log_every=7, checkpoint_every=100), stopped)
     assert outcome.signal == number
     assert outcome.state == status(stopped)["state"] == "stopped"
-    assert checkpoint.newest_valid(stopped / "checkpoints").cloud.step == outcome.step < 300
+    assert checkpoint.newest_valid(stopped / "checkpoints").cloud.step == outcome.step
+    config = small(steps=outcome.step + 50, log_every=7, checkpoint_every=100)
     run(config, stopped)
+    run(config, whole)
     assert_same_run(stopped, whole)
 
 

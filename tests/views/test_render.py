@@ -44,3 +44,19 @@ def test_drawing_twice_gives_the_same_files(tmp_path: Path) -> None:
         cli.main(["plot", str(tmp_path)])
         contents.append({p.name: p.read_bytes() for p in tmp_path.iterdir() if p.suffix in (".png", ".pdf", ".md")})
     assert contents[0] == contents[1]
+
+
+def test_names_that_look_like_formulas_are_written_as_they_are(tmp_path: Path) -> None:
+    lines = [f"{x},{-x * x},{'$in_{$' if x % 2 else 'o$ut'}" for x in range(12)]
+    (tmp_path / "my.csv").write_text("\n".join(["$\\frac{$,<b>$y^$,label", *lines]) + "\n")
+    words = (
+        "dataset=csv",
+        f"dataset.path={tmp_path / 'my.csv'}",
+        "dataset.target=label",
+        "N=5",
+        "steps=2",
+        "threads=1",
+    )
+    train(config_of(*words), tmp_path / "run", "")
+    assert cli.main(["plot", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "regions.png").exists()

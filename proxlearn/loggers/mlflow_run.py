@@ -1,0 +1,157 @@
+"""MLflow: a run of its own in the store that ``logger.uri`` names, by default a folder on this machine.
+
+A folder, and not MLflow's database: the jobs of a sweep write side by side, on a cluster's file system too, and
+mlflow-skinny is enough. What MLflow holds cannot be taken back, so nothing is sent that it holds already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+
+from proxlearn.errors import RunError
+from proxlearn.loggers.logger import RUN_ID, About, Row, read_rows
+from proxlearn.schema import LoggerConfig
+
+HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
+TABLES = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
+STATES = {"finished": "FINISHED", "stopped": "KILLED"}
+MOST_METRICS, MOST_SETTINGS, LONGEST = 1000, 100, 500
+"""What MLflow takes at once, and in one setting."""
+
+
+class MlflowLogger:
+    """Metrics by step, the trajectory's settings as parameters, the others as tags, files as artifacts."""
+
+    def __init__(self, config: LoggerConfig, about: About, warn: Callable[[str], None]) -> None:
+        assert config.uri is not None, "the schema lets no such config pass"
+        self._about, self._warn = about, warn
+        self._uri = config.uri
+        self._local = None if re.match(r"[a-z+]+:", config.uri) else Path(config.uri).absolute()
+        self._run_id = ""
+        self._present: set[tuple[str, int]] = set()
+        self._silent = False
+
+    def begin(self, metrics: Path) -> None:
+        try:
+            with self._alone():
+                self._client = MlflowClient(self._uri if self._local is None else self._local.as_uri())
+                run = self._known() or self._created()
+            self._run_id = run.info.run_id
+            self._client.update_run(self._run_id, status="RUNNING")
+            self._present = {
+                (name, metric.step)
+                for name in run.data.metrics
+                for metric in self._client.get_metric_history(self._run_id, name)
+            }
+            self._send_settings()
+            self._send(read_rows(metrics))
+        except Exception as error:
+            # MLflow's own errors, those of files and networks, and where a store has gone, a bare Exception.
+            problem = f"MLflow at {_public(self._uri)} cannot be used: {_line(error)}"
+            raise RunError(problem, "put that right, or give the command with logger=csv") from error
+
+    def row(self, row: Row) -> None:
+        self._attempt(lambda: self._send([row]))
+
+    def pictures(self, paths: Iterable[Path], step: int) -> None:
+        tables = (self._about.folder / name for name in TABLES)
+
+        def send() -> None:
+            for path in paths:
+                self._client.log_artifact(self._run_id, str(path), "plots")
+            for path in tables:
+                if path.is_file():
+                    self._client.log_artifact(self._run_id, str(path))
+
+        self._attempt(send)
+
+    def close(self, state: str) -> None:
+        if self._run_id:
+            self._attempt(lambda: self._client.set_terminated(self._run_id, STATES.get(state, "FAILED")))
+
+    def _known(self) -> Run | None:
+        """The run of earlier sessions, if this store has it."""
+        try:
+            run_id = json.loads((self._about.folder / RUN_ID).read_text(encoding="utf-8"))["run_id"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if not isinstance(run_id, str) or not HEXADECIMAL.fullmatch(run_id):
+            return None
+        try:
+            run = self._client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                return None
+            raise
+        return run if run.info.lifecycle_stage == "active" else None
+
+    def _created(self) -> Run:
+        name = f"proxlearn-{self._about.dataset}"
+        found = self._client.get_experiment_by_name(name)
+        experiment = self._client.create_experiment(name) if found is None else found.experiment_id
+        tags = {"mlflow.source.name": "proxlearn", "proxlearn.folder": str(self._about.folder)}
+        run = self._client.create_run(experiment, tags=tags, run_name=self._about.folder.name)
+        (self._about.folder / RUN_ID).write_text(json.dumps({"run_id": run.info.run_id}) + "\n", encoding="utf-8")
+        return run
+
+    def _send_settings(self) -> None:
+        params = [Param(name, value[:LONGEST]) for name, value in self._about.settings.items()]
+        tags = [RunTag(f"proxlearn.{name}", value[:LONGEST]) for name, value in self._about.other_settings.items()]
+        for start in range(0, len(params), MOST_SETTINGS):
+            self._client.log_batch(self._run_id, params=params[start : start + MOST_SETTINGS])
+        self._client.log_batch(self._run_id, tags=tags)
+
+    def _send(self, rows: Sequence[Row]) -> None:
+        now = int(time.time() * 1000)
+        metrics = [
+            Metric(name, float(value), now, int(row["step"] or 0))
+            for row in rows
+            for name, value in row.items()
+            if name != "step" and value is not None and (name, row["step"]) not in self._present
+        ]
+        for start in range(0, len(metrics), MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[start : start + MOST_METRICS])
+
+    def _attempt(self, send: Callable[[], None]) -> None:
+        """A store that fails stops no run: it is said once, and the next session sends what is missing."""
+        if self._silent:
+            return
+        try:
+            send()
+        except Exception as error:
+            self._silent = True
+            self._warn(f"MLflow at {_public(self._uri)} takes no more: {_line(error)}; metrics.csv has everything")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One process at a time in a store that is a folder: two would make two experiments of one name."""
+        if self._local is None:
+            yield
+            return
+        self._local.parent.mkdir(parents=True, exist_ok=True)
+        with (self._local.parent / f".{self._local.name}.lock").open("w") as file:
+            # A file system without locks: a run there goes on without one.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _public(uri: str) -> str:
+    """The place, without a password that may be in it."""
+    return re.sub(r"//[^/@]*@", "//", uri)
+
+
+def _line(error: BaseException) -> str:
+    """What went wrong, without the library's account of its tries."""
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return _public(first.partition(" with exception")[0][:200])

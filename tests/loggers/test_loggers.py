@@ -1,0 +1,302 @@
+"""Loggers hold what metrics.csv holds, whatever happened to the run; those who have none notice nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from small_runs import FORKSERVER, assert_same_run, run, small
+
+from proxlearn.cli import main
+from proxlearn.errors import InputError, RunError
+from proxlearn.run.logged import publish
+from proxlearn.schema import LoggerConfig, TrainConfig, build, digest
+from tests.loggers.reading import Figures, assert_same, client, events, of_csv, of_mlflow, of_tensorboard
+
+LOGGERS = ("tensorboard", "mlflow")
+LENGTH = {"steps": 23, "log_every": 4}
+
+
+@pytest.fixture(autouse=True)
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+def logging(name: str, **changes) -> TrainConfig:
+    uri = "outputs/mlruns" if name == "mlflow" else None
+    return small(logger=LoggerConfig(name, uri), **(LENGTH | changes))
+
+
+def run_id(folder: Path) -> str:
+    found: str = json.loads((folder / "mlflow.json").read_text())["run_id"]
+    return found
+
+
+def found(name: str, folder: Path) -> Figures:
+    """What the logger's own library reads."""
+    return (
+        of_tensorboard(folder)
+        if name == "tensorboard"
+        else of_mlflow(Path("outputs/mlruns").absolute(), run_id(folder))
+    )
+
+
+def assert_logged(name: str, folder: Path) -> None:
+    # TensorBoard's scalars are float32: metrics.csv rounded to that, and not a bit else.
+    assert_same(found(name, folder), of_csv(folder), np.float32 if name == "tensorboard" else np.float64)
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_command_leaves_metrics_config_and_plots(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ["dataset=sine", "N=20", "steps=30", "threads=1", f"logger={name}", f"hydra.run.dir={folder}"]
+    assert main(["train", *words]) == 0
+    assert_logged(name, folder)
+    drawn = {path.stem: path for path in folder.glob("*.png")}
+    assert {"risk", "health", "function"} <= drawn.keys()
+    if name == "tensorboard":
+        read = events(folder)
+        for plot, path in drawn.items():
+            (image,) = read.Images(plot)
+            assert (image.step, image.encoded_image_string) == (30, path.read_bytes())
+        (config,) = read.Tensors("config")
+        lines = config.tensor_proto.string_val[0].decode().splitlines()
+        assert {"    beta: 0.3", "    dataset.name: sine", "    steps: 30"} <= set(lines)
+    else:
+        store = client(tmp_path / "outputs" / "mlruns")
+        made = store.get_run(run_id(folder))
+        assert made.info.status == "FINISHED"
+        assert made.data.params["beta"] == "0.3"
+        assert made.data.params["dataset.name"] == "sine"
+        assert made.data.tags["proxlearn.steps"] == "30"
+        assert store.get_experiment(made.info.experiment_id).name == "proxlearn-sine"
+        listed = {each.path for each in store.list_artifacts(run_id(folder), "plots")}
+        assert listed == {f"plots/{path.name}" for path in drawn.values()}
+        assert "config.yaml" in {each.path for each in store.list_artifacts(run_id(folder))}
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_finished_run_can_be_told_later_and_again_and_has_everything_once(name: str, tmp_path: Path) -> None:
+    run(small(**LENGTH), tmp_path / "run")
+    Image.new("RGB", (4, 3)).save(tmp_path / "run" / "risk.png")
+    for _ in range(2):
+        publish(logging(name).logger, tmp_path / "run", [tmp_path / "run" / "risk.png"])
+        assert_logged(name, tmp_path / "run")
+        if name == "tensorboard":
+            (image,) = events(tmp_path / "run").Images("risk")
+            assert (image.width, image.height, image.step) == (4, 3, 23)
+            assert len(events(tmp_path / "run").Tensors("config")) == 1
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+@pytest.mark.parametrize("first", [0, 12, 20])
+def test_a_longer_run_logs_each_step_once(name: str, first: int, tmp_path: Path) -> None:
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    run(small(**LENGTH), whole)
+    run(logging(name, steps=first), folder)
+    run(logging(name), folder)
+    assert_logged(name, folder)
+    shutil.rmtree(folder / "tensorboard", ignore_errors=True)
+    assert_same_run(folder, whole)
+
+
+def test_a_last_row_off_the_schedule_stays_in_mlflow_and_leaves_tensorboard(tmp_path: Path) -> None:
+    """metrics.csv drops the closing row of a run that is extended; MLflow can take nothing back."""
+    for name in LOGGERS:
+        folder = tmp_path / name
+        run(logging(name, steps=10), folder)
+        assert_logged(name, folder)
+        run(logging(name), folder)
+        beyond = found(name, folder).keys() - of_csv(folder).keys()
+        assert {step for _, step in beyond} == ({10} if name == "mlflow" else set())
+        assert all(len(values) == 1 for values in found(name, folder).values())
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_killed_run_that_goes_on_has_each_step_once(name: str, tmp_path: Path) -> None:
+    """Killed after rows that no checkpoint vouches for: they are made again, and are not there twice."""
+    folder = tmp_path / "run"
+    config = logging(name, steps=100_000, log_every=1, checkpoint_every=1_000_000)
+    process = FORKSERVER.Process(target=run, args=(config, folder))
+    process.start()
+    for _ in range(1200):
+        time.sleep(0.05)
+        if (folder / "metrics.csv").exists() and (folder / "metrics.csv").read_bytes().count(b"\n") > 115:
+            break
+    process.kill()
+    process.join()
+    logged = {step for _, step in found(name, folder)}
+    assert max(logged) > 110, "what was logged is in the store at once"
+    newest = max(int(path.stem.split("-")[1]) for path in (folder / "checkpoints").glob("cloud-*"))
+    assert newest < max(logged)
+    run(logging(name, steps=max(logged) + 7, log_every=1, checkpoint_every=1_000_000), folder)
+    assert_logged(name, folder)
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_logger_that_joins_late_or_lost_its_rows_has_them_all(name: str, tmp_path: Path) -> None:
+    run(small(**LENGTH | {"steps": 12}), tmp_path)
+    run(logging(name, steps=16), tmp_path)
+    assert_logged(name, tmp_path)
+    lost = tmp_path.glob("outputs/mlruns/[0-9]*") if name == "mlflow" else [tmp_path / "tensorboard"]
+    for path in lost:
+        shutil.rmtree(path)
+    run(logging(name), tmp_path)
+    assert_logged(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_overwrite_begins_anew(name: str, tmp_path: Path) -> None:
+    run(logging(name, seed=5, steps=30), tmp_path)
+    before = run_id(tmp_path) if name == "mlflow" else ""
+    run(logging(name, overwrite=True), tmp_path)
+    assert_logged(name, tmp_path)
+    assert name == "tensorboard" or run_id(tmp_path) != before
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_logger_changes_no_bit_and_no_name(name: str, tmp_path: Path) -> None:
+    run(small(**LENGTH), tmp_path / "plain")
+    run(logging(name), tmp_path / "run")
+    assert_same_run(tmp_path / "run", tmp_path / "plain")
+    assert digest(logging(name)) == digest(small(**LENGTH))
+
+
+def test_runs_that_begin_together_share_one_experiment(tmp_path: Path) -> None:
+    """As the jobs of a sweep do, in a store that none of them finds there."""
+    processes = [
+        FORKSERVER.Process(target=run, args=(logging("mlflow", seed=seed, steps=2), tmp_path / str(seed)))
+        for seed in range(4)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    store = client(tmp_path / "outputs" / "mlruns")
+    assert sorted(each.name for each in store.search_experiments()) == ["Default", "proxlearn-sine"]
+    made = store.search_runs([store.get_experiment_by_name("proxlearn-sine").experiment_id])
+    assert {each.data.params["seed"] for each in made} == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_missing_package_is_one_line_before_anything_is_made(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = importlib.util.find_spec
+    monkeypatch.setattr("proxlearn.loggers.logger.find_spec", lambda each: None if each == name else known(each))
+    assert main(["train", f"logger={name}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"pip install 'proxlearn[{name}]'" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def in_a_new_process(config: TrainConfig, folder: Path) -> None:
+    run(config, folder)
+    publish(config.logger, folder, [])
+    sys.exit(sum(name in sys.modules for name in LOGGERS))
+
+
+@pytest.mark.parametrize("name", ["csv", "tensorboard"])
+def test_nothing_is_imported_of_a_logger_that_was_not_asked_for(name: str, tmp_path: Path) -> None:
+    process = FORKSERVER.Process(target=in_a_new_process, args=(logging(name), tmp_path / "run"))
+    process.start()
+    process.join()
+    assert process.exitcode == (name != "csv")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names & {"tensorboard", "mlflow.json"} == {name} - {"csv"}
+
+
+WRONG = [
+    (["logger=mlfow"], "did you mean `mlflow`?"),
+    (["logger=csv", "logger.uri=here"], "unknown key `logger.uri`"),
+    (["logger=mlflow", "logger.uri=null"], "try logger.uri=outputs/mlruns"),
+    (["logger=mlflow", "logger.uri=sqlite:///x.db"], "pip install mlflow"),
+]
+
+
+@pytest.mark.parametrize("words, said", WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_words_are_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "sqlite" in words[-1] and importlib.util.find_spec("sqlalchemy"):
+        pytest.skip("sqlalchemy is installed here, so that a database is no mistake")
+    assert main(["train", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_used_is_said_before_the_first_step(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    config = small(logger=LoggerConfig("mlflow", "file"), **LENGTH)
+    with pytest.raises(RunError, match=r"MLflow at file cannot be used: .*logger=csv"):
+        run(config, tmp_path / "run")
+
+
+def test_a_store_that_fails_on_the_way_stops_no_run_and_gets_the_rest_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The store is taken away while the run is at it, then given back."""
+    from proxlearn.loggers.mlflow_run import MlflowLogger
+
+    folder, store = tmp_path / "run", tmp_path / "outputs" / "mlruns"
+    log = MlflowLogger.row
+
+    def row(self: MlflowLogger, row: dict) -> None:
+        if row["step"] == 8:
+            store.rename(tmp_path / "away")
+            store.write_text("in the way")
+        log(self, row)
+
+    monkeypatch.setattr(MlflowLogger, "row", row)
+    assert run(logging("mlflow"), folder).state == "finished"
+    assert capfd.readouterr().err.count("metrics.csv has everything") == 1
+    monkeypatch.undo()
+    os.chdir(tmp_path)
+    store.unlink()
+    (tmp_path / "away").rename(store)
+    run(logging("mlflow", steps=31), folder)
+    assert_logged("mlflow", folder)
+
+
+@pytest.mark.parametrize("uri", ["https://elsewhere.invalid", "/elsewhere", "../elsewhere", "file:///elsewhere"])
+def test_resume_follows_no_address_of_a_folder(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(small(steps=3), tmp_path / "run")
+    path = tmp_path / "run" / "config.yaml"
+    path.write_text(path.read_text().replace("name: csv\n  uri: null", f"name: mlflow\n  uri: {uri}"))
+    assert main(["resume", str(tmp_path / "run"), "--steps", "5"]) == 2
+    assert "a folder's word is not enough" in capsys.readouterr().err
+
+
+def test_resume_goes_on_in_the_same_mlflow_run(tmp_path: Path) -> None:
+    run(logging("mlflow", steps=12), tmp_path / "run")
+    before = run_id(tmp_path / "run")
+    assert main(["resume", str(tmp_path / "run"), "--steps", "16"]) == 0
+    assert run_id(tmp_path / "run") == before
+    assert_logged("mlflow", tmp_path / "run")
+
+
+def test_a_config_of_an_earlier_version_has_no_address() -> None:
+    assert build(LoggerConfig, {"name": "csv"}) == LoggerConfig("csv", None)
+    with pytest.raises(InputError, match=r"unknown key `logger\.url`"):
+        build(LoggerConfig, {"name": "csv", "url": "x"}, "logger.")
+
+
+@pytest.mark.parametrize("damage", ["torn", "garbage", "empty"])
+def test_a_damaged_event_file_is_made_up_for(damage: str, tmp_path: Path) -> None:
+    """The last record of a process that died, or a file that is something else."""
+    run(logging("tensorboard", steps=16), tmp_path)
+    (path,) = (tmp_path / "tensorboard").iterdir()
+    content = path.read_bytes()
+    path.write_bytes({"torn": content[:-7], "garbage": b"garbage" * 100, "empty": b""}[damage])
+    run(logging("tensorboard"), tmp_path)
+    assert_logged("tensorboard", tmp_path)
