@@ -1,7 +1,6 @@
 """Sweeps as a user starts them: what fails or is killed stops nothing else, and the same command completes the rest."""
 
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.commands.job import Task
+from proxlearn.run.folder import RunFolder
 from proxlearn.run.sweep import SweepFolder
 
 SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "checkpoint_every=500"]
@@ -136,27 +135,23 @@ def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_two_sweeps_with_a_job_in_common_do_it_once(tmp_path):
-    from conftest import config_of
-
-    config = config_of(*SMALL, "steps=3000")
-    run_folder = tmp_path / "run"
-    tasks = []
-    for name in ("one", "two"):
-        sweep = SweepFolder(tmp_path / name)
-        sweep.create("a test", [])
-        sweep.write_config(0, config)
-        task = Task(sweep.path, name, (0,), (run_folder,), name, tmp_path, 1, False, {})
-        tasks.append(threading.Thread(target=task.supervise, args=(0, run_folder)))
-    for thread in tasks:
-        thread.start()
-    for thread in tasks:
-        thread.join()
-    for name in ("one", "two"):
-        assert SweepFolder(tmp_path / name).read_record(0).state == "finished"
-    sessions = [line for line in (run_folder / "train.log").read_text().splitlines() if " from step " in line]
-    assert len(sessions) == 1
-    assert json.loads((run_folder / "status.json").read_text())["step"] == 3000
+def test_two_sweeps_started_together_do_what_they_share_once():
+    """Two commands of two terminals; each begins with a job that the other has too."""
+    command = [sys.executable, "-m", "proxlearn", "train", "-m", *SMALL, "steps=4000"]
+    both = [subprocess.Popen([*command, f"seed={seeds}"], stdout=subprocess.DEVNULL) for seeds in ("0,1,2", "2,1,3")]
+    assert [each.wait() for each in both] == [0, 0]
+    for folder in Path("outputs/sweeps").absolute().iterdir():
+        assert [seen.state for seen in SweepFolder(folder).look()] == ["finished"] * 3
+    runs = {RunFolder(path).read_config().seed: path for path in Path("outputs/sine").iterdir()}
+    assert sorted(runs) == [0, 1, 2, 3]
+    for path in runs.values():
+        sessions = [line for line in (path / "train.log").read_text().splitlines() if " from step " in line]
+        assert len(sessions) == 1
+        assert "from step 0 to 4000" in sessions[0]
+    # What two commands waited for and looked at is what one alone makes.
+    assert main(["train", *SMALL, "steps=4000", "seed=1", "hydra.run.dir=alone"]) == 0
+    for name in ("metrics.csv", "accuracy.csv"):
+        assert (runs[1] / name).read_bytes() == Path("alone", name).read_bytes()
 
 
 STEPS = ",".join(["1e38", *(f"{i}e-5" for i in range(1, 12))])
