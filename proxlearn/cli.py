@@ -6,6 +6,7 @@ every other command uses argparse.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -124,11 +125,13 @@ def main(argv: list[str] | None = None) -> int:
 def console() -> NoReturn:
     """The console script: ``main``, and then the end at once.
 
-    Taking thousands of modules apart at exit would keep the user waiting for a second; every file is closed by now. So
-    would looking for garbage, time and again, among the million objects that the imports make and that stay.
+    Taking thousands of modules apart at exit would keep the user waiting for a second; every file is closed by now, and
+    what libraries have left to do is done (joblib removes a folder). So would looking for garbage, time and again,
+    among the million objects that the imports make and that stay.
     """
     gc.set_threshold(100_000, 50, 100)
     code = main()
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -120,6 +120,14 @@ def prepare(master: DictConfig, sweep: Path) -> None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
+def finish(master: DictConfig) -> None:
+    """joblib keeps its workers for a next call; none comes, and each holds a server of half a gigabyte."""
+    if name_of(master) == "joblib":
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor(reuse=True).shutdown(kill_workers=True)
+
+
 def answer_for_sacct(folder: Path) -> None:
     """Without SLURM's accounting, `sacct` says nothing, and a job that died is waited for for ever: answer for it."""
     if shutil.which("sbatch") is None:

@@ -19,7 +19,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 
 from proxlearn.commands.job import THREAD_LIMITS, Task
-from proxlearn.commands.launchers import at_a_time, prepare, threads_of_a_job
+from proxlearn.commands.launchers import at_a_time, finish, prepare, threads_of_a_job
 from proxlearn.commands.plan import Plan
 from proxlearn.commands.session import say, shown
 from proxlearn.commands.sweep_progress import SweepProgress
@@ -75,6 +75,7 @@ def launch(plan: Plan, missing: list[int], command: str) -> int | None:
                 notice(f"starting the {len(left)} jobs that it left undone once more")
             launch_once(plan, left, session, command)
         wait_for_the_last(sweep, missing, session)
+        finish(plan.master)
     sweep.clear_stop(session)
     return signals[0] if signals else None
 

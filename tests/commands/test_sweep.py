@@ -165,8 +165,13 @@ def test_twelve_jobs_one_failing_one_killed(launcher):
     words = ["dataset=sine", "N=100", "dataset.points=30", "steps=4000", f"h={STEPS}", f"hydra/launcher={launcher}"]
     command = [sys.executable, "-m", "proxlearn", "train", "-m", *words]
     killer = when_running(4, lambda pid: os.kill(pid, signal.SIGKILL))
-    assert subprocess.run(command).returncode == 1
+    # A session of its own: whoever stays behind is found by it.
+    with subprocess.Popen(command, start_new_session=True) as started:
+        assert started.wait() == 1
     killer.join()
+    time.sleep(1)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(started.pid, 0)
     assert states() == ["failed", *["finished"] * 3, "killed", *["finished"] * 7]
     reasons = [row["error"] for row in table() if row["error"]]
     assert reasons[0].startswith("theta is not finite after step ")
