@@ -38,6 +38,8 @@ class Problem:
 
     neuron: Neuron
     samples: Samples
+    batch: bool = False
+    """Whether the samples are one draw from the training samples, and others will take their place."""
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Problem:
-        return Problem(self.neuron, self.samples.to(device, dtype))
+        return Problem(self.neuron, self.samples.to(device, dtype), self.batch)

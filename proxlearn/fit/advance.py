@@ -72,7 +72,7 @@ class Advance:
             self._problem, self._step = self.source.to(device, dtype), None
         samples = self._problem.samples if rows is None else some_rows(self._problem.samples, rows)
         if self._step is None:
-            problem = Problem(self.source.neuron, samples)
+            problem = Problem(self.source.neuron, samples, batch=rows is not None)
             self._step = make_step(self.engine, problem, hyper, len(cloud.theta), self.threads)
         elif rows is not None:
             self._step.use(samples)

@@ -27,6 +27,7 @@ from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, S
 from proxlearn.core.fused.tanh import TanhDrift
 from proxlearn.core.fused.tanh_outputs import TanhOutputsDrift
 from proxlearn.core.fused.tiled import TiledTanhDrift
+from proxlearn.core.fused.two_valued import TwoValuedDrift, suits
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.recursion import Hyper, Info
@@ -35,12 +36,18 @@ from proxlearn.core.weights import UPDATES, oriented, proximal_weights
 IN_ONE_PIECE = 2**26
 """Bytes of P up to which it is kept whole; a larger one would spend more time on the way to memory than on
 arithmetic."""
+
+
+def _softmax(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
+    return (TwoValuedDrift if suits(problem, N) else SoftmaxDrift)(problem, hyper, N, blocks)
+
+
 DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], FusedDrift]] = {
     "tanh": lambda problem, hyper, N, blocks: (
         TanhDrift if N * problem.samples.y.nbytes <= IN_ONE_PIECE else TiledTanhDrift
     )(problem, hyper, N, blocks),
-    "softmax": SoftmaxDrift,
-    "softmax_intercept": SoftmaxDrift,
+    "softmax": _softmax,
+    "softmax_intercept": _softmax,
     "tanh_outputs": TanhOutputsDrift,
 }
 """Neurons whose drift is fused; another neuron runs on the eager path."""

@@ -1,0 +1,113 @@
+"""Sums of signed rows, looked up instead of multiplied out: the method of four Russians, exact to rounding.
+
+Five inputs have 32 patterns of signs. Once the sums of all 32 are in a table, a look-up and an addition stand for five
+multiplications and additions. A row is LANES numbers side by side, so that one look-up serves as many sums.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+LANES = 16
+"""Numbers of a row: a register of float32, two of float64."""
+SIGNS, TABLES = 5, 13
+"""Inputs of a table, and tables in use at a time: 26 KiB of float32, which the innermost cache holds. Larger tables
+take longer to fill; fewer at a time load and store each sum more often."""
+PATTERNS, INPUTS = 2**SIGNS, SIGNS * TABLES
+
+
+def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
+    """Where row ``row`` of a contiguous array of LANES columns begins, as a pointer to one vector."""
+    data = context.make_array(kind)(context, builder, array).data
+    vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
+    return builder.bitcast(builder.gep(data, [builder.mul(row, row.type(LANES))]), vector.as_pointer())
+
+
+# The compiler does not know that a table and a sum are different memory. In plain loops over the lanes it would ask
+# anew for every entry, which takes longer than the addition; so the three innermost statements say what is a vector.
+@intrinsic
+def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
+    """The sums of all patterns of SIGNS inputs, from ``first`` on."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        (to, of, _), (table, inputs, first) = signature.args, args
+        align = to.dtype.bitwidth // 8
+        rows = [_row(context, builder, of, inputs, builder.add(first, first.type(j))) for j in range(SIGNS)]
+        x = [builder.load(row, align=align) for row in rows]
+        entries = [builder.fneg(functools.reduce(builder.fadd, x))]
+        for one in x:
+            twice = builder.fadd(one, one)
+            entries += [builder.fadd(entry, twice) for entry in entries]
+        for p, entry in enumerate(entries):
+            builder.store(entry, _row(context, builder, to, table, first.type(p)), align=align)
+        return context.get_dummy_value()
+
+    return types.void(table, inputs, types.int64), code
+
+
+@intrinsic
+def _add_entries(typing, to, m, codes, tables):  # type: ignore[no-untyped-def]
+    """to[m] += the entry codes[m, t] of each table t."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds, align, m = signature.args, signature.args[0].dtype.bitwidth // 8, args[1]
+        data = context.make_array(kinds[2])(context, builder, args[2]).data
+        place = _row(context, builder, kinds[0], args[0], m)
+        terms = [builder.load(place, align=align)]
+        for t in range(TABLES):
+            which = builder.load(builder.gep(data, [builder.add(builder.mul(m, m.type(TABLES)), m.type(t))]))
+            entry = builder.add(builder.zext(which, m.type), m.type(t * PATTERNS))
+            terms.append(builder.load(_row(context, builder, kinds[3], args[3], entry), align=align))
+        while len(terms) > 1:
+            pairs = [builder.fadd(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+            terms = pairs + terms[2 * len(pairs) :]
+        builder.store(terms[0], place, align=align)
+        return context.get_dummy_value()
+
+    return types.void(to, types.int64, codes, tables), code
+
+
+@intrinsic
+def weigh(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-untyped-def]
+    """row[m] = (c + rho[i] d) P[m] (hit - row[m])."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds, align = signature.args, signature.args[0].dtype.bitwidth // 8
+        place = _row(context, builder, kinds[0], args[0], args[1])
+        p = builder.load(_row(context, builder, kinds[2], args[2], args[1]), align=align)
+        weights = builder.load(_row(context, builder, kinds[3], args[3], args[4]), align=align)
+        nothing, zero = p.type(ir.Undefined), ir.IntType(32)(0)
+        alone = [builder.insert_element(nothing, number, zero) for number in args[5:]]
+        c, d, hit = (builder.shuffle_vector(x, nothing, ir.VectorType(zero.type, LANES)(None)) for x in alone)
+        g = builder.fmul(builder.fadd(c, builder.fmul(weights, d)), p)
+        builder.store(builder.fmul(g, builder.fsub(hit, builder.load(place, align=align))), place, align=align)
+        return context.get_dummy_value()
+
+    return types.void(row, types.int64, P, rho, types.int64, *(row.dtype,) * 3), code
+
+
+@njit(cache=True)
+def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
+    """to[m] = sum over k of (-1 or 1) inputs[k], whose signs are in codes[k // INPUTS, m]; all rows of LANES."""
+    to[:] = 0
+    for q in range(len(codes)):
+        for t in range(TABLES):
+            _fill(tables[t], inputs, q * INPUTS + t * SIGNS)  # type: ignore[call-arg]
+        for m in range(codes.shape[1]):
+            _add_entries(to, m, codes[q], tables)  # type: ignore[call-arg]
+
+
+def patterns(above: np.ndarray) -> np.ndarray:
+    """Each row's patterns, TABLES of them together; what fills up the last ones meets inputs of zero."""
+    rows, columns = above.shape
+    sets = -(-columns // INPUTS)
+    bits = np.zeros((rows, sets * INPUTS), np.uint8)
+    bits[:, :columns] = above
+    codes = bits.reshape(rows, sets, TABLES, SIGNS) @ (1 << np.arange(SIGNS)).astype(np.uint8)
+    return np.ascontiguousarray(codes.swapaxes(0, 1))
