@@ -58,6 +58,11 @@ class Info:
         """The proximal step met its tolerance within L rounds."""
         return self.solution.stopped
 
+    @property
+    def finite(self) -> bool:
+        """Whether the step knows already that its cloud is finite, so that nobody need look again."""
+        return False
+
     def prox_objective(self) -> tuple[Tensor, Tensor]:
         """Value of the regularised problem before and after the step."""
         cost_stay = (self.theta - self.previous.theta).square().sum(1)

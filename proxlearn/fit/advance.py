@@ -48,7 +48,7 @@ class Advance:
         rows = self._rows()
         noise, z0 = draw(before, self.generator)
         after, info = self._make(before, rows, noise, z0)
-        if not is_finite(after):
+        if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
                 raise not_finite(after)
             assert self.fallback is not None
@@ -98,7 +98,9 @@ def draw(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]
     """The randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
     dtype, device = cloud.theta.dtype, cloud.theta.device
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=dtype, device=device)
-    return noise, 1 - torch.rand(len(cloud.theta), generator=generator, dtype=dtype, device=device)
+    z0 = torch.rand(len(cloud.theta), generator=generator, dtype=dtype, device=device)
+    # 1 - z0 in place: a new tensor would take longer than the numbers.
+    return noise, z0.neg_().add_(1)
 
 
 def is_finite(cloud: PointCloud) -> bool:

@@ -247,6 +247,11 @@ class IdentityInfo(Info):
         return True
 
     @property
+    def finite(self) -> bool:
+        # The farthest that a particle went is finite, and the weights are those from before.
+        return True
+
+    @property
     def solution(self) -> ProximalSolution:
         log_rho, hyper = self.previous.log_rho, self.hyper
         log_z = (-hyper.beta * self.w - 1 - log_rho) / hyper.kappa
