@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -14,6 +15,9 @@ REACH = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
 """How far log z may move from the shift before K is rebuilt."""
 SMALLEST = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
 """Below this an entry of u or v may have lost what underflowed: the log domain must take over."""
+OF_ALL_Q = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}
+"""The same for v, as a share of the sum of q^: an entry of K that underflowed counts as much as its q^, and where z has
+moved far from the shift that is large. The smallest entry of K over the rounding unit is a fifth of this."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +45,17 @@ class FixedPoint:
 
 
 @njit(cache=True)
-def _next_z(u, v, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
+def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
     """log(Gamma^T q) and the next log z; returns its largest change, its distance from the shift, and the least of
-    u and v."""
+    u and v, v in units of ``share`` times the sum of q if that is more than 1."""
     change = reach = 0.0
     least = np.inf
+    of_q = 1 / max(1.0, share * q.astype(np.float64).sum())
     for j in range(len(log_z)):
         total = 0.0
         for t in range(len(v)):
             total += v[t, j]
-        least = min(least, total, u[j])
+        least = min(least, of_q * total, u[j])
         log_Gq[j] = np.log(total) + unit - gamma[j]
         next_z[j] = (log_xi[j] - log_Gq[j]) / (1 + kappa)
         change = max(change, abs(next_z[j] - log_z[j]))
@@ -83,15 +88,20 @@ def solve(
 ) -> FixedPoint | None:
     """Rounds as in proximal.solve; None where the plain numbers leave their range."""
     reach, smallest, unit = REACH[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
+    share = OF_ALL_Q[kernel.dtype] / smallest
     changes: list[float] = []
     stopped = False
+
+    def next_of(log_z: np.ndarray, log_Gq: np.ndarray, next_z: np.ndarray) -> Any:
+        swept = (kernel.u, kernel.q, kernel.v)
+        return _next_z(*swept, share, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
 
     log_z = log_z0
     kernel.rebuild(log_z)
     kernel.sweep(log_z)
     q = _unscaled(kernel.q, kernel.q_scale)
     log_Gq, next_Gq, next_z = np.empty_like(log_z), np.empty_like(log_z), np.empty_like(log_z)
-    moved, away, least = _next_z(kernel.u, kernel.v, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
+    moved, away, least = next_of(log_z, log_Gq, next_z)
     # What is known of the pair (log_z, q): its log(Gamma z) and log q, taken before the kernel goes on to the next.
     pair = kernel.logarithms()
     for _ in range(L):
@@ -105,7 +115,7 @@ def solve(
             kernel.rebuild(next_z)
         kernel.sweep(next_z)
         following = np.empty_like(next_z)
-        result = _next_z(kernel.u, kernel.v, kernel.gamma, unit, log_xi, kappa, next_z, next_Gq, following)
+        result = next_of(next_z, next_Gq, following)
         if tolerance == "paper":
             next_q = _unscaled(kernel.q, kernel.q_scale)
             if _distance(next_q, q) < delta and _distance(np.exp(next_z), np.exp(log_z)) < delta:

@@ -130,6 +130,7 @@ class StabilisedKernel:
         N, dtype = len(rows), rows.dtype
         self.rows, self.columns, self.dtype = rows, columns, dtype
         self.scale = dtype.type(1 / (2 * epsilon))
+        self.log_rho = log_rho
         self.unit = float(log_rho.max())
         """Log of the largest weight, in units of which a sweep sees them."""
         self.rho = np.exp(log_rho - self.unit).astype(dtype)
@@ -152,8 +153,14 @@ class StabilisedKernel:
 
     def logarithms(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """log q and log(Gamma z) of the last sweep, computed when asked for."""
-        u, q, log_scale, unit = self.u.copy(), self.q.copy(), self.log_scale, self.unit
-        return lambda: (np.log(q.astype(np.float64)) + unit + log_scale, np.log(u.astype(np.float64)) - log_scale)
+        u, log_scale = self.u.copy(), self.log_scale
+
+        def found() -> tuple[np.ndarray, np.ndarray]:
+            log_Gz = np.log(u.astype(np.float64)) - log_scale
+            # Not from q^, which is 0 where a weight is beyond the range of plain numbers.
+            return self.log_rho - log_Gz, log_Gz
+
+        return found
 
     def _build(self) -> None:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxlearn.bench.shapes import spread
@@ -123,6 +123,8 @@ def some_cloud(seed: int, N: int, kind: str, orders: float, dtype: torch.dtype, 
     dtype=st.sampled_from([torch.float32, torch.float64]),
     orientation=st.sampled_from(["paper", "consistent"]),
 )
+@example(195, 45, "clustered", 2.0, 1.0, 50.0, torch.float32, "consistent")  # a weight of e^-776
+@example(415, 40, "clustered", 0.25, 10.0, 3.0, torch.float64, "consistent")  # K underflows where q^ is large
 @settings(max_examples=120, deadline=None)
 def test_screening_is_exact_for_any_cloud_and_any_weights(
     seed: int,
