@@ -10,6 +10,7 @@ when log z has moved too far from it, so that the range is the log domain's. alp
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -123,7 +124,7 @@ SHORT = 50_000
 """Entries up to which one thread is done with a list before a second one has been woken."""
 
 
-class StabilisedKernel:
+class StabilisedKernel(ABC):
     """What the two storages share: their potentials, and a round's results."""
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_rho: np.ndarray, blocks: int) -> None:
@@ -162,11 +163,13 @@ class StabilisedKernel:
 
         return found
 
+    @abstractmethod
     def _build(self) -> None:
-        raise NotImplementedError
+        """K around gamma, with alpha and shift."""
 
+    @abstractmethod
     def _sweep(self, z: np.ndarray) -> None:
-        raise NotImplementedError
+        """u, q and v for z^."""
 
 
 class DenseStabilised(StabilisedKernel):
