@@ -21,6 +21,7 @@ from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
 from proxlearn.core.fused.potentials import FusedDrift
+from proxlearn.core.fused.saturated import SaturatedTanhDrift, saturates
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
@@ -38,14 +39,19 @@ IN_ONE_PIECE = 2**26
 arithmetic."""
 
 
+def _tanh(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
+    if saturates(problem):
+        return SaturatedTanhDrift(problem, hyper, N, blocks)
+    whole = N * problem.samples.y.nbytes <= IN_ONE_PIECE
+    return (TanhDrift if whole else TiledTanhDrift)(problem, hyper, N, blocks)
+
+
 def _softmax(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
     return (TwoValuedDrift if suits(problem, N) else SoftmaxDrift)(problem, hyper, N, blocks)
 
 
 DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], FusedDrift]] = {
-    "tanh": lambda problem, hyper, N, blocks: (
-        TanhDrift if N * problem.samples.y.nbytes <= IN_ONE_PIECE else TiledTanhDrift
-    )(problem, hyper, N, blocks),
+    "tanh": _tanh,
     "softmax": _softmax,
     "softmax_intercept": _softmax,
     "tanh_outputs": TanhOutputsDrift,

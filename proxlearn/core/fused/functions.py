@@ -105,3 +105,23 @@ def _exp(x):  # type: ignore[no-untyped-def]
 @overload(tanh, inline="always")
 def _tanh(x):  # type: ignore[no-untyped-def]
     return (lambda x: _tanh4(x)) if x is types.float32 else (lambda x: _tanh8(x))
+
+
+def bits(x: Any) -> Any:
+    """A number's bits as a whole number of the same size."""
+    raise RuntimeError("for compiled code only")
+
+
+def number(x: Any) -> Any:
+    """The number with these bits."""
+    raise RuntimeError("for compiled code only")
+
+
+@overload(bits, inline="always")
+def _bits(x):  # type: ignore[no-untyped-def]
+    return (lambda x: f4(x).view(i4)) if x is types.float32 else (lambda x: f8(x).view(i8))
+
+
+@overload(number, inline="always")
+def _number(x):  # type: ignore[no-untyped-def]
+    return (lambda x: i4(x).view(f4)) if x is types.int32 else (lambda x: i8(x).view(f8))

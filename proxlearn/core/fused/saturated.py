@@ -1,0 +1,287 @@
+"""The tanh drift of raw features, whose neurons saturate: rows that are known to be +-1 are not computed again.
+
+With features in the hundreds nearly every row of T = tanh([1 X] w) is +-1 throughout, and stays the same for many steps:
+Z moves by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref and its *room*, how far w may go from there
+before any of its samples could come out of saturation. Within its room a row costs no product and no tanh, its signs are
+kept, a byte each, and it has no gradient but that of a. Molecular dynamics keeps its neighbour lists the same way.
+
+It is exact: rounding is counted in the room, and a row has the same bits whenever it is computed, in whatever company
+(hence no matrix product here). So what a step remembers changes its cost and never its result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from proxlearn.core.fused.functions import FAST, bits, number, tanh
+from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.recursion import Hyper
+
+LARGE = 100.0
+"""Median length of (1, x) from which on features are called raw."""
+SATURATED = {np.dtype(np.float32): 9.2, np.dtype(np.float64): 19.2}
+"""Where tanh is exactly +-1."""
+IN_ORDER = FAST - {"reassoc"}
+"""Sums as they are written: a row's bits must not depend on its company."""
+HUGE = 1e30
+"""|w|^2 beyond which sums may overflow: such a row is computed at every step."""
+
+
+def saturates(problem: Problem) -> bool:
+    """Whether its neurons will saturate, told by the data alone: a run that is resumed must be told the same."""
+    lengths = torch.linalg.vector_norm(problem.samples.X, dim=1)
+    return not problem.batch and bool(lengths.median() >= LARGE)
+
+
+@njit(fastmath=IN_ORDER, cache=True)
+def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
+    """Z = [1 X] w for four rows of theta, four features at a time: fetching X1t and Z costs more than the arithmetic."""
+    p, n = X1t.shape
+    a, b, c, d = theta[rows[0], 1:], theta[rows[1], 1:], theta[rows[2], 1:], theta[rows[3], 1:]
+    za, zb, zc, zd = Z[0], Z[1], Z[2], Z[3]
+    Z[:] = 0
+    whole = p - p % 4
+    for k in range(0, whole, 4):
+        a0, a1, a2, a3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+        b0, b1, b2, b3 = b[k], b[k + 1], b[k + 2], b[k + 3]
+        c0, c1, c2, c3 = c[k], c[k + 1], c[k + 2], c[k + 3]
+        d0, d1, d2, d3 = d[k], d[k + 1], d[k + 2], d[k + 3]
+        x0, x1, x2, x3 = X1t[k], X1t[k + 1], X1t[k + 2], X1t[k + 3]
+        for m in range(n):
+            za[m] = za[m] + a0 * x0[m] + a1 * x1[m] + a2 * x2[m] + a3 * x3[m]
+            zb[m] = zb[m] + b0 * x0[m] + b1 * x1[m] + b2 * x2[m] + b3 * x3[m]
+            zc[m] = zc[m] + c0 * x0[m] + c1 * x1[m] + c2 * x2[m] + c3 * x3[m]
+            zd[m] = zd[m] + d0 * x0[m] + d1 * x1[m] + d2 * x2[m] + d3 * x3[m]
+    for k in range(whole, p):
+        x0 = X1t[k]
+        for m in range(n):
+            za[m] = za[m] + a[k] * x0[m]
+            zb[m] = zb[m] + b[k] * x0[m]
+            zc[m] = zc[m] + c[k] * x0[m]
+            zd[m] = zd[m] + d[k] * x0[m]
+
+
+@njit(fastmath=FAST, cache=True)
+def distance(z, per_length, saturated):  # type: ignore[no-untyped-def]
+    """How far w is from where the first of the samples would come out of saturation; negative where one is.
+
+    Positive numbers are ordered as their bits are, and a minimum of integers is taken sixteen at a time.
+    """
+    least = bits(z.dtype.type(np.inf))
+    for m in range(len(z)):
+        least = min(least, bits((abs(z[m]) - saturated) * per_length[m]))
+    return number(least)
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference, room, signs, active, sums):  # type: ignore[no-untyped-def]
+    """sums[t] gets block t's share of (P^T rho, P^T 1); rows that left their room get new signs, or are ``active``.
+
+    Which rows are active is up to the cloud alone, so that the order of the sums is too.
+    """
+    N, n = signs.shape
+    p = reference.shape[1]
+    blocks = sums.shape[0]
+    zero, one, two = theta.dtype.type(0), theta.dtype.type(1), theta.dtype.type(2)
+    for t in prange(blocks):
+        first, end = N * t // blocks, N * (t + 1) // blocks
+        r, s = sums[t, 0], sums[t, 1]
+        r[:] = 0
+        s[:] = 0
+        some, count = np.empty(end - first + 3, np.int64), 0
+        for i in range(first, end):
+            moved = zero
+            for k in range(p):
+                step = theta[i, k + 1] - reference[i, k]
+                moved += metric[k] * step * step
+            # As it stands, so that NaN counts as having left.
+            if not moved <= room[i]:
+                some[count] = i
+                count += 1
+        some[count : count + 3] = first
+        Z = np.empty((4, n), theta.dtype)
+        for group in range(0, count, 4):
+            products(theta, some[group : group + 4], X1t, Z)
+            for j in range(min(4, count - group)):
+                i, z = some[group + j], Z[j]
+                square = zero
+                for k in range(p):
+                    square += metric[k] * theta[i, k + 1] * theta[i, k + 1]
+                room[i] = -one
+                if square < HUGE:
+                    # Rounding of z, here and in whatever step relies on this: each at most rounding |w| |x|.
+                    free = distance(z, per_length, saturated) - two * rounding * np.sqrt(square)
+                    if free > 0:
+                        room[i] = free * free * (one - 8 * rounding)
+                        for k in range(p):
+                            reference[i, k] = theta[i, k + 1]
+                slope = zero
+                for m in range(n):
+                    value = tanh(z[m])
+                    z[m] = value
+                    slope += one - value * value
+                active[i] = slope > 0
+                if active[i]:
+                    a = theta[i, 0]
+                    a_rho = a * rho[i]
+                    for m in range(n):
+                        r[m] += a_rho * z[m]
+                        s[m] += a * z[m]
+                else:
+                    for m in range(n):
+                        signs[i, m] = np.int8(z[m])
+        count = quiet_rows(active, first, end, some)
+        weight = np.zeros((4, 2), theta.dtype)
+        for group in range(0, count, 4):
+            for j in range(4):
+                i = some[group + j]
+                weight[j, 1] = theta[i, 0] if group + j < count else zero
+                weight[j, 0] = weight[j, 1] * rho[i]
+            a, b, c, d = signs[some[group]], signs[some[group + 1]], signs[some[group + 2]], signs[some[group + 3]]
+            ra, rb, rc, rd = weight[0, 0], weight[1, 0], weight[2, 0], weight[3, 0]
+            sa, sb, sc, sd = weight[0, 1], weight[1, 1], weight[2, 1], weight[3, 1]
+            for m in range(n):
+                va, vb = theta.dtype.type(a[m]), theta.dtype.type(b[m])
+                vc, vd = theta.dtype.type(c[m]), theta.dtype.type(d[m])
+                r[m] += ra * va + rb * vb + rc * vc + rd * vd
+                s[m] += sa * va + sb * vb + sc * vc + sd * vd
+
+
+@njit(cache=True)
+def quiet_rows(active, first, end, some):  # type: ignore[no-untyped-def]
+    """The block's rows that are +-1 throughout, and three more for a last group of four; how many there are."""
+    count = 0
+    for i in range(first, end):
+        if not active[i]:
+            some[count] = i
+            count += 1
+    some[count : count + 3] = first
+    return count
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def backward(theta, rho, X1t, X1, signs, active, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
+    """T c and, where e is given, T e; and Euler-Maruyama. ``active`` rows are computed again, to the same bits."""
+    N, n = signs.shape
+    p = len(X1t)
+    zero, one = theta.dtype.type(0), theta.dtype.type(1)
+    for t in prange(blocks):
+        first, end = N * t // blocks, N * (t + 1) // blocks
+        some, count = np.empty(end - first + 3, np.int64), 0
+        for i in range(first, end):
+            for k in range(p + 1):
+                new[i, k] = theta[i, k] + diffusion * noise[i, k]
+            if active[i]:
+                some[count] = i
+                count += 1
+        some[count : count + 3] = first
+        Z = np.empty((4, n), theta.dtype)
+        for group in range(0, count, 4):
+            products(theta, some[group : group + 4], X1t, Z)
+            for j in range(min(4, count - group)):
+                i, z = some[group + j], Z[j]
+                in_c, in_d, in_e = zero, zero, zero
+                for m in range(n):
+                    value = tanh(z[m])
+                    z[m] = value
+                    in_c += value * c[m]
+                    in_d += value * d[m]
+                for m in range(len(e)):
+                    in_e += z[m] * e[m]
+                inner_c[i], inner_e[i] = in_c, in_e
+                new[i, 0] -= h * (in_c + rho[i] * in_d)
+                for m in range(n):
+                    slope = one - z[m] * z[m]
+                    if slope > 0:
+                        factor = h * theta[i, 0] * slope * (c[m] + rho[i] * d[m])
+                        for k in range(p):
+                            new[i, k + 1] -= factor * X1[m, k]
+        count = quiet_rows(active, first, end, some)
+        for place in range(count):
+            i = some[place]
+            sign = signs[i]
+            in_c, in_d, in_e = zero, zero, zero
+            for m in range(n):
+                value = theta.dtype.type(sign[m])
+                in_c += value * c[m]
+                in_d += value * d[m]
+            for m in range(len(e)):
+                in_e += theta.dtype.type(sign[m]) * e[m]
+            inner_c[i], inner_e[i] = in_c, in_e
+            new[i, 0] -= h * (in_c + rho[i] * in_d)
+
+
+class SaturatedTanhDrift(FusedDrift):
+    """``TanhDrift`` for raw features; the same results to rounding, with memory O(N (p + n/4)) for any N."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        self.dtype = dtype = problem.samples.X.numpy().dtype
+        self.blocks, self.n = blocks, len(problem.samples)
+        self.use(problem.samples)
+        self.at(hyper)
+        p = self.X1.shape[1]
+        self.saturated = dtype.type(SATURATED[dtype])
+        # Of a sum of p products: (p + 1) units, and as much again to be on the safe side.
+        self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)
+        self.reference, self.room = np.zeros((N, p), dtype), np.full(N, -1, dtype)
+        self.signs, self.active = np.empty((N, self.n), np.int8), np.zeros(N, np.bool_)
+        self.sums = np.empty((blocks, 2, self.n), dtype)
+        self.inner_c, self.inner_r = np.empty(N, dtype), np.empty(N, dtype)
+        self.nothing = np.empty(0, dtype)
+
+    def use(self, samples: Samples) -> None:
+        self.y, X1t, _ = with_ones(samples)
+        self.X1t, self.X1 = X1t.numpy(), X1t.T.contiguous().numpy()
+        # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, large where the features are, makes the
+        # first factor a fifth of what the Euclidean one is for WDBC's raw columns, at the same second one.
+        directions = self.X1 / np.linalg.norm(self.X1.astype(np.float64), axis=1, keepdims=True)
+        metric = np.maximum(np.sqrt(np.square(directions).mean(axis=0)), 1e-12)
+        lengths = np.sqrt((np.square(self.X1.astype(np.float64)) / metric).sum(axis=1))
+        # Rounded down, for a bound.
+        self.per_length = ((1 - 1e-6) / lengths).astype(self.dtype)
+        self.metric = metric.astype(self.dtype)
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        cloud, hyper = theta.numpy(), self.hyper
+        forward(
+            cloud,
+            rho,
+            self.X1t,
+            self.metric,
+            self.per_length,
+            self.saturated,
+            self.rounding,
+            self.reference,
+            self.room,
+            self.signs,
+            self.active,
+            self.sums,
+        )
+        r, s = self.sums.sum(axis=0)
+        c, d = cotangent(hyper, r, s, self.y)
+        both = hyper.drift != hyper.prox_potential
+        new = torch.empty_like(theta)
+        backward(
+            cloud,
+            rho,
+            self.X1t,
+            self.X1,
+            self.signs,
+            self.active,
+            c,
+            d,
+            r if both else self.nothing,
+            self.h,
+            self.diffusion,
+            noise.numpy(),
+            self.inner_c,
+            self.inner_r,
+            new.numpy(),
+            self.blocks,
+        )
+        u = cloud[:, 0] * self.inner_r / self.n if both else None
+        return new, potential(hyper, cloud[:, 0] * self.inner_c, u)
