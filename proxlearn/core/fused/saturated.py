@@ -1,9 +1,10 @@
 """The tanh drift of raw features, whose neurons saturate: rows that are known to be +-1 are not computed again.
 
-With features in the hundreds nearly every row of T = tanh([1 X] w) is +-1 throughout, and stays the same for many steps:
-Z moves by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref and its *room*, how far w may go from there
-before any of its samples could come out of saturation. Within its room a row costs no product and no tanh, its signs are
-kept, a byte each, and it has no gradient but that of a. Molecular dynamics keeps its neighbour lists the same way.
+With features in the hundreds nearly every row of T = tanh([1 X] w) is +-1 throughout, and stays the same for many
+steps: its pre-activations move by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref and its *room*, how far
+w may go from there before any of its samples could come out of saturation. Within its room a row costs no product and
+no tanh, its signs are kept, a byte each, and it has no gradient but that of a. Molecular dynamics keeps its neighbour
+lists the same way.
 
 It is exact: rounding is counted in the room, and a row has the same bits whenever it is computed, in whatever company
 (hence no matrix product here). So what a step remembers changes its cost and never its result.
@@ -39,7 +40,7 @@ def saturates(problem: Problem) -> bool:
 
 @njit(fastmath=IN_ORDER, cache=True)
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
-    """Z = [1 X] w for four rows of theta, four features at a time: fetching X1t and Z costs more than the arithmetic."""
+    """Z = [1 X] w for four rows of theta, four features at a time: fetching X1t and Z takes longer than arithmetic."""
     p, n = X1t.shape
     a, b, c, d = theta[rows[0], 1:], theta[rows[1], 1:], theta[rows[2], 1:], theta[rows[3], 1:]
     za, zb, zc, zd = Z[0], Z[1], Z[2], Z[3]
