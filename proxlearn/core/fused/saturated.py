@@ -1,10 +1,10 @@
 """The tanh drift of raw features, whose neurons saturate: rows that are known to be +-1 are not computed again.
 
 With features in the hundreds nearly every row of T = tanh([1 X] w) is +-1 throughout, and stays the same for many
-steps: its pre-activations move by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref and its *room*, how far
-w may go from there before any of its samples could come out of saturation. Within its room a row costs no product and
-no tanh, its signs are kept, a byte each, and it has no gradient but that of a. Molecular dynamics keeps its neighbour
-lists the same way.
+steps: its pre-activations move by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref and its *room*: how
+far w may go from there before any of its samples could come out of saturation. Within its room a row costs no product
+and no tanh, its signs are kept, a byte each, and it has no gradient but that of a. Molecular dynamics keeps its
+neighbour lists the same way.
 
 It is exact: rounding is counted in the room, and a row has the same bits whenever it is computed, in whatever company
 (hence no matrix product here). So what a step remembers changes its cost and never its result.
