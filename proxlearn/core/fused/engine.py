@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
+from proxlearn.core.fused.log_domain import FusedLogKernel
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
 from proxlearn.core.fused.potentials import FusedDrift
 from proxlearn.core.fused.saturated import SaturatedTanhDrift, saturates
@@ -165,11 +166,8 @@ class FusedStep:
     def _solve_dense(
         self, rows: np.ndarray, columns: np.ndarray, cloud: PointCloud, w: np.ndarray, z0: Tensor, wide: float
     ) -> tuple[DenseStabilised, FixedPoint | None]:
-        """With all pairs, in the precision of ``rows``; the matrix has the same memory at every step."""
-        if rows.dtype not in self._K:
-            self._K[rows.dtype] = np.empty((self.N, self.N), rows.dtype)
-        log_rho = cloud.log_rho.numpy().astype(np.float64)
-        K = self._K[rows.dtype]
+        """With all pairs, in the precision of ``rows``."""
+        log_rho, K = cloud.log_rho.numpy().astype(np.float64), self._memory(rows.dtype)
         kernel = DenseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, K, wide)
         return kernel, self._solve(kernel, w, z0)
 
@@ -180,23 +178,29 @@ class FusedStep:
         return fixed_point.solve(kernel, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
-        """Where plain numbers leave their range: the reference's own solver."""
-        made = self._reference_solve(replace(self.hyper, kernel="log"), cloud, theta, w, z0)
-        values = (t.double().numpy() for t in (made.log_rho, made.log_z, made.log_q))
-        log_rho, log_z, log_q = values
-        empty = np.empty(0)
-        return FixedPoint(log_rho, log_z, log_q, empty, empty, made.changes.tolist(), made.stopped)
+        """Where plain numbers leave their range: the reference's own solver, in float64."""
+        hyper = self.hyper
+        kernel = FusedLogKernel(
+            *self._oriented(cloud.theta, theta), hyper.epsilon, self._memory(np.dtype(np.float64)), self.threads
+        )
+        log_rho, log_w, z = cloud.log_rho.double(), torch.from_numpy(w).double(), z0.double()
+        made = proximal.solve(
+            kernel, log_rho, -hyper.beta * log_w - 1, hyper.kappa, z.log(), hyper.delta, hyper.L, hyper.tolerance
+        )
+        log_z, log_q, empty = made.log_z.numpy(), made.log_q.numpy(), np.empty(0)
+        return FixedPoint(made.log_rho.numpy(), log_z, log_q, empty, empty, made.changes.tolist(), made.stopped)
+
+    def _memory(self, dtype: np.dtype) -> np.ndarray:
+        """For an N x N matrix, the same at every step."""
+        if dtype not in self._K:
+            self._K[dtype] = np.empty((self.N, self.N), dtype)
+        return self._K[dtype]
 
     def _plain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> tuple[PointCloud, Info]:
         """kernel=dense|log: the reference's proximal step after the fused drift."""
-        solution = self._reference_solve(self.hyper, cloud, theta, w, z0)
+        _, solution = proximal_weights(cloud, theta, torch.from_numpy(w), self.hyper, z0)
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
-
-    def _reference_solve(
-        self, hyper: Hyper, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor
-    ) -> ProximalSolution:
-        return proximal_weights(cloud, theta, torch.from_numpy(w), hyper, z0)[1]
 
     def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: Neighbours) -> SparseStabilised:
         rows, columns = self._oriented(cloud.theta, new)

@@ -1,0 +1,95 @@
+"""``kernel.LogKernel`` in compiled passes: what is left where plain numbers leave their range, as in runs that diverge.
+
+The same operations in float64, without an N x N temporary for each of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from proxlearn.core.fused.functions import FINITE, add_squares, exp
+
+
+@njit(parallel=True, fastmath=FINITE, cache=True)
+def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyped-def]
+    p, N = rows_t.shape
+    for i in prange(N):
+        row = log_Gamma[i]
+        row[:] = 0
+        add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
+        nearest = row[0]
+        for j in range(N):
+            nearest = min(nearest, row[j])
+        for j in range(N):
+            row[j] = (nearest - row[j]) * scale
+        shift[i] = -nearest * scale
+
+
+@njit(parallel=True, fastmath=FINITE, cache=True)
+def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
+    """log sum_j exp(log_Gamma(i,j) + log_z(j))."""
+    N = len(log_z)
+    for i in prange(N):
+        row = log_Gamma[i]
+        top = row[0] + log_z[0]
+        for j in range(N):
+            top = max(top, row[j] + log_z[j])
+        total = 0.0
+        for j in range(N):
+            total += exp(row[j] + log_z[j] - top)
+        found[i] = top + np.log(total)
+
+
+@njit(parallel=True, fastmath=FINITE, cache=True)
+def _over_rows(log_Gamma, log_z, log_row, found, blocks):  # type: ignore[no-untyped-def]
+    """log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), each block of columns by itself."""
+    N = len(log_z)
+    for t in prange(blocks):
+        first, end = N * t // blocks, N * (t + 1) // blocks
+        z = log_z[first:end]
+        top, total = np.full(end - first, -np.inf), np.zeros(end - first)
+        for i in range(N):
+            row = log_Gamma[i, first:end]
+            for j in range(end - first):
+                top[j] = max(top[j], row[j] + z[j] + log_row[i])
+        for i in range(N):
+            row = log_Gamma[i, first:end]
+            for j in range(end - first):
+                total[j] += exp(row[j] + z[j] + log_row[i] - top[j])
+        for j in range(end - first):
+            found[first + j] = top[j] + np.log(total[j])
+
+
+class FusedLogKernel:
+    """log Gamma, with each row's smallest cost subtracted, in memory that is given."""
+
+    def __init__(
+        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_Gamma: np.ndarray, blocks: int
+    ) -> None:
+        N = len(rows)
+        self.log_Gamma, self.blocks = log_Gamma, blocks
+        shift = np.empty(N)
+        rows_t, columns_t = (np.ascontiguousarray(cloud.T, np.float64) for cloud in (rows, columns))
+        _build(rows_t, columns_t, 1 / (2 * epsilon), log_Gamma, shift)
+        self.row_shift = torch.from_numpy(shift)
+        self._zero = np.zeros(N)
+
+    def log_apply(self, log_z: Tensor) -> Tensor:
+        found = np.empty(len(log_z))
+        _over_columns(self.log_Gamma, log_z.numpy(), found)
+        return torch.from_numpy(found)
+
+    def log_apply_transpose(self, log_q: Tensor) -> Tensor:
+        return self._transposed(self._zero, log_q.numpy())
+
+    def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        # log z inside the sum, as in LogKernel: outside, two large logarithms would lose the mass to rounding.
+        return self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
+
+    def _transposed(self, log_z: np.ndarray, log_row: np.ndarray) -> Tensor:
+        found = np.empty(len(log_z))
+        _over_rows(self.log_Gamma, log_z, log_row, found, self.blocks)
+        return torch.from_numpy(found)
