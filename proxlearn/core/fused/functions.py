@@ -107,21 +107,34 @@ def _tanh(x):  # type: ignore[no-untyped-def]
     return (lambda x: _tanh4(x)) if x is types.float32 else (lambda x: _tanh8(x))
 
 
-def bits(x: Any) -> Any:
-    """A number's bits as a whole number of the same size."""
+def ordered(x: Any) -> Any:
+    """A whole number of the same size, and of the same order as x is among others.
+
+    The compiler takes a minimum or maximum of whole numbers sixteen at a time, and of floating-point ones one by one.
+    """
     raise RuntimeError("for compiled code only")
 
 
-def number(x: Any) -> Any:
-    """The number with these bits."""
+def of_order(k: Any) -> Any:
+    """The number whose ``ordered`` is k."""
     raise RuntimeError("for compiled code only")
 
 
-@overload(bits, inline="always")
-def _bits(x):  # type: ignore[no-untyped-def]
-    return (lambda x: f4(x).view(i4)) if x is types.float32 else (lambda x: f8(x).view(i8))
+@njit(inline="always")
+def _flip4(k):  # type: ignore[no-untyped-def]
+    return i4(k ^ ((k >> i4(31)) & i4(0x7FFFFFFF)))
 
 
-@overload(number, inline="always")
-def _number(x):  # type: ignore[no-untyped-def]
-    return (lambda x: i4(x).view(f4)) if x is types.int32 else (lambda x: i8(x).view(f8))
+@njit(inline="always")
+def _flip8(k):  # type: ignore[no-untyped-def]
+    return i8(k ^ ((k >> i8(63)) & i8(0x7FFFFFFFFFFFFFFF)))
+
+
+@overload(ordered, inline="always")
+def _ordered(x):  # type: ignore[no-untyped-def]
+    return (lambda x: _flip4(f4(x).view(i4))) if x is types.float32 else (lambda x: _flip8(f8(x).view(i8)))
+
+
+@overload(of_order, inline="always")
+def _of_order(k):  # type: ignore[no-untyped-def]
+    return (lambda k: i4(_flip4(k)).view(f4)) if k is types.int32 else (lambda k: i8(_flip8(k)).view(f8))

@@ -10,7 +10,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from proxlearn.core.fused.functions import FINITE, add_squares, exp
+from proxlearn.core.fused.functions import FINITE, add_squares, exp, of_order, ordered
 
 
 @njit(parallel=True, fastmath=FINITE, cache=True)
@@ -20,9 +20,10 @@ def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyp
         row = log_Gamma[i]
         row[:] = 0
         add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
-        nearest = row[0]
+        least = ordered(row[0])
         for j in range(N):
-            nearest = min(nearest, row[j])
+            least = min(least, ordered(row[j]))
+        nearest = of_order(least)
         for j in range(N):
             row[j] = (nearest - row[j]) * scale
         shift[i] = -nearest * scale
@@ -34,9 +35,10 @@ def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
     N = len(log_z)
     for i in prange(N):
         row = log_Gamma[i]
-        top = row[0] + log_z[0]
+        most = ordered(row[0] + log_z[0])
         for j in range(N):
-            top = max(top, row[j] + log_z[j])
+            most = max(most, ordered(row[j] + log_z[j]))
+        top = of_order(most)
         total = 0.0
         for j in range(N):
             total += exp(row[j] + log_z[j] - top)

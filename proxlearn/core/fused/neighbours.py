@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from proxlearn.core.fused.functions import FAST, FINITE, add_squares
+from proxlearn.core.fused.functions import FAST, FINITE, add_squares, of_order, ordered
 
 CELL_COORDINATES = 4
 CHUNK = 8
@@ -128,9 +128,10 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
                             end = min(k + CHUNK, p)
                             add_squares(distance, points, k, end, begin, length, points, i)
                             k = end
-                            smallest = distance[0]
+                            least = ordered(distance[0])
                             for j in range(1, length):
-                                smallest = min(smallest, distance[j])
+                                least = min(least, ordered(distance[j]))
+                            smallest = of_order(least)
                         if smallest > far:
                             continue
                         best = min(best, smallest)

@@ -17,7 +17,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from proxlearn.core.fused.functions import FAST, bits, number, tanh
+from proxlearn.core.fused.functions import FAST, of_order, ordered, tanh
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
@@ -68,14 +68,11 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=FAST, cache=True)
 def distance(z, per_length, saturated):  # type: ignore[no-untyped-def]
-    """How far w is from where the first of the samples would come out of saturation; negative where one is.
-
-    Positive numbers are ordered as their bits are, and a minimum of integers is taken sixteen at a time.
-    """
-    least = bits(z.dtype.type(np.inf))
+    """How far w is from where the first of the samples would come out of saturation; negative where one is."""
+    least = ordered(z.dtype.type(np.inf))
     for m in range(len(z)):
-        least = min(least, bits((abs(z[m]) - saturated) * per_length[m]))
-    return number(least)
+        least = min(least, ordered((abs(z[m]) - saturated) * per_length[m]))
+    return of_order(least)
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.functions import FAST, FINITE, add_squares, exp
+from proxlearn.core.fused.functions import FAST, FINITE, add_squares, exp, of_order, ordered
 from proxlearn.core.fused.neighbours import Neighbours
 
 
@@ -30,15 +30,18 @@ def _dense_kernel(rows_t, columns_t, gamma, scale, K, alpha, shift, limit, count
             row = K[i]
             row[:] = 0
             add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
-            smallest = row[0]
+            least = ordered(row[0])
             for j in range(N):
-                smallest = min(smallest, row[j])
+                least = min(least, ordered(row[j]))
+            smallest = of_order(least)
             for j in range(N):
                 within += row[j] < limit
-            top = (smallest - row[0]) * scale + gamma[0]
+            most = ordered((smallest - row[0]) * scale + gamma[0])
             for j in range(N):
-                row[j] = (smallest - row[j]) * scale + gamma[j]
-                top = max(top, row[j])
+                value = (smallest - row[j]) * scale + gamma[j]
+                row[j] = value
+                most = max(most, ordered(value))
+            top = of_order(most)
             for j in range(N):
                 row[j] = exp(row[j] - top)
             alpha[i] = -top
