@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,7 +76,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--dataset", nargs="+", metavar="NAME", help=f"two classes each: {' '.join(DATASETS)} (all)")
     made.add_argument("--method", nargs="+", metavar="NAME", help="see below (all)")
-    made.add_argument("--splits", default="5", help="how many, with the seeds 0, 1, ... (5)")
+    made.add_argument(
+        "--splits",
+        nargs="+",
+        default=["5"],
+        help="how many, with the seeds 0, 1, ... (5); another number for one dataset: --splits 5 twonorm=1",
+    )
     made.add_argument(
         "--preset", default="light", help="of the samplers: light, in seconds, or paper, in hours (light)"
     )
@@ -110,6 +116,7 @@ def epilog() -> str:
         "  proxlearn compare                                                  all of it, light presets",
         "  proxlearn compare --dataset wdbc --method proxlearn adam svm       a minute",
         "  proxlearn compare --protocol paper --preset paper --dataset diabetes   beside the printed figures (hours)",
+        "  proxlearn compare --dataset banana twonorm --splits 5 twonorm=1    another number for one dataset",
         "",
         "Exit codes: 0 all cells finished, 1 some have failed (named in the table), 2 a wrong command, 130 stopped.",
     ]
@@ -120,18 +127,32 @@ def asked_of(options: argparse.Namespace) -> Asked:
     """The command line, checked before anything is loaded."""
     preset = choice(Preset)("--preset", options.preset)
     protocol = choice(Protocol)("--protocol", options.protocol)
-    splits = integer(at_least=1, below=1001, example=5)("--splits", spoken(options.splits))
     temperature = real(above=0, example=1.0)("--temperature", spoken(options.temperature))
     methods = chosen_methods(options.method)
     names = dict.fromkeys(options.dataset or DATASETS)
     for name in names:
         check_dataset(name, methods)
+    splits, exceptions = splits_of(options.splits, names)
     methods = tuple(each for each in methods if not each.only or names.keys() & set(each.only))
     from proxlearn.commands.compose import compose, parse
     from proxlearn.commands.configured import checked_config
 
     configs = tuple(checked_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
-    return Asked(configs, methods, splits, cast(Preset, preset), cast(Protocol, protocol), temperature)
+    return Asked(configs, methods, splits, cast(Preset, preset), cast(Protocol, protocol), temperature, exceptions)
+
+
+def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int]]:
+    """The number of splits, and those datasets that have another."""
+    whole = integer(at_least=1, below=1001, example=5)
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    plain = [word for word in words if "=" not in word] or ["5"]
+    if len(plain) > 1:
+        raise InputError(f"--splits has {len(plain)} numbers", "give one, and NAME=NUMBER where a dataset differs")
+    for name in named:
+        if name not in datasets:
+            raise InputError(f"--splits names `{name}`, which is not compared", did_you_mean(name, datasets))
+    others = {name: whole(f"--splits {name}", spoken(number)) for name, number in named.items()}
+    return whole("--splits", spoken(plain[0])), others
 
 
 def chosen_methods(names: list[str] | None) -> tuple[Method, ...]:

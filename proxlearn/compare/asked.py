@@ -7,7 +7,7 @@ lines; the Bayes rule is a statement on raw features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from proxlearn.baselines.method import Method, Preset
@@ -32,6 +32,8 @@ class Asked:
     preset: Preset
     protocol: Protocol
     temperature: float
+    exceptions: dict[str, int] = field(default_factory=dict)
+    """dataset: another number of splits."""
 
     @property
     def name(self) -> str:

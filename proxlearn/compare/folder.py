@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,17 @@ class Comparison:
     results: tuple[Result, ...]
     ours: dict[str, Any]
     """dataset: the runs of the paper's own settings (see commands/compare.py), where there are any."""
+    exceptions: dict[str, int] = field(default_factory=dict)
+    """dataset: another number of splits than ``splits``."""
+
+    def splits_of(self, dataset: str) -> int:
+        return self.exceptions.get(dataset, self.splits)
+
+    @property
+    def how_many(self) -> str:
+        """In words."""
+        others = ", ".join(f"{name} {number}" for name, number in self.exceptions.items())
+        return f"{self.splits}" + (f" ({others})" if others else "")
 
     def values(self, dataset: str, method: str, measure: str) -> dict[int, float]:
         """A figure by split, of the cells that have finished."""
@@ -67,6 +78,7 @@ def write_plan(asked: Asked, cells: list[Cell], output: Path, command: str, ours
         "preset": asked.preset,
         "temperature": asked.temperature,
         "splits": asked.splits,
+        "exceptions": asked.exceptions,
         "datasets": [config.name for config in asked.datasets],
         "methods": [asdict(method) for method in asked.methods],
         "cells": [

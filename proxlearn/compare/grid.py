@@ -33,8 +33,10 @@ def cells_of(asked: Asked, folder: Path) -> list[Cell]:
     """Split by split, so that whatever is there when somebody stops it is there for all methods."""
     tables = {config.name: registry.load(config) for config in asked.datasets}
     made = []
-    for number in range(asked.splits):
+    for number in range(max((asked.splits, *asked.exceptions.values()))):
         for config in asked.datasets:
+            if number >= asked.exceptions.get(config.name, asked.splits):
+                continue
             table = tables[config.name]
             split = split_of(folder, table, config, number)
             for method in asked.methods:

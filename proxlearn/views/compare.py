@@ -92,7 +92,10 @@ def sections(found: Comparison) -> list[Section]:
 
 def document(found: Comparison) -> str:
     """compare.md."""
-    parts = [f"# Compared: {found.protocol} protocol, {found.preset} presets", WORDS.format(splits=found.splits)]
+    parts = [
+        f"# Compared: {found.protocol} protocol, {found.preset} presets",
+        WORDS.format(splits=found.how_many),
+    ]
     if found.protocol == "paper":
         paper = paper_section(found)
         parts += ["## The paper's own comparison, run and printed", paper.about]

@@ -60,7 +60,8 @@ def _figures(found: Comparison, measure: str) -> Show:
         values = found.values(dataset, method.name, measure)
         if not values:
             return "not finished"
-        partial = "" if len(values) == found.splits else f" ({len(values)} of {found.splits})"
+        wanted = found.splits_of(dataset)
+        partial = "" if len(values) == wanted else f" ({len(values)} of {wanted})"
         return over(values.values()).text(MEASURES[measure][1]) + partial
 
     return show

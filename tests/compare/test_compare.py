@@ -82,6 +82,9 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
         (["--dataset", "wdbc", "--method", "bayes"], "none of the methods is for wdbc; add another --method"),
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
         (["--splits", "many"], "--splits must be a whole number >= 1, got 'many'; try --splits=5"),
+        (["--splits", "5", "4"], "--splits has 2 numbers; give one, and NAME=NUMBER where a dataset differs"),
+        (["--splits", "twonom=1"], "--splits names `twonom`, which is not compared; did you mean `twonorm`?"),
+        (["--splits", "wdbc=0"], "--splits wdbc must be a whole number >= 1, got 0; try --splits wdbc=5"),
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
         (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),
@@ -100,6 +103,17 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing_behind(
     assert cli.main(["compare", *words]) == 2
     assert capsys.readouterr().err == f"proxlearn: {said}\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_one_dataset_may_have_another_number_of_splits(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "--dataset", "wdbc", "--method", "majority", "--output", "out", "--jobs", "1"]
+    for given, number in ((["5", "wdbc=2"], 2), (["wdbc=1"], 1), (["3"], 3)):
+        assert cli.main([*words, "--splits", *given]) == 0
+        document = Path("out/matched-light/compare.md").read_text(encoding="utf-8")
+        assert ("5 (wdbc 2) random splits" in document) == (number == 2)
+        with Path("out/matched-light/references.csv").open(encoding="utf-8") as file:
+            assert next(csv.DictReader(file))["splits"] == str(number)
 
 
 def test_a_method_for_other_data_only_has_no_row() -> None:
