@@ -19,38 +19,37 @@ from proxlearn.run.loop import train
 from proxlearn.schema import TrainConfig
 
 
-def measure_whole(config: TrainConfig, first: int, steps: int, turns: int) -> dict[str, Any]:
-    """`train`, as a user has it, against the bare recursion, ``steps`` of each at a time from the same clouds.
+def measure_whole(config: TrainConfig, steps: int, turns: int, bare: int) -> dict[str, Any]:
+    """`train`, as a user has it, against the bare recursion, over a run from its first step to its last.
 
-    They take turns, because the machine changes its pace. Every session of ``train`` pays for its start and end, which
-    a run in one piece pays once.
+    They take turns, because the machine changes its pace and a cloud its cost: after each of ``turns`` sessions of the
+    run, ``bare`` recursions from its newest cloud. Every session pays for a start and an end, which a run in one piece
+    pays once. Both figures are means: what a run pays, not its luckiest moments.
     """
-    whole, bare = [], []
+    of_train, of_bare = 0.0, 0.0
     experiment, _ = experiment_of(config)
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "run"
-        for turn in range(turns + 1):
+        for turn in range(1, turns + 1):
             start = time.perf_counter()
             with contextlib.redirect_stderr(io.StringIO()):
-                train(replace(config, steps=first + turn * steps), folder, "proxlearn bench")
-            whole.append(time.perf_counter() - start)
+                train(replace(config, steps=steps * turn // turns), folder, "proxlearn bench")
+            of_train += time.perf_counter() - start
             newest = checkpoint.newest_valid(folder / "checkpoints", lambda path, why: None, lambda found: None)
             assert newest is not None, "train has just stored one"
             step = make_step("fused", experiment, torch.get_num_threads())
             runner = Runner(step, newest.cloud, torch.Generator().manual_seed(turn))
             runner()
             start = time.perf_counter()
-            for _ in range(steps):
+            for _ in range(bare):
                 runner()
-            bare.append(time.perf_counter() - start)
-    # The first session has another number of steps, and its turn was for warming up.
-    ratio = min(whole[1:]) / min(bare[1:])
-    of_step = {"whole_ms": 1e3 * min(whole[1:]) / steps, "bare_ms": 1e3 * min(bare[1:]) / steps}
+            of_bare += time.perf_counter() - start
+    whole_ms, bare_ms = 1e3 * of_train / steps, 1e3 * of_bare / (bare * turns)
     return {
         "dataset": config.dataset.name,
-        "from_step": first,
         "steps": steps,
         "turns": turns,
-        **of_step,
-        "ratio": ratio,
+        "whole_ms": whole_ms,
+        "bare_ms": bare_ms,
+        "ratio": whole_ms / bare_ms,
     }

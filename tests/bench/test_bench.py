@@ -35,7 +35,7 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
             shape.measure(0.01)
         found = {
             "shapes": [shape.record],
-            "run": [measure_whole(small, 3, 5, 2)],
+            "run": [measure_whole(small, 6, 3, 2)],
             "growth": [measure_growth(config_of(f"N={N}"), 4) for N in (40, 80)],
             "growth_literal": [measure_literal(small, 0.01)],
             "epsilon": measure_epsilons([config_of("N=40", f"epsilon={epsilon}") for epsilon in (0.1, 10)], 5),
