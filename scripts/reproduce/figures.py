@@ -81,7 +81,8 @@ def fig4(root: Path) -> list[Path]:
         low, high = axes.get_ylim()
         axes.set_ylim(low * (low / high) ** 0.75, high)
         axes.plot([], [], color=GREY, linewidth=0.9, label="sin x, in the insets")
-        axes.legend(loc="upper right")
+        # Below the first, flat part of the curves and above the insets.
+        axes.legend(loc="center left", bbox_to_anchor=(0.04, 0.72))
         for found in runs:
             for number, learnt in enumerate(_three_clouds(found)):
                 inset = axes.inset_axes((0.03 + 0.325 * number, 0.05, 0.29, 0.40))
