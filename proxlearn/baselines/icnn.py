@@ -14,8 +14,12 @@ which is laid out particles x D x width so that every pass over it runs along th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import torch
 from torch import Tensor
+
+from proxlearn.baselines import icnn_passes as passes
 
 RIDGE = 1e-6
 LEAST_W = 1e-8
@@ -23,6 +27,13 @@ LEAST_W = 1e-8
 SMALL_A, SMALL_LINEAR = 0.01, 0.03
 """Standard deviations that the quadratics begin with. A unit's curvature is the square of these: were they of order 1,
 the first wish of a steep potential, less curvature, would drive every w to zero before the units learn to shift."""
+PIECE = 2**18
+"""Numbers of the largest temporary, particles x D x width: all passes over it should find it in the cache."""
+PUSHED = 1024
+"""Particles pushed at a time."""
+
+Slopes = Callable[[slice, Tensor], Tensor]
+"""Which particles, and their Hessians: the slope of a function of these, as many symmetric matrices."""
 
 
 class ConvexNet:
@@ -67,13 +78,13 @@ class ConvexNet:
         Q0, Q1 = torch.cat((Q.mT, self.linear), dim=1)
         return Packed(self, Q0, torch.addmm(Q1, Q0, self.W))
 
-    def push(self, x: Tensor, piece: int) -> tuple[Tensor, Tensor]:
+    def push(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """grad f and log det Hess f at each particle; NaN where rounding has eaten the Hessian's least eigenvalue."""
         packed = self.pack()
         parts = []
-        for some in torch.split(x, piece):
+        for some in torch.split(x, PUSHED):
             now = packed.respond(some)
-            L, failed = torch.linalg.cholesky_ex(now.hessian)
+            L, failed = torch.linalg.cholesky_ex(now.hessian())
             log_det = 2 * L.diagonal(dim1=1, dim2=2).log().sum(1)
             parts.append((now.mapped, log_det.masked_fill(failed > 0, torch.nan)))
         mapped, log_det = zip(*parts, strict=True)
@@ -112,40 +123,58 @@ class Packed:
 
 
 class Response:
-    """grad f (``mapped``) and Hess f at some particles, with what the way back needs."""
+    """grad f (``mapped``) at some particles, and what its Hessians and the way back need.
+
+    E, the only thing of size particles x D x width, is made piece by piece, each of which stays in the cache.
+    """
 
     def __init__(self, packed: Packed, x: Tensor) -> None:
         net, B, D = packed.net, len(x), x.shape[1]
         self.packed, self.x = packed, x
         one = torch.ones_like(x[:, :1])
-        self.features = torch.cat((x.index_select(1, net.i) * x.index_select(1, net.j) * net.halves, x, one), dim=1)
+        self.x1 = torch.cat((x, one), dim=1)
+        products = x.index_select(1, net.i).mul_(x.index_select(1, net.j)).mul_(net.halves)
+        self.features = torch.cat((products, self.x1), dim=1)
         u = self.features @ packed.units
         self.s = torch.sigmoid(u)
         self.c = net.w * self.s
-        self.a = self.c * torch.sigmoid(-u)
+        self.a = u.neg_().sigmoid_().mul_(self.c)
         self.root = self.a.sqrt()
-        self.x1 = torch.cat((x, one), dim=1)
-        # sqrt(a) G, so that the first sum of the Hessian is one product with its own transpose.
-        self.E = (self.x1 @ packed.full).view(B, D, net.width).mul_(self.root[:, None])
         sums = self.c @ packed.units.T
-        cM = sums.index_select(1, net.full).view(B, D, D)
-        cM.diagonal(dim1=1, dim2=2).add_(net.lamda + RIDGE)
-        self.mapped = torch.baddbmm(sums[:, net.pairs : -1, None], cM, x[:, :, None])[:, :, 0]
-        self.hessian = torch.baddbmm(cM, self.E, self.E.mT)
+        self.cM = sums.index_select(1, net.full).view(B, D, D)
+        self.cM.diagonal(dim1=1, dim2=2).add_(net.lamda + RIDGE)
+        self.mapped = torch.baddbmm(sums[:, net.pairs : -1, None], self.cM, x[:, :, None])[:, :, 0]
 
-    def pull_back(self, g: Tensor, P: Tensor) -> None:
-        """Add the gradient of sum <g, grad f> + <P, Hess f> to what ``packed`` has; every P symmetric."""
+    def hessian(self) -> Tensor:
+        """Of f at every particle."""
+        return torch.cat([hessian for _, _, hessian in self._bent()])
+
+    def pull_back(self, g: Tensor, slopes: Slopes) -> None:
+        """Add the gradient of sum <g, grad f> + L(Hess f) to what ``packed`` has, by the slopes of L, all symmetric."""
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        PE = torch.bmm(P, self.E)
         # a times the slope in a; the slope in c is a product of the packed units again.
-        aq = (PE * self.E).sum(1)
-        whole = torch.baddbmm(P, g[:, :, None], x[:, None, :]).view(B, D * D)
-        pairs = (whole.index_select(1, net.upper) + whole.index_select(1, net.lower)) * net.halves
+        aq, P = torch.empty_like(self.a), torch.empty_like(self.cM)
+        for part, E, hessian in self._bent():
+            P[part] = slopes(part, hessian)
+            passes.pull(P[part].numpy(), E.numpy(), self.root[part].numpy(), aq[part].numpy())
+            packed.full_bar.addmm_(self.x1[part].T, E.view(len(E), -1))
+        packed.lamda_bar += (g * x).sum() + P.diagonal(dim1=1, dim2=2).sum()
+        whole = P.addcmul_(g[:, :, None], x[:, None, :]).view(B, D * D)
+        pairs = whole.index_select(1, net.upper).add_(whole.index_select(1, net.lower)).mul_(net.halves)
         R = torch.cat((pairs, g, torch.zeros_like(g[:, :1])), dim=1)
         slope = R @ packed.units
-        u_bar = slope * self.a + aq * (1 - 2 * self.s)
+        u_bar = torch.addcmul(aq, aq, self.s, value=-2).addcmul_(slope, self.a)
         packed.units_bar.addmm_(self.features.T, u_bar).addmm_(R.T, self.c)
-        packed.w_bar += (slope * self.s).sum(0) + aq.sum(0) / net.w
-        packed.lamda_bar += (g * x).sum() + P.diagonal(dim1=1, dim2=2).sum()
-        packed.full_bar.addmm_(self.x1.T, PE.mul_(2 * self.root[:, None]).view(B, -1))
+        packed.w_bar += slope.mul_(self.s).sum(0) + aq.sum(0) / net.w
+
+    def _bent(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Piece by piece: which particles, their E = sqrt(a) G, and their Hessians."""
+        net = self.packed.net
+        size = max(1, PIECE // (net.dim * net.width))
+        for first in range(0, len(self.x), size):
+            part = slice(first, first + size)
+            E = (self.x1[part] @ self.packed.full).view(-1, net.dim, net.width)
+            hessian = self.cM[part].clone()
+            passes.bend(E.numpy(), self.root[part].numpy(), hessian.numpy())
+            yield part, E, hessian

@@ -23,12 +23,11 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.icnn import ConvexNet
+from proxlearn.baselines.icnn_passes import invert
 from proxlearn.baselines.logistic_target import Potential
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.baselines.sampler import SAMPLES, Ledger, Sampled, choose, fit_sampler, ledger_row, standard_normal
 
-PIECE = 2**18
-"""Numbers of the largest temporary, particles x D x width: all passes over it should find it in the cache."""
 TOLD_EVERY = 500
 
 
@@ -83,8 +82,8 @@ def flow(
             progress(f"JKO step {k + 1}/{plan.steps}, iteration {iteration}/{plan.iterations}")
 
         net = step(target, pool, plan, temperature, generator, tell)
-        pool, _ = net.push(pool, _piece(target.dim, plan))
-        x, log_det = net.push(x, _piece(target.dim, plan))
+        pool, _ = net.push(pool)
+        x, log_det = net.push(x)
         log_rho = log_rho - log_det
         ledger_row(target, x, log_rho, temperature, ledger)
     return x, {"steps": plan.steps, "iterations": plan.steps * plan.iterations, "ledger": ledger}
@@ -102,24 +101,23 @@ def step(
     net = ConvexNet(target.dim, plan.width, plan.rank, generator, pool.dtype)
     net.flat.grad = torch.zeros_like(net.flat)
     adam = torch.optim.Adam([net.flat], lr=plan.lr, fused=True)
-    piece = _piece(target.dim, plan)
+    factor = -plan.h * temperature / plan.batch
+
+    def of_log_det(part: slice, hessian: Tensor) -> Tensor:
+        # d log det H = <H^-1, dH>: the only use of the determinant is its slope.
+        invert(hessian.numpy(), factor)
+        return hessian
+
     for iteration in range(plan.iterations):
         if iteration % TOLD_EVERY == 0:
             tell(iteration)
         x = pool[torch.randint(len(pool), (plan.batch,), generator=generator)]
         rows = target.data_batch(plan.data_batch, generator)
         packed = net.pack()
-        for some in torch.split(x, piece):
-            now = packed.respond(some)
-            slope = now.mapped - some + plan.h * target.gradient(now.mapped, rows)
-            # d log det H = <H^-1, dH>: the only use of the determinant is its slope.
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(now.hessian).L)
-            now.pull_back(slope / plan.batch, inverse.mul_(-plan.h * temperature / plan.batch))
+        now = packed.respond(x)
+        slope = now.mapped - x + plan.h * target.gradient(now.mapped, rows)
+        now.pull_back(slope / plan.batch, of_log_det)
         net.flat.grad = packed.gradient()
         adam.step()
         net.clamp_()
     return net
-
-
-def _piece(dim: int, plan: Plan) -> int:
-    return max(1, PIECE // (dim * plan.width))

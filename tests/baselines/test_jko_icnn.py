@@ -54,7 +54,7 @@ def test_density_is_followed_through_the_maps(generator: torch.Generator) -> Non
 def test_stationary_density_stays(generator: torch.Generator) -> None:
     target = gaussian((0.0, 0.0, 0.0), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
     pool = torch.randn(8192, 3, generator=generator)
-    mapped, _ = step(target, pool, PLAN, 1.0, generator).push(pool, 1024)
+    mapped, _ = step(target, pool, PLAN, 1.0, generator).push(pool)
     assert float((mapped - pool).square().mean().sqrt()) < 0.05
 
 
@@ -65,7 +65,7 @@ def test_units_live_through_a_steep_potential(generator: torch.Generator) -> Non
     pool = torch.randn(4096, 2, generator=generator)
     net = step(target, pool, replace(PLAN, lr=1e-3, iterations=600, batch=128, h=0.1), 1.0, generator)
     assert float((net.w > 10 * LEAST_W).double().mean()) > 0.8
-    mapped, _ = net.push(pool, 1024)
+    mapped, _ = net.push(pool)
     # Implicit Euler would go to -4 / 3.
     assert float(mapped[:, 1].mean()) < -0.9
 
