@@ -120,9 +120,11 @@ def pull(P, E, root, aq):  # type: ignore[no-untyped-def]
                     e0, e1 = E[b, j, start : start + many], E[b, j1, start : start + many]
                     e2 = E[b, j2, start : start + many]
                     for k in range(many):
-                        o0[k] += p00 * e0[k] + p01 * e1[k] + p02 * e2[k]
-                        o1[k] += p10 * e0[k] + p11 * e1[k] + p12 * e2[k]
-                        o2[k] += p20 * e0[k] + p21 * e1[k] + p22 * e2[k]
+                        v0 = o0[k] + p00 * e0[k] + p01 * e1[k] + p02 * e2[k]
+                        v1 = o1[k] + p10 * e0[k] + p11 * e1[k] + p12 * e2[k]
+                        v2 = o2[k] + p20 * e0[k] + p21 * e1[k] + p22 * e2[k]
+                        # Stored last: after a store the compiler fetches all rows again.
+                        o0[k], o1[k], o2[k] = v0, v1, v2
             for i in range(D):
                 o, e = PE[i], E[b, i, start : start + many]
                 for k in range(many):

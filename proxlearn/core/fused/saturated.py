@@ -40,7 +40,10 @@ def saturates(problem: Problem) -> bool:
 
 @njit(fastmath=IN_ORDER, cache=True)
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
-    """Z = [1 X] w for four rows of theta, four features at a time: fetching X1t and Z takes longer than arithmetic."""
+    """Z = [1 X] w for four rows of theta, four features at a time: fetching X1t and Z takes longer than arithmetic.
+
+    All four sums before the first is stored: after a store the compiler fetches the features again.
+    """
     p, n = X1t.shape
     a, b, c, d = theta[rows[0], 1:], theta[rows[1], 1:], theta[rows[2], 1:], theta[rows[3], 1:]
     za, zb, zc, zd = Z[0], Z[1], Z[2], Z[3]
@@ -53,10 +56,11 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
         d0, d1, d2, d3 = d[k], d[k + 1], d[k + 2], d[k + 3]
         x0, x1, x2, x3 = X1t[k], X1t[k + 1], X1t[k + 2], X1t[k + 3]
         for m in range(n):
-            za[m] = za[m] + a0 * x0[m] + a1 * x1[m] + a2 * x2[m] + a3 * x3[m]
-            zb[m] = zb[m] + b0 * x0[m] + b1 * x1[m] + b2 * x2[m] + b3 * x3[m]
-            zc[m] = zc[m] + c0 * x0[m] + c1 * x1[m] + c2 * x2[m] + c3 * x3[m]
-            zd[m] = zd[m] + d0 * x0[m] + d1 * x1[m] + d2 * x2[m] + d3 * x3[m]
+            va = za[m] + a0 * x0[m] + a1 * x1[m] + a2 * x2[m] + a3 * x3[m]
+            vb = zb[m] + b0 * x0[m] + b1 * x1[m] + b2 * x2[m] + b3 * x3[m]
+            vc = zc[m] + c0 * x0[m] + c1 * x1[m] + c2 * x2[m] + c3 * x3[m]
+            vd = zd[m] + d0 * x0[m] + d1 * x1[m] + d2 * x2[m] + d3 * x3[m]
+            za[m], zb[m], zc[m], zd[m] = va, vb, vc, vd
     for k in range(whole, p):
         x0 = X1t[k]
         for m in range(n):
@@ -110,13 +114,22 @@ def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference,
                 for k in range(p):
                     square += metric[k] * theta[i, k + 1] * theta[i, k + 1]
                 room[i] = -one
+                saturated_now = False
                 if square < HUGE:
+                    nearest = distance(z, per_length, saturated)
                     # Rounding of z, here and in whatever step relies on this: each at most rounding |w| |x|.
-                    free = distance(z, per_length, saturated) - two * rounding * np.sqrt(square)
+                    free = nearest - two * rounding * np.sqrt(square)
                     if free > 0:
                         room[i] = free * free * (one - 8 * rounding)
                         for k in range(p):
                             reference[i, k] = theta[i, k + 1]
+                    saturated_now = nearest >= 0
+                if saturated_now:
+                    # What tanh would say, without asking it: most rows, when the neurons have learnt to separate.
+                    for m in range(n):
+                        signs[i, m] = np.int8(1) if z[m] > 0 else np.int8(-1)
+                    active[i] = False
+                    continue
                 slope = zero
                 for m in range(n):
                     value = tanh(z[m])
@@ -145,8 +158,9 @@ def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference,
             for m in range(n):
                 va, vb = theta.dtype.type(a[m]), theta.dtype.type(b[m])
                 vc, vd = theta.dtype.type(c[m]), theta.dtype.type(d[m])
-                r[m] += ra * va + rb * vb + rc * vc + rd * vd
-                s[m] += sa * va + sb * vb + sc * vc + sd * vd
+                in_r = r[m] + (ra * va + rb * vb + rc * vc + rd * vd)
+                in_s = s[m] + (sa * va + sb * vb + sc * vc + sd * vd)
+                r[m], s[m] = in_r, in_s
 
 
 @njit(cache=True)
