@@ -1,13 +1,16 @@
-"""The tanh drift of raw features, whose neurons saturate: rows that are known to be +-1 are not computed again.
+"""The tanh drift of raw features, whose neurons saturate: what is known to be far out is not computed.
 
-With features in the hundreds nearly every row of T = tanh([1 X] w) is +-1 throughout, and stays the same for many
-steps: its pre-activations move by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref and its *room*: how
-far w may go from there before any of its samples could come out of saturation. Within its room a row costs no product
-and no tanh, its signs are kept, a byte each, and it has no gradient but that of a. Molecular dynamics keeps its
-neighbour lists the same way.
+With features in the hundreds nearly all of T = tanh([1 X] w) is +-1, and stays the same for many steps: a
+pre-activation moves by at most |w - w_ref| |x_m|. So each row keeps a reference w_ref, a list of the few samples that
+are *near* (not saturated, or soon to be), and its *room*: how far w may go from there before any other sample could
+come out of saturation. Within its room a row costs the products with its near samples; of all others the signs are
+kept, a byte each. Molecular dynamics keeps its neighbour lists the same way.
 
-It is exact: rounding is counted in the room, and a row has the same bits whenever it is computed, in whatever company
-(hence no matrix product here). So what a step remembers changes its cost and never its result.
+A step's sums are over the signs of everything that is saturated, and over the *pairs* (row, sample) that are not. A row
+with more pairs than its list holds is *dense*: computed whole, twice, at every step.
+
+It is exact: rounding is counted in the room; a pre-activation has the same bits however it is computed (hence no matrix
+product here); and what is a pair is up to the cloud alone. So what a step remembers changes its cost, never its result.
 """
 
 from __future__ import annotations
@@ -30,6 +33,14 @@ IN_ORDER = FAST - {"reassoc"}
 """Sums as they are written: a row's bits must not depend on its company."""
 HUGE = 1e30
 """|w|^2 beyond which sums may overflow: such a row is computed at every step."""
+NEAR = 32
+"""Samples that a row's list holds."""
+REACH = 4.0
+"""Steps' lengths within which a sample is near: a longer list lasts for longer and costs more."""
+HALVINGS = 4
+"""Of the reach, for rows that have more samples near than their list holds."""
+DENSE = -1
+"""In place of a number of pairs."""
 
 
 def saturates(problem: Problem) -> bool:
@@ -70,21 +81,72 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
             zd[m] = zd[m] + d[k] * x0[m]
 
 
+@njit(fastmath=IN_ORDER, cache=True)
+def some_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
+    """z[j] = <w, (1, x)> for the near samples: the same chain of operations as in ``products``, four side by side."""
+    for j in range(0, count, 4):
+        a, b, c, d = X1[near[j]], X1[near[j + 1]], X1[near[j + 2]], X1[near[j + 3]]
+        za = zb = zc = zd = w.dtype.type(0)
+        for k in range(len(w)):
+            za = za + w[k] * a[k]
+            zb = zb + w[k] * b[k]
+            zc = zc + w[k] * c[k]
+            zd = zd + w[k] * d[k]
+        z[j], z[j + 1], z[j + 2], z[j + 3] = za, zb, zc, zd
+
+
 @njit(fastmath=FAST, cache=True)
-def distance(z, per_length, saturated):  # type: ignore[no-untyped-def]
-    """How far w is from where the first of the samples would come out of saturation; negative where one is."""
-    least = ordered(z.dtype.type(np.inf))
-    for m in range(len(z)):
-        least = min(least, ordered((abs(z[m]) - saturated) * per_length[m]))
-    return of_order(least)
+def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
+    """The samples within ``reach`` of coming out of saturation, how many there are, and how far the next one is.
+
+    As many as ``near`` holds; where there are more, half the reach, and so on. -1 where that does not help.
+    """
+    inf = z.dtype.type(np.inf)
+    for _ in range(HALVINGS):
+        count, next_one = 0, ordered(inf)
+        for m in range(len(z)):
+            far = (abs(z[m]) - saturated) * per_length[m]
+            count += far < reach
+            next_one = min(next_one, ordered(inf if far < reach else far))
+        if count <= NEAR:
+            if count:
+                place = 0
+                for m in range(len(z)):
+                    if (abs(z[m]) - saturated) * per_length[m] < reach:
+                        near[place] = m
+                        place += 1
+            return count, of_order(next_one)
+        reach *= z.dtype.type(0.5)
+    return -1, inf
+
+
+@njit(fastmath=FAST, cache=True)
+def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
+    """tanh of the near samples: a sign where it is +-1, else 0 and a pair. How many pairs there are."""
+    one = z.dtype.type(1)
+    found = 0
+    for j in range(many):
+        m = near[j]
+        signs[m] = np.int8(1) if z[j] > 0 else np.int8(-1)
+        # Few of those that are near.
+        if abs(z[j]) < saturated:
+            value = tanh(z[j])
+            if one - value * value > 0:
+                signs[m] = 0
+                sample[found], values[found] = m, value
+                found += 1
+    return found
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference, room, signs, active, sums):  # type: ignore[no-untyped-def]
-    """sums[t] gets block t's share of (P^T rho, P^T 1); rows that left their room get new signs, or are ``active``.
+def forward(theta, rho, X1t, X1, metric, per_length, bounds, known, signs, pairs, sums):  # type: ignore[no-untyped-def]
+    """sums[t] gets block t's share of (P^T rho, P^T 1); rows get their signs and pairs, or are called dense.
 
-    Which rows are active is up to the cloud alone, so that the order of the sums is too.
+    Dense rows, signs, pairs: each of the three sums is in the order of the rows.
     """
+    saturated, rounding, reach = bounds
+    reference, room, near, many = known
+    sample, values, number = pairs
     N, n = signs.shape
     p = reference.shape[1]
     blocks = sums.shape[0]
@@ -95,6 +157,7 @@ def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference,
         r[:] = 0
         s[:] = 0
         some, count = np.empty(end - first + 3, np.int64), 0
+        few = np.empty(NEAR, theta.dtype)
         for i in range(first, end):
             moved = zero
             for k in range(p):
@@ -104,6 +167,9 @@ def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference,
             if not moved <= room[i]:
                 some[count] = i
                 count += 1
+            elif many[i]:
+                some_products(theta[i, 1:], X1, near[i], many[i], few)
+                number[i] = settle(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
         some[count : count + 3] = first
         Z = np.empty((4, n), theta.dtype)
         for group in range(0, count, 4):
@@ -113,46 +179,53 @@ def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference,
                 square = zero
                 for k in range(p):
                     square += metric[k] * theta[i, k + 1] * theta[i, k + 1]
-                room[i] = -one
-                saturated_now = False
+                room[i], many[i] = -one, 0
                 if square < HUGE:
-                    nearest = distance(z, per_length, saturated)
                     # Rounding of z, here and in whatever step relies on this: each at most rounding |w| |x|.
-                    free = nearest - two * rounding * np.sqrt(square)
-                    if free > 0:
-                        room[i] = free * free * (one - 8 * rounding)
+                    slack = two * rounding * np.sqrt(square)
+                    listed, next_one = look_around(z, per_length, saturated, reach + slack, near[i])
+                    if listed >= 0 and next_one > slack:
+                        room[i] = (next_one - slack) ** 2 * (one - 8 * rounding)
+                        many[i] = listed
                         for k in range(p):
                             reference[i, k] = theta[i, k + 1]
-                    saturated_now = nearest >= 0
-                if saturated_now:
-                    # What tanh would say, without asking it: most rows, when the neurons have learnt to separate.
+                if room[i] > 0:
                     for m in range(n):
                         signs[i, m] = np.int8(1) if z[m] > 0 else np.int8(-1)
-                    active[i] = False
+                    for place in range(many[i]):
+                        few[place] = z[near[i, place]]
+                    number[i] = settle(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
                     continue
-                slope = zero
+                unsaturated = 0
                 for m in range(n):
                     value = tanh(z[m])
                     z[m] = value
-                    slope += one - value * value
-                active[i] = slope > 0
-                if active[i]:
+                    unsaturated += one - value * value > 0
+                if unsaturated <= NEAR:
+                    number[i] = unsaturated
+                    found = 0
+                    for m in range(n):
+                        signs[i, m] = np.int8(z[m])
+                    if unsaturated:
+                        for m in range(n):
+                            if one - z[m] * z[m] > 0:
+                                sample[i, found], values[i, found] = m, z[m]
+                                found += 1
+                else:
+                    number[i] = DENSE
                     a = theta[i, 0]
                     a_rho = a * rho[i]
                     for m in range(n):
-                        r[m] += a_rho * z[m]
-                        s[m] += a * z[m]
-                else:
-                    for m in range(n):
-                        signs[i, m] = np.int8(z[m])
-        count = quiet_rows(active, first, end, some)
+                        in_r, in_s = r[m] + a_rho * z[m], s[m] + a * z[m]
+                        r[m], s[m], signs[i, m] = in_r, in_s, 0
         weight = np.zeros((4, 2), theta.dtype)
-        for group in range(0, count, 4):
+        for group in range(first, end, 4):
             for j in range(4):
-                i = some[group + j]
-                weight[j, 1] = theta[i, 0] if group + j < count else zero
-                weight[j, 0] = weight[j, 1] * rho[i]
-            a, b, c, d = signs[some[group]], signs[some[group + 1]], signs[some[group + 2]], signs[some[group + 3]]
+                i = group + j
+                weight[j, 1] = theta[i, 0] if i < end else zero
+                weight[j, 0] = weight[j, 1] * rho[i] if i < end else zero
+            a, b = signs[group], signs[min(group + 1, end - 1)]
+            c, d = signs[min(group + 2, end - 1)], signs[min(group + 3, end - 1)]
             ra, rb, rc, rd = weight[0, 0], weight[1, 0], weight[2, 0], weight[3, 0]
             sa, sb, sc, sd = weight[0, 1], weight[1, 1], weight[2, 1], weight[3, 1]
             for m in range(n):
@@ -161,23 +234,17 @@ def forward(theta, rho, X1t, metric, per_length, saturated, rounding, reference,
                 in_r = r[m] + (ra * va + rb * vb + rc * vc + rd * vd)
                 in_s = s[m] + (sa * va + sb * vb + sc * vc + sd * vd)
                 r[m], s[m] = in_r, in_s
-
-
-@njit(cache=True)
-def quiet_rows(active, first, end, some):  # type: ignore[no-untyped-def]
-    """The block's rows that are +-1 throughout, and three more for a last group of four; how many there are."""
-    count = 0
-    for i in range(first, end):
-        if not active[i]:
-            some[count] = i
-            count += 1
-    some[count : count + 3] = first
-    return count
+        for i in range(first, end):
+            for j in range(number[i]):
+                m, value = sample[i, j], theta[i, 0] * values[i, j]
+                r[m] += value * rho[i]
+                s[m] += value
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def backward(theta, rho, X1t, X1, signs, active, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
-    """T c and, where e is given, T e; and Euler-Maruyama. ``active`` rows are computed again, to the same bits."""
+def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
+    """T c and, where e is given, T e; and Euler-Maruyama. Dense rows are computed again, to the same bits."""
+    sample, values, number = pairs
     N, n = signs.shape
     p = len(X1t)
     zero, one = theta.dtype.type(0), theta.dtype.type(1)
@@ -187,9 +254,29 @@ def backward(theta, rho, X1t, X1, signs, active, c, d, e, h, diffusion, noise, i
         for i in range(first, end):
             for k in range(p + 1):
                 new[i, k] = theta[i, k] + diffusion * noise[i, k]
-            if active[i]:
+            if number[i] == DENSE:
                 some[count] = i
                 count += 1
+                continue
+            sign = signs[i]
+            in_c, in_d, in_e = zero, zero, zero
+            for m in range(n):
+                value = theta.dtype.type(sign[m])
+                in_c += value * c[m]
+                in_d += value * d[m]
+            for m in range(len(e)):
+                in_e += theta.dtype.type(sign[m]) * e[m]
+            for j in range(number[i]):
+                m, value = sample[i, j], values[i, j]
+                in_c += value * c[m]
+                in_d += value * d[m]
+                if len(e):
+                    in_e += value * e[m]
+                factor = h * theta[i, 0] * (one - value * value) * (c[m] + rho[i] * d[m])
+                for k in range(p):
+                    new[i, k + 1] -= factor * X1[m, k]
+            inner_c[i], inner_e[i] = in_c, in_e
+            new[i, 0] -= h * (in_c + rho[i] * in_d)
         some[count : count + 3] = first
         Z = np.empty((4, n), theta.dtype)
         for group in range(0, count, 4):
@@ -212,23 +299,10 @@ def backward(theta, rho, X1t, X1, signs, active, c, d, e, h, diffusion, noise, i
                         factor = h * theta[i, 0] * slope * (c[m] + rho[i] * d[m])
                         for k in range(p):
                             new[i, k + 1] -= factor * X1[m, k]
-        count = quiet_rows(active, first, end, some)
-        for place in range(count):
-            i = some[place]
-            sign = signs[i]
-            in_c, in_d, in_e = zero, zero, zero
-            for m in range(n):
-                value = theta.dtype.type(sign[m])
-                in_c += value * c[m]
-                in_d += value * d[m]
-            for m in range(len(e)):
-                in_e += theta.dtype.type(sign[m]) * e[m]
-            inner_c[i], inner_e[i] = in_c, in_e
-            new[i, 0] -= h * (in_c + rho[i] * in_d)
 
 
 class SaturatedTanhDrift(FusedDrift):
-    """``TanhDrift`` for raw features; the same results to rounding, with memory O(N (p + n/4)) for any N."""
+    """``TanhDrift`` for raw features; the same results to rounding, with memory O(N (p + n/4 + NEAR)) for any N."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
         self.dtype = dtype = problem.samples.X.numpy().dtype
@@ -239,8 +313,13 @@ class SaturatedTanhDrift(FusedDrift):
         self.saturated = dtype.type(SATURATED[dtype])
         # Of a sum of p products: (p + 1) units, and as much again to be on the safe side.
         self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)
-        self.reference, self.room = np.zeros((N, p), dtype), np.full(N, -1, dtype)
-        self.signs, self.active = np.empty((N, self.n), np.int8), np.zeros(N, np.bool_)
+        self.room = np.full(N, -1, dtype)
+        # Where a list has ended any sample may stand, hence zeros.
+        near, many = np.zeros((N, NEAR), np.int32), np.zeros(N, np.int32)
+        self.known = np.zeros((N, p), dtype), self.room, near, many
+        self.signs = np.empty((N, self.n), np.int8)
+        self.number = np.zeros(N, np.int32)
+        self.pairs = np.zeros((N, NEAR), np.int32), np.zeros((N, NEAR), dtype), self.number
         self.sums = np.empty((blocks, 2, self.n), dtype)
         self.inner_c, self.inner_r = np.empty(N, dtype), np.empty(N, dtype)
         self.nothing = np.empty(0, dtype)
@@ -256,6 +335,8 @@ class SaturatedTanhDrift(FusedDrift):
         # Rounded down, for a bound.
         self.per_length = ((1 - 1e-6) / lengths).astype(self.dtype)
         self.metric = metric.astype(self.dtype)
+        # Of a step whose coordinates are standard normal.
+        self.stride = self.dtype.type(np.sqrt(metric.sum()))
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         cloud, hyper = theta.numpy(), self.hyper
@@ -263,14 +344,13 @@ class SaturatedTanhDrift(FusedDrift):
             cloud,
             rho,
             self.X1t,
+            self.X1,
             self.metric,
             self.per_length,
-            self.saturated,
-            self.rounding,
-            self.reference,
-            self.room,
+            (self.saturated, self.rounding, self.dtype.type(REACH) * self.diffusion * self.stride),
+            self.known,
             self.signs,
-            self.active,
+            self.pairs,
             self.sums,
         )
         r, s = self.sums.sum(axis=0)
@@ -283,7 +363,7 @@ class SaturatedTanhDrift(FusedDrift):
             self.X1t,
             self.X1,
             self.signs,
-            self.active,
+            self.pairs,
             c,
             d,
             r if both else self.nothing,

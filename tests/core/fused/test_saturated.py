@@ -66,6 +66,31 @@ def test_the_bits_are_those_of_a_drift_without_a_past(
 
 
 @dtypes
+@pytest.mark.parametrize("size", [0.1, 5.0, 30.0])
+def test_the_bits_are_the_same_after_many_steps(
+    wdbc: Problem, generator: torch.Generator, dtype: torch.dtype, size: float
+) -> None:
+    """Lists that fill, last and are drawn up anew: WDBC's samples, from hardly saturated to hardly anything else."""
+    N, problem = 60, wdbc.to("cpu", dtype)
+    theta = size * torch.randn(N, 32, generator=generator, dtype=dtype)
+    # Planes through the data, as neurons that have learnt have them.
+    theta[::2, 1] -= (wdbc.samples.X.to(dtype) @ theta[::2, 2:].T).median(0).values
+    rho = torch.rand(N, generator=generator, dtype=dtype).numpy()
+    veteran, lasted = SaturatedTanhDrift(problem, WDBC, N, 2), 0
+    for _ in range(40):
+        noise = torch.randn(theta.shape, generator=generator, dtype=dtype)
+        before = veteran.room.copy()
+        after, w = veteran(theta, rho, noise)
+        lasted += int(((veteran.room == before) & (veteran.number > 0)).sum())
+        again, w_again = SaturatedTanhDrift(problem, WDBC, N, 2)(theta, rho, noise)
+        assert torch.equal(after, again)
+        assert np.array_equal(w, w_again)
+        theta = after
+    # Rows with samples that are not saturated, and yet not computed anew.
+    assert lasted > 0 or size < 1
+
+
+@dtypes
 @pytest.mark.parametrize("drift", ["paper", "first_variation"])
 @pytest.mark.parametrize("potential", ["paper", "first_variation"])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
