@@ -13,20 +13,23 @@ from typing import Any
 import torch
 
 from proxlearn.bench.shapes import Runner, experiment_of
+from proxlearn.core.cloud import PointCloud
 from proxlearn.run import checkpoint
 from proxlearn.run.engine import make_step
+from proxlearn.run.experiment import Experiment
 from proxlearn.run.loop import train
 from proxlearn.schema import TrainConfig
 
 
-def measure_whole(config: TrainConfig, steps: int, turns: int, bare: int) -> dict[str, Any]:
+def measure_whole(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
     """`train`, as a user has it, against the bare recursion, over a run from its first step to its last.
 
     They take turns, because the machine changes its pace and a cloud its cost: after each of ``turns`` sessions of the
-    run, ``bare`` recursions from its newest cloud. Every session pays for a start and an end, which a run in one piece
-    pays once. Both figures are means: what a run pays, not its luckiest moments.
+    run, ``bare`` recursions from its newest cloud, and as many from the ``typical`` one, which the table of shapes is
+    about. Every session pays for a start and an end, which a run in one piece pays once. All figures are means: what a
+    run pays, not its luckiest moments.
     """
-    of_train, of_bare = 0.0, 0.0
+    of_train, of_bare, of_typical = 0.0, 0.0, 0.0
     experiment, _ = experiment_of(config)
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "run"
@@ -37,19 +40,28 @@ def measure_whole(config: TrainConfig, steps: int, turns: int, bare: int) -> dic
             of_train += time.perf_counter() - start
             newest = checkpoint.newest_valid(folder / "checkpoints", lambda path, why: None, lambda found: None)
             assert newest is not None, "train has just stored one"
-            step = make_step("fused", experiment, torch.get_num_threads())
-            runner = Runner(step, newest.cloud, torch.Generator().manual_seed(turn))
-            runner()
-            start = time.perf_counter()
-            for _ in range(bare):
-                runner()
-            of_bare += time.perf_counter() - start
-    whole_ms, bare_ms = 1e3 * of_train / steps, 1e3 * of_bare / (bare * turns)
+            of_bare += _seconds(experiment, newest.cloud, turn, bare)
+            of_typical += _seconds(experiment, typical, turn, bare)
+    whole_ms = 1e3 * of_train / steps
+    bare_ms, typical_ms = 1e3 * of_bare / (bare * turns), 1e3 * of_typical / (bare * turns)
     return {
         "dataset": config.dataset.name,
         "steps": steps,
         "turns": turns,
         "whole_ms": whole_ms,
         "bare_ms": bare_ms,
+        "typical_ms": typical_ms,
         "ratio": whole_ms / bare_ms,
+        "ratio_typical": whole_ms / typical_ms,
     }
+
+
+def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, recursions: int) -> float:
+    """Of so many bare recursions from a cloud."""
+    step = make_step("fused", experiment, torch.get_num_threads())
+    runner = Runner(step, cloud, torch.Generator().manual_seed(seed))
+    runner()
+    start = time.perf_counter()
+    for _ in range(recursions):
+        runner()
+    return time.perf_counter() - start

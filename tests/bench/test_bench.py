@@ -35,7 +35,7 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
             shape.measure(0.01)
         found = {
             "shapes": [shape.record],
-            "run": [measure_whole(small, 6, 3, 2)],
+            "run": [measure_whole(small, shape.cloud, 6, 3, 2)],
             "growth": [measure_growth(config_of(f"N={N}"), 4) for N in (40, 80)],
             "growth_literal": [measure_literal(small, 0.01)],
             "epsilon": measure_epsilons([config_of("N=40", f"epsilon={epsilon}") for epsilon in (0.1, 10)], 5),
@@ -44,6 +44,7 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
     assert {"dataset", "literal64_ms", "literal32_ms", "ours_ms", "floor_ms"} <= set(found["shapes"][0])
     assert found["shapes"][0]["ours_ms"] <= found["shapes"][0]["ours_typical_ms"]
     assert found["run"][0]["ratio"] == pytest.approx(found["run"][0]["whole_ms"] / found["run"][0]["bare_ms"])
+    assert found["run"][0]["typical_ms"] > 0
     assert {"N", "ms", "build_s", "peak_mib"} <= set(found["growth"][0])
     assert {"epsilon", "seconds"} <= set(found["epsilon"][0])
     assert "literal64 / ours" in tables(found)
