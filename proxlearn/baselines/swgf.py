@@ -26,6 +26,7 @@ from torch import Tensor
 
 from proxlearn.baselines.logistic_target import Potential
 from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.ranks import subtract_partners
 from proxlearn.baselines.realnvp import RealNvp
 from proxlearn.baselines.sampler import SAMPLES, Ledger, Sampled, choose, fit_sampler, ledger_row, log_normal
 
@@ -128,6 +129,5 @@ def sliced_slope(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
     """Gradient of ``sliced_distance`` in x, B x D."""
     # numpy's sort is many times as fast as torch's on a CPU.
     projected, others = directions @ x.T, np.sort((directions @ y.T).numpy(), axis=1)
-    order = torch.from_numpy(np.argsort(projected.numpy(), axis=1))
-    partners = torch.empty_like(projected).scatter_(1, order, torch.from_numpy(others))
-    return (projected - partners).T @ directions * (2 / projected.numel())
+    subtract_partners(projected.numpy(), others)
+    return projected.T @ directions * (2 / projected.numel())

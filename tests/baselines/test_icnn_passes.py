@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.baselines.icnn_passes import LANES, invert
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 2 * LANES + 1), st.floats(-3, 3), st.floats(-6, 0))
+@settings(deadline=None)
 def test_sweeping_inverts(seed: int, D: int, count: int, factor: float, least: float) -> None:
     draw = np.random.default_rng(seed)
     Q = np.linalg.qr(draw.standard_normal((count, D, D)))[0]
