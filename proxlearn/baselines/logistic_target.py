@@ -20,7 +20,7 @@ RATE = 100.0
 """Of the prior of alpha."""
 LARGEST = 8.0
 """Magnitude of log alpha beyond which nothing changes."""
-PIECE = 2**20
+PIECE = 2**19
 """Answers of particles to rows that are held at once: they stay in the cache between the two matrix products."""
 NEWTON_STEPS = 100
 
