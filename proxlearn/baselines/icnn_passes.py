@@ -54,7 +54,7 @@ def bend(E, root, H):  # type: ignore[no-untyped-def]
                         H[b, here, there] = H[b, there, here] = before[here, there] + values[p][q]
 
 
-@njit(fastmath=FAST, cache=True)
+@njit(fastmath=FAST, error_model="numpy", cache=True)
 def invert(H, factor):  # type: ignore[no-untyped-def]
     """Each H, positive definite, becomes factor H^-1, by sweeping one pivot after the other."""
     B, D, _ = H.shape

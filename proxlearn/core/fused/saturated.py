@@ -120,7 +120,7 @@ def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyp
     return -1, inf
 
 
-@njit(fastmath=FAST, cache=True)
+@njit(fastmath=FAST, error_model="numpy", cache=True)
 def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
     """tanh of the near samples: a sign where it is +-1, else 0 and a pair. How many pairs there are."""
     one = z.dtype.type(1)
@@ -136,6 +136,53 @@ def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-
                 sample[found], values[found] = m, value
                 found += 1
     return found
+
+
+@njit(fastmath=FAST, error_model="numpy", cache=True)
+def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
+    """The same for a whole row, whose z becomes tanh z. DENSE where the pairs are too many: then no sign is kept."""
+    one = z.dtype.type(1)
+    number = 0
+    # Sixteen at a time, as long as no division is checked for zero: hence numpy's model of errors.
+    for m in range(len(z)):
+        value = tanh(z[m])
+        z[m] = value
+        number += one - value * value > 0
+    if number > NEAR:
+        signs[:] = 0
+        return DENSE
+    for m in range(len(z)):
+        signs[m] = np.int8(z[m])
+    if number:
+        found = 0
+        for m in range(len(z)):
+            # In whole numbers, which the compiler is quicker to compare: what is no sign is a pair.
+            if signs[m] == 0:
+                sample[found], values[found] = m, z[m]
+                found += 1
+    return number
+
+
+@njit(fastmath=FAST, cache=True)
+def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
+    """The rows' signs times a rho to r, times a to s; four rows at a time, beyond the last one with weight zero."""
+    zero = theta.dtype.type(0)
+    of_r, of_s = np.empty(4, theta.dtype), np.empty(4, theta.dtype)
+    for group in range(first, end, 4):
+        for j in range(4):
+            i = min(group + j, end - 1)
+            of_s[j] = theta[i, 0] if group + j < end else zero
+            of_r[j] = of_s[j] * rho[i]
+        a, b = signs[group], signs[min(group + 1, end - 1)]
+        c, d = signs[min(group + 2, end - 1)], signs[min(group + 3, end - 1)]
+        ra, rb, rc, rd = of_r[0], of_r[1], of_r[2], of_r[3]
+        sa, sb, sc, sd = of_s[0], of_s[1], of_s[2], of_s[3]
+        for m in range(len(r)):
+            va, vb = theta.dtype.type(a[m]), theta.dtype.type(b[m])
+            vc, vd = theta.dtype.type(c[m]), theta.dtype.type(d[m])
+            in_r = r[m] + (ra * va + rb * vb + rc * vc + rd * vd)
+            in_s = s[m] + (sa * va + sb * vb + sc * vc + sd * vd)
+            r[m], s[m] = in_r, in_s
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
@@ -196,44 +243,14 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, known, signs, pairs
                         few[place] = z[near[i, place]]
                     number[i] = settle(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
                     continue
-                unsaturated = 0
-                for m in range(n):
-                    value = tanh(z[m])
-                    z[m] = value
-                    unsaturated += one - value * value > 0
-                if unsaturated <= NEAR:
-                    number[i] = unsaturated
-                    found = 0
-                    for m in range(n):
-                        signs[i, m] = np.int8(z[m])
-                    if unsaturated:
-                        for m in range(n):
-                            if one - z[m] * z[m] > 0:
-                                sample[i, found], values[i, found] = m, z[m]
-                                found += 1
-                else:
-                    number[i] = DENSE
+                number[i] = settle_all(z, signs[i], sample[i], values[i])
+                if number[i] == DENSE:
                     a = theta[i, 0]
                     a_rho = a * rho[i]
                     for m in range(n):
                         in_r, in_s = r[m] + a_rho * z[m], s[m] + a * z[m]
-                        r[m], s[m], signs[i, m] = in_r, in_s, 0
-        weight = np.zeros((4, 2), theta.dtype)
-        for group in range(first, end, 4):
-            for j in range(4):
-                i = group + j
-                weight[j, 1] = theta[i, 0] if i < end else zero
-                weight[j, 0] = weight[j, 1] * rho[i] if i < end else zero
-            a, b = signs[group], signs[min(group + 1, end - 1)]
-            c, d = signs[min(group + 2, end - 1)], signs[min(group + 3, end - 1)]
-            ra, rb, rc, rd = weight[0, 0], weight[1, 0], weight[2, 0], weight[3, 0]
-            sa, sb, sc, sd = weight[0, 1], weight[1, 1], weight[2, 1], weight[3, 1]
-            for m in range(n):
-                va, vb = theta.dtype.type(a[m]), theta.dtype.type(b[m])
-                vc, vd = theta.dtype.type(c[m]), theta.dtype.type(d[m])
-                in_r = r[m] + (ra * va + rb * vb + rc * vc + rd * vd)
-                in_s = s[m] + (sa * va + sb * vb + sc * vc + sd * vd)
-                r[m], s[m] = in_r, in_s
+                        r[m], s[m] = in_r, in_s
+        add_signs(theta, rho, signs, first, end, r, s)
         for i in range(first, end):
             for j in range(number[i]):
                 m, value = sample[i, j], theta[i, 0] * values[i, j]
@@ -307,13 +324,13 @@ class SaturatedTanhDrift(FusedDrift):
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
         self.dtype = dtype = problem.samples.X.numpy().dtype
         self.blocks, self.n = blocks, len(problem.samples)
+        self.room = np.empty(N, dtype)
         self.use(problem.samples)
         self.at(hyper)
         p = self.X1.shape[1]
         self.saturated = dtype.type(SATURATED[dtype])
         # Of a sum of p products: (p + 1) units, and as much again to be on the safe side.
         self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)
-        self.room = np.full(N, -1, dtype)
         # Where a list has ended any sample may stand, hence zeros.
         near, many = np.zeros((N, NEAR), np.int32), np.zeros(N, np.int32)
         self.known = np.zeros((N, p), dtype), self.room, near, many
@@ -325,6 +342,8 @@ class SaturatedTanhDrift(FusedDrift):
         self.nothing = np.empty(0, dtype)
 
     def use(self, samples: Samples) -> None:
+        # Nothing is known of them.
+        self.room[:] = -1
         self.y, X1t, _ = with_ones(samples)
         self.X1t, self.X1 = X1t.numpy(), X1t.T.contiguous().numpy()
         # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, large where the features are, makes the
