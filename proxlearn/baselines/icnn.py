@@ -135,11 +135,9 @@ class Response:
         self.x1 = torch.cat((x, one), dim=1)
         products = x.index_select(1, net.i).mul_(x.index_select(1, net.j)).mul_(net.halves)
         self.features = torch.cat((products, self.x1), dim=1)
-        u = self.features @ packed.units
-        self.s = torch.sigmoid(u)
-        self.c = net.w * self.s
-        self.a = u.neg_().sigmoid_().mul_(self.c)
-        self.root = self.a.sqrt()
+        self.root = u = self.features @ packed.units
+        self.s, self.c, self.a = torch.empty_like(u), torch.empty_like(u), torch.empty_like(u)
+        passes.activate(u.numpy(), net.w.numpy(), self.s.numpy(), self.c.numpy(), self.a.numpy())
         sums = self.c @ packed.units.T
         self.cM = sums.index_select(1, net.full).view(B, D, D)
         self.cM.diagonal(dim1=1, dim2=2).add_(net.lamda + RIDGE)
@@ -153,7 +151,7 @@ class Response:
         """Add the gradient of sum <g, grad f> + L(Hess f) to what ``packed`` has, by the slopes of L, all symmetric."""
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        # a times the slope in a; the slope in c is a product of the packed units again.
+        # a times the slope in a; the slope in c is a product with the packed units again.
         aq, P = torch.empty_like(self.a), torch.empty_like(self.cM)
         for part, E, hessian in self._bent():
             P[part] = slopes(part, hessian)
@@ -163,10 +161,10 @@ class Response:
         whole = P.addcmul_(g[:, :, None], x[:, None, :]).view(B, D * D)
         pairs = whole.index_select(1, net.upper).add_(whole.index_select(1, net.lower)).mul_(net.halves)
         R = torch.cat((pairs, g, torch.zeros_like(g[:, :1])), dim=1)
-        slope = R @ packed.units
-        u_bar = torch.addcmul(aq, aq, self.s, value=-2).addcmul_(slope, self.a)
+        u_bar = R @ packed.units
+        w, w_bar = net.w.numpy(), packed.w_bar.numpy()
+        passes.of_units(u_bar.numpy(), aq.numpy(), self.s.numpy(), self.a.numpy(), w, w_bar)
         packed.units_bar.addmm_(self.features.T, u_bar).addmm_(R.T, self.c)
-        packed.w_bar += slope.mul_(self.s).sum(0) + aq.sum(0) / net.w
 
     def _bent(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Piece by piece: which particles, their E = sqrt(a) G, and their Hessians."""

@@ -9,12 +9,41 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from proxlearn.core.fused.functions import FAST
+from proxlearn.core.fused.functions import FAST, exp
 
 LANES = 16
 """Matrices inverted side by side: one to a lane."""
 COLUMNS = 256
 """Of E and of P E at a time: they should stay in the nearest cache."""
+
+
+@njit(fastmath=FAST, error_model="numpy", cache=True)
+def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
+    """s = sigmoid(u), c = w s, a = w s (1 - s); u becomes sqrt(a)."""
+    one = u.dtype.type(1)
+    for b in range(len(u)):
+        ub, sb, cb, ab = u[b], s[b], c[b], a[b]
+        for k in range(len(w)):
+            e = exp(-ub[k])
+            share = one / (one + e)
+            weighted = w[k] * share
+            bent = weighted * (e * share)
+            sb[k], cb[k], ab[k], ub[k] = share, weighted, bent, np.sqrt(bent)
+
+
+@njit(fastmath=FAST, cache=True)
+def of_units(slope, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
+    """From the slopes in c and a (times a), those in u, which replace ``slope``, and in w, which are added to w_bar."""
+    one, two = s.dtype.type(1), s.dtype.type(2)
+    of_c, of_a = np.zeros_like(w), np.zeros_like(w)
+    for b in range(len(s)):
+        slopes, q, sb, ab = slope[b], aq[b], s[b], a[b]
+        for k in range(len(w)):
+            in_c, in_a = of_c[k] + slopes[k] * sb[k], of_a[k] + q[k]
+            in_u = slopes[k] * ab[k] + q[k] * (one - two * sb[k])
+            of_c[k], of_a[k], slopes[k] = in_c, in_a, in_u
+    for k in range(len(w)):
+        w_bar[k] += of_c[k] + of_a[k] / w[k]
 
 
 @njit(fastmath=FAST, cache=True)

@@ -16,6 +16,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from proxlearn.baselines.logistic_pass import set_slopes
+
 RATE = 100.0
 """Of the prior of alpha."""
 LARGEST = 8.0
@@ -65,13 +67,9 @@ class LogisticTarget:
         theta, log_alpha = x[:, :-1], x[:, -1]
         alpha, d = log_alpha.clamp(-LARGEST, LARGEST).exp(), theta.shape[1]
         found = torch.empty_like(x)
-        piece = self._piece(A)
-        for first in range(0, len(x), piece):
-            part = slice(first, first + piece)
-            # Rows x particles: the long side last makes the second product the faster one.
-            wrong = (A @ theta[part].T).sigmoid_()
-            found[part, :-1] = (A.T @ wrong).T
-        found[:, :-1].mul_(len(self.A) / len(A)).addcmul_(alpha[:, None], theta)
+        fitted = (x.contiguous().numpy(), A.T.contiguous().numpy(), x.numpy().dtype.type(len(self.A) / len(A)))
+        set_slopes(*fitted, found.numpy())
+        found[:, :-1].addcmul_(alpha[:, None], theta)
         slope = alpha * (theta.square().sum(1) / 2 + RATE) - (d / 2 + 1)
         found[:, -1] = torch.where(log_alpha.abs() <= LARGEST, slope, 0.0)
         return found
