@@ -14,8 +14,6 @@ which is laid out particles x D x width so that every pass over it runs along th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import torch
 from torch import Tensor
 
@@ -27,13 +25,8 @@ LEAST_W = 1e-8
 SMALL_A, SMALL_LINEAR = 0.01, 0.03
 """Standard deviations that the quadratics begin with. A unit's curvature is the square of these: were they of order 1,
 the first wish of a steep potential, less curvature, would drive every w to zero before the units learn to shift."""
-PIECE = 2**18
-"""Numbers of the largest temporary, particles x D x width: all passes over it should find it in the cache."""
 PUSHED = 1024
 """Particles pushed at a time."""
-
-Slopes = Callable[[slice, Tensor], Tensor]
-"""Which particles, and their Hessians: the slope of a function of these, as many symmetric matrices."""
 
 
 class ConvexNet:
@@ -123,10 +116,7 @@ class Packed:
 
 
 class Response:
-    """grad f (``mapped``) at some particles, and what its Hessians and the way back need.
-
-    E, the only thing of size particles x D x width, is made piece by piece, each of which stays in the cache.
-    """
+    """grad f (``mapped``) at some particles, and what its Hessians and the way back need."""
 
     def __init__(self, packed: Packed, x: Tensor) -> None:
         net, B, D = packed.net, len(x), x.shape[1]
@@ -145,18 +135,30 @@ class Response:
 
     def hessian(self) -> Tensor:
         """Of f at every particle."""
-        return torch.cat([hessian for _, _, hessian in self._bent()])
+        H = torch.empty_like(self.cM)
+        passes.hessians(self.x1.numpy(), self.packed.full.numpy(), self.root.numpy(), self.cM.numpy(), H.numpy())
+        return H
 
-    def pull_back(self, g: Tensor, slopes: Slopes) -> None:
-        """Add the gradient of sum <g, grad f> + L(Hess f) to what ``packed`` has, by the slopes of L, all symmetric."""
+    def pull_back(self, g: Tensor, P: Tensor | None = None, log_det: float = 0.0) -> None:
+        """Add the gradient of sum <g, grad f> + <P, Hess f> + log_det log det Hess f to what ``packed`` has.
+
+        Every P symmetric. d log det H = <H^-1, dH>: the only use of the determinant is its slope.
+        """
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
         # a times the slope in a; the slope in c is a product with the packed units again.
-        aq, P = torch.empty_like(self.a), torch.empty_like(self.cM)
-        for part, E, hessian in self._bent():
-            P[part] = slopes(part, hessian)
-            passes.pull(P[part].numpy(), E.numpy(), self.root[part].numpy(), aq[part].numpy())
-            packed.full_bar.addmm_(self.x1[part].T, E.view(len(E), -1))
+        aq = torch.empty_like(self.a)
+        P = torch.zeros_like(self.cM) if P is None else P.clone()
+        passes.pull_all(
+            self.x1.numpy(),
+            packed.full.numpy(),
+            self.root.numpy(),
+            self.cM.numpy(),
+            log_det,
+            P.numpy(),
+            aq.numpy(),
+            packed.full_bar.numpy(),
+        )
         packed.lamda_bar += (g * x).sum() + P.diagonal(dim1=1, dim2=2).sum()
         whole = P.addcmul_(g[:, :, None], x[:, None, :]).view(B, D * D)
         pairs = whole.index_select(1, net.upper).add_(whole.index_select(1, net.lower)).mul_(net.halves)
@@ -165,14 +167,3 @@ class Response:
         w, w_bar = net.w.numpy(), packed.w_bar.numpy()
         passes.of_units(u_bar.numpy(), aq.numpy(), self.s.numpy(), self.a.numpy(), w, w_bar)
         packed.units_bar.addmm_(self.features.T, u_bar).addmm_(R.T, self.c)
-
-    def _bent(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Piece by piece: which particles, their E = sqrt(a) G, and their Hessians."""
-        net = self.packed.net
-        size = max(1, PIECE // (net.dim * net.width))
-        for first in range(0, len(self.x), size):
-            part = slice(first, first + size)
-            E = (self.x1[part] @ self.packed.full).view(-1, net.dim, net.width)
-            hessian = self.cM[part].clone()
-            passes.bend(E.numpy(), self.root[part].numpy(), hessian.numpy())
-            yield part, E, hessian

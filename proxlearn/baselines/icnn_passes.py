@@ -1,7 +1,9 @@
 """What the convex network does particle by particle, compiled: products too small for a matrix library to be good at.
 
-A particle's E = sqrt(a) G is D x width. Rows are taken three by three, so that nine products share six rows fetched;
-where D is no multiple of three the last row stands in for those that are not there.
+A particle's E = sqrt(a) G is D x width. Sixteen particles at a time go all the way, from their E to what it adds to the
+gradient, so that E never leaves the cache. Rows of it are taken three by three, so that nine products share six rows
+fetched, and particles four by four; where there are not as many, the last one stands in for those that are missing.
+Sums are stored last everywhere: after a store the compiler fetches everything again.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from numba import njit
 from proxlearn.core.fused.functions import FAST, exp
 
 LANES = 16
-"""Matrices inverted side by side: one to a lane."""
+"""Particles at a time; their matrices are inverted side by side, one to a lane."""
 COLUMNS = 256
 """Of E and of P E at a time: they should stay in the nearest cache."""
+CHUNK = 1024
+"""Numbers of four particles' E at a time, for the same reason."""
 
 
 @njit(fastmath=FAST, error_model="numpy", cache=True)
@@ -47,40 +51,79 @@ def of_units(slope, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST, cache=True)
-def bend(E, root, H):  # type: ignore[no-untyped-def]
-    """E becomes sqrt(a) E; H gets E E' added, particle by particle."""
-    B, D, width = E.shape
-    zero = E.dtype.type(0)
-    for b in range(B):
-        r, before = root[b], H[b].copy()
-        for i in range(D):
-            e = E[b, i]
+def scaled(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
+    """E = sqrt(a) G of the particles from ``first`` on, G being (x, 1) times ``full``; ``last`` is the last one."""
+    rows, size = full.shape
+    width = root.shape[1]
+    flat = E.reshape(LANES, size)
+    for lane in range(0, LANES, 4):
+        b0, b1 = min(first + lane, last), min(first + lane + 1, last)
+        b2, b3 = min(first + lane + 2, last), min(first + lane + 3, last)
+        if first + lane > last:
+            break
+        for start in range(0, size, CHUNK):
+            end = min(start + CHUNK, size)
+            e0, e1 = flat[lane, start:end], flat[lane + 1, start:end]
+            e2, e3 = flat[lane + 2, start:end], flat[lane + 3, start:end]
+            e0[:], e1[:], e2[:], e3[:] = 0, 0, 0, 0
+            for j in range(0, rows, 2):
+                other = min(j + 1, rows - 1)
+                once = E.dtype.type(0) if other == j else E.dtype.type(1)
+                p0, p1, p2, p3 = x1[b0, j], x1[b1, j], x1[b2, j], x1[b3, j]
+                q0, q1, q2, q3 = once * x1[b0, other], once * x1[b1, other], once * x1[b2, other], once * x1[b3, other]
+                f, g = full[j, start:end], full[other, start:end]
+                for k in range(end - start):
+                    v0, v1 = e0[k] + p0 * f[k] + q0 * g[k], e1[k] + p1 * f[k] + q1 * g[k]
+                    v2, v3 = e2[k] + p2 * f[k] + q2 * g[k], e3[k] + p3 * f[k] + q3 * g[k]
+                    e0[k], e1[k], e2[k], e3[k] = v0, v1, v2, v3
+    for lane in range(min(LANES, last - first + 1)):
+        r = root[first + lane]
+        for i in range(E.shape[1]):
+            e = E[lane, i]
             for k in range(width):
                 e[k] *= r[k]
-        for i in range(0, D, 3):
-            i1, i2 = min(i + 1, D - 1), min(i + 2, D - 1)
-            x0, x1, x2 = E[b, i], E[b, i1], E[b, i2]
-            for j in range(0, i + 1, 3):
-                j1, j2 = min(j + 1, D - 1), min(j + 2, D - 1)
-                y0, y1, y2 = E[b, j], E[b, j1], E[b, j2]
-                s00, s01, s02, s10, s11, s12 = zero, zero, zero, zero, zero, zero
-                s20, s21, s22 = zero, zero, zero
-                for k in range(width):
-                    s00 += x0[k] * y0[k]
-                    s01 += x0[k] * y1[k]
-                    s02 += x0[k] * y2[k]
-                    s10 += x1[k] * y0[k]
-                    s11 += x1[k] * y1[k]
-                    s12 += x1[k] * y2[k]
-                    s20 += x2[k] * y0[k]
-                    s21 += x2[k] * y1[k]
-                    s22 += x2[k] * y2[k]
-                rows, columns = (i, i1, i2), (j, j1, j2)
-                values = ((s00, s01, s02), (s10, s11, s12), (s20, s21, s22))
-                for p in range(3):
-                    for q in range(3):
-                        here, there = rows[p], columns[q]
-                        H[b, here, there] = H[b, there, here] = before[here, there] + values[p][q]
+
+
+@njit(fastmath=FAST, cache=True)
+def bend(E, before, H):  # type: ignore[no-untyped-def]
+    """H = before + E E' of one particle."""
+    D, width = E.shape
+    zero = E.dtype.type(0)
+    for i in range(0, D, 3):
+        i1, i2 = min(i + 1, D - 1), min(i + 2, D - 1)
+        x0, x1, x2 = E[i], E[i1], E[i2]
+        for j in range(0, i + 1, 3):
+            j1, j2 = min(j + 1, D - 1), min(j + 2, D - 1)
+            y0, y1, y2 = E[j], E[j1], E[j2]
+            s00, s01, s02, s10, s11, s12 = zero, zero, zero, zero, zero, zero
+            s20, s21, s22 = zero, zero, zero
+            for k in range(width):
+                s00 += x0[k] * y0[k]
+                s01 += x0[k] * y1[k]
+                s02 += x0[k] * y2[k]
+                s10 += x1[k] * y0[k]
+                s11 += x1[k] * y1[k]
+                s12 += x1[k] * y2[k]
+                s20 += x2[k] * y0[k]
+                s21 += x2[k] * y1[k]
+                s22 += x2[k] * y2[k]
+            rows, columns = (i, i1, i2), (j, j1, j2)
+            values = ((s00, s01, s02), (s10, s11, s12), (s20, s21, s22))
+            for p in range(3):
+                for q in range(3):
+                    here, there = rows[p], columns[q]
+                    H[here, there] = H[there, here] = before[here, there] + values[p][q]
+
+
+@njit(fastmath=FAST, cache=True)
+def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
+    """H = cM + E E' of every particle."""
+    B, D, _ = H.shape
+    E = np.empty((LANES, D, root.shape[1]), H.dtype)
+    for first in range(0, B, LANES):
+        scaled(x1, full, root, first, B - 1, E)
+        for lane in range(min(LANES, B - first)):
+            bend(E[lane], cM[first + lane], H[first + lane])
 
 
 @njit(fastmath=FAST, error_model="numpy", cache=True)
@@ -123,39 +166,82 @@ def invert(H, factor):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST, cache=True)
-def pull(P, E, root, aq):  # type: ignore[no-untyped-def]
-    """E becomes 2 sqrt(a) P E; aq, what E * P E sums to over the coordinates."""
-    B, D, width = E.shape
+def pull(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
+    """E of one particle becomes 2 sqrt(a) P E; aq, what E * P E sums to over the coordinates. PE is for work."""
+    D, width = E.shape
     zero, two = E.dtype.type(0), E.dtype.type(2)
-    PE = np.empty((D + 2, COLUMNS), E.dtype)
-    for b in range(B):
-        for start in range(0, width, COLUMNS):
-            many = min(COLUMNS, width - start)
-            r, q = root[b, start : start + many], aq[b, start : start + many]
-            PE[:] = 0
-            q[:] = 0
-            for i in range(0, D, 3):
-                i1, i2 = min(i + 1, D - 1), min(i + 2, D - 1)
-                o0, o1, o2 = PE[i], PE[i + 1], PE[i + 2]
-                for j in range(0, D, 3):
-                    j1, j2 = min(j + 1, D - 1), min(j + 2, D - 1)
-                    p00, p10, p20 = P[b, i, j], P[b, i1, j], P[b, i2, j]
-                    p01, p11, p21 = P[b, i, j1], P[b, i1, j1], P[b, i2, j1]
-                    p02, p12, p22 = P[b, i, j2], P[b, i1, j2], P[b, i2, j2]
-                    if j + 1 >= D:
-                        p01 = p11 = p21 = zero
-                    if j + 2 >= D:
-                        p02 = p12 = p22 = zero
-                    e0, e1 = E[b, j, start : start + many], E[b, j1, start : start + many]
-                    e2 = E[b, j2, start : start + many]
-                    for k in range(many):
-                        v0 = o0[k] + p00 * e0[k] + p01 * e1[k] + p02 * e2[k]
-                        v1 = o1[k] + p10 * e0[k] + p11 * e1[k] + p12 * e2[k]
-                        v2 = o2[k] + p20 * e0[k] + p21 * e1[k] + p22 * e2[k]
-                        # Stored last: after a store the compiler fetches all rows again.
-                        o0[k], o1[k], o2[k] = v0, v1, v2
-            for i in range(D):
-                o, e = PE[i], E[b, i, start : start + many]
+    for start in range(0, width, COLUMNS):
+        many = min(COLUMNS, width - start)
+        r, q = root[start : start + many], aq[start : start + many]
+        PE[:, :many] = 0
+        q[:] = 0
+        for i in range(0, D, 3):
+            i1, i2 = min(i + 1, D - 1), min(i + 2, D - 1)
+            o0, o1, o2 = PE[i], PE[i + 1], PE[i + 2]
+            for j in range(0, D, 3):
+                j1, j2 = min(j + 1, D - 1), min(j + 2, D - 1)
+                p00, p10, p20 = P[i, j], P[i1, j], P[i2, j]
+                p01, p11, p21 = P[i, j1], P[i1, j1], P[i2, j1]
+                p02, p12, p22 = P[i, j2], P[i1, j2], P[i2, j2]
+                if j + 1 >= D:
+                    p01 = p11 = p21 = zero
+                if j + 2 >= D:
+                    p02 = p12 = p22 = zero
+                e0, e1 = E[j, start : start + many], E[j1, start : start + many]
+                e2 = E[j2, start : start + many]
                 for k in range(many):
-                    q[k] += o[k] * e[k]
-                    e[k] = two * r[k] * o[k]
+                    v0 = o0[k] + p00 * e0[k] + p01 * e1[k] + p02 * e2[k]
+                    v1 = o1[k] + p10 * e0[k] + p11 * e1[k] + p12 * e2[k]
+                    v2 = o2[k] + p20 * e0[k] + p21 * e1[k] + p22 * e2[k]
+                    o0[k], o1[k], o2[k] = v0, v1, v2
+        for i in range(D):
+            o, e = PE[i], E[i, start : start + many]
+            for k in range(many):
+                in_q, in_e = q[k] + o[k] * e[k], two * r[k] * o[k]
+                q[k], e[k] = in_q, in_e
+
+
+@njit(fastmath=FAST, cache=True)
+def collect(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
+    """full_bar += the particles' (x, 1) times their E."""
+    rows, size = full_bar.shape
+    zero = E.dtype.type(0)
+    flat = E.reshape(LANES, size)
+    weights = np.empty((4, rows), E.dtype)
+    for lane in range(0, min(LANES, last - first + 1), 4):
+        for other in range(4):
+            b = first + lane + other
+            for j in range(rows):
+                weights[other, j] = x1[b, j] if b <= last else zero
+        for start in range(0, size, CHUNK):
+            end = min(start + CHUNK, size)
+            e0, e1 = flat[lane, start:end], flat[lane + 1, start:end]
+            e2, e3 = flat[lane + 2, start:end], flat[lane + 3, start:end]
+            for j in range(rows):
+                p0, p1, p2, p3 = weights[0, j], weights[1, j], weights[2, j], weights[3, j]
+                f = full_bar[j, start:end]
+                for k in range(end - start):
+                    f[k] += p0 * e0[k] + p1 * e1[k] + p2 * e2[k] + p3 * e3[k]
+
+
+@njit(fastmath=FAST, cache=True)
+def pull_all(x1, full, root, cM, log_det, P, aq, full_bar):  # type: ignore[no-untyped-def]
+    """P gets ``log_det`` times the inverse Hessian added, and is pulled back through the term of the Hessian with E."""
+    B, D, _ = P.shape
+    width = root.shape[1]
+    E, H = np.zeros((LANES, D, width), P.dtype), np.empty((LANES, D, D), P.dtype)
+    PE = np.empty((D + 2, COLUMNS), P.dtype)
+    for first in range(0, B, LANES):
+        count = min(LANES, B - first)
+        scaled(x1, full, root, first, B - 1, E)
+        if log_det != 0:
+            for lane in range(count):
+                bend(E[lane], cM[first + lane], H[lane])
+            invert(H[:count], log_det)
+            for lane in range(count):
+                for i in range(D):
+                    for j in range(D):
+                        P[first + lane, i, j] += H[lane, i, j]
+        for lane in range(count):
+            pull(P[first + lane], E[lane], root[first + lane], aq[first + lane], PE)
+        collect(x1, E, first, B - 1, full_bar)

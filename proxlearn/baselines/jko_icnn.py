@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.icnn import ConvexNet
-from proxlearn.baselines.icnn_passes import invert
 from proxlearn.baselines.logistic_target import Potential
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.baselines.sampler import SAMPLES, Ledger, Sampled, choose, fit_sampler, ledger_row, standard_normal
@@ -101,13 +100,6 @@ def step(
     net = ConvexNet(target.dim, plan.width, plan.rank, generator, pool.dtype)
     net.flat.grad = torch.zeros_like(net.flat)
     adam = torch.optim.Adam([net.flat], lr=plan.lr, fused=True)
-    factor = -plan.h * temperature / plan.batch
-
-    def of_log_det(part: slice, hessian: Tensor) -> Tensor:
-        # d log det H = <H^-1, dH>: the only use of the determinant is its slope.
-        invert(hessian.numpy(), factor)
-        return hessian
-
     for iteration in range(plan.iterations):
         if iteration % TOLD_EVERY == 0:
             tell(iteration)
@@ -116,7 +108,7 @@ def step(
         packed = net.pack()
         now = packed.respond(x)
         slope = now.mapped - x + plan.h * target.gradient(now.mapped, rows)
-        now.pull_back(slope / plan.batch, of_log_det)
+        now.pull_back(slope / plan.batch, log_det=-plan.h * temperature / plan.batch)
         net.flat.grad = packed.gradient()
         adam.step()
         net.clamp_()

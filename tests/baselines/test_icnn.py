@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,14 +58,32 @@ def test_way_back_is_what_autodiff_finds(shape: tuple[int, int, int, int]) -> No
 
     wanted = torch.func.grad(total)(net.flat)
     packed = net.pack()
-    packed.respond(x).pull_back(g, lambda part, hessian: P[part])
+    packed.respond(x).pull_back(g, P)
     torch.testing.assert_close(packed.gradient(), wanted, rtol=1e-8, atol=1e-8)
     # Piece by piece, in another order: the same sum.
     packed = net.pack()
     for part in (slice(4, 6), slice(0, 4)):
-        these = P[part]
-        packed.respond(x[part]).pull_back(g[part], lambda part, hessian, these=these: these[part])
+        packed.respond(x[part]).pull_back(g[part], P[part])
     torch.testing.assert_close(packed.gradient(), wanted, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(("D", "width", "count"), [(1, 3, 1), (3, 5, 17), (5, 300, 37)])
+def test_way_back_from_log_det_is_what_autodiff_finds(D: int, width: int, count: int) -> None:
+    """More particles than are taken at a time, and more units."""
+    generator = torch.Generator().manual_seed(2)
+    net = ConvexNet(D, width, 2, generator, torch.float64)
+    net.flat.normal_(std=0.3, generator=generator)
+    net.clamp_()
+    net.lamda.fill_(0.5)
+    x, g = torch.randn(2, count, D, generator=generator, dtype=torch.float64)
+
+    def total(flat: Tensor) -> Tensor:
+        log_det = torch.linalg.slogdet(literal_hessian(flat, x, D, width, 2)).logabsdet
+        return (g * literal_map(flat, x, D, width, 2)).sum() - 0.7 * log_det.sum()
+
+    packed = net.pack()
+    packed.respond(x).pull_back(g, log_det=-0.7)
+    torch.testing.assert_close(packed.gradient(), torch.func.grad(total)(net.flat), rtol=1e-8, atol=1e-8)
 
 
 @given(shapes, st.floats(0.1, 3))
