@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.icnn import ConvexNet
+from proxlearn.baselines.icnn_passes import adam
 from proxlearn.baselines.logistic_target import Potential
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.baselines.sampler import SAMPLES, Ledger, Sampled, choose, fit_sampler, ledger_row, standard_normal
@@ -98,8 +99,7 @@ def step(
 ) -> ConvexNet:
     """The convex network whose gradient is one step of size h from the pool's density."""
     net = ConvexNet(target.dim, plan.width, plan.rank, generator, pool.dtype)
-    net.flat.grad = torch.zeros_like(net.flat)
-    adam = torch.optim.Adam([net.flat], lr=plan.lr, fused=True)
+    first, second = np.zeros_like(net.flat.numpy()), np.zeros_like(net.flat.numpy())
     for iteration in range(plan.iterations):
         if iteration % TOLD_EVERY == 0:
             tell(iteration)
@@ -109,7 +109,6 @@ def step(
         now = packed.respond(x)
         slope = now.mapped - x + plan.h * target.gradient(now.mapped, rows)
         now.pull_back(slope / plan.batch, log_det=-plan.h * temperature / plan.batch)
-        net.flat.grad = packed.gradient()
-        adam.step()
+        adam(net.flat.numpy(), packed.gradient().numpy(), first, second, plan.lr, iteration + 1)
         net.clamp_()
     return net
