@@ -24,6 +24,7 @@ from proxlearn.baselines.sampler import (
     SAMPLES,
     Ledger,
     Sampled,
+    choose,
     fit_sampler,
     ledger_row,
     shorten,
@@ -53,7 +54,7 @@ PAPER = Plan(eta=0.02, steps=1500, between=150)
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
     """Snapshots of many chains by the plan of the preset."""
-    plan = LIGHT if request.preset == "light" else PAPER
+    plan = choose(request, LIGHT, PAPER)
 
     def sample(target: LogisticTarget, generator: torch.Generator) -> Sampled:
         return flow(target, whitening(target), plan, request.temperature, generator, request.progress)
@@ -82,7 +83,7 @@ def flow(
         v = v - drift + noise * torch.randn(v.shape, generator=generator)
         if step >= plan.steps and (step - plan.steps) % plan.between == 0:
             snapshots.append(v @ L.T)
-        if step % (last // ENTERED) == 0:
+        if step % max(1, last // ENTERED) == 0:
             progress(f"Langevin step {step}/{last}")
             ledger_row(target, v @ L.T, None, temperature, ledger)
     return torch.cat(snapshots), {"steps": last, "ledger": ledger}

@@ -24,6 +24,8 @@ class Request:
     threads: int = 1
     temperature: float = 1.0
     """Of a posterior sampler: the weight of the entropy beside the mean potential."""
+    trial: bool = False
+    """One step of everything: to have it compiled before a clock runs."""
     progress: Callable[[str], None] = lambda text: None
 
 

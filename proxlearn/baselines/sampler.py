@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,12 +16,15 @@ from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget, Potenti
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.errors import InputError, RunError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SAMPLES = 4096
 """Of the posterior, behind every prediction."""
 CLOSE = 1e-6
 """Relative rise of the functional that still counts as none: rounding."""
 
-Plan = TypeVar("Plan")
+Plan = TypeVar("Plan", bound="DataclassInstance")
 Sampled = tuple[Tensor, dict[str, Any]]
 """Samples, count x D, and notes."""
 Sample = Callable[[LogisticTarget, torch.Generator], Sampled]
@@ -54,10 +58,15 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) 
     return Fitted(answer, notes)
 
 
-def choose(request: Request, light: Plan, paper: Mapping[str, Plan]) -> Plan:
-    """The plan of a preset: ``light`` for any dataset, ``paper`` for those that were published."""
+def choose(request: Request, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
+    """The plan of a preset: ``light`` for any dataset, ``paper`` for any or for those that were published."""
+    if request.trial:
+        lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
+        return replace(light, **dict.fromkeys(lengths, 1))
     if request.preset == "light":
         return light
+    if not isinstance(paper, Mapping):
+        return paper
     if request.dataset not in paper:
         raise InputError(
             f"no published settings for dataset={request.dataset} (only {', '.join(paper)})", "use the preset light"

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
 from proxlearn.baselines.method import Fitted, Request
-from proxlearn.baselines.sampler import Ledger, Sampled, fit_sampler, ledger_row, standard_normal, whitening
+from proxlearn.baselines.sampler import Ledger, Sampled, choose, fit_sampler, ledger_row, standard_normal, whitening
 from proxlearn.core.kernel import squared_distances
 
 ENTERED = 10
@@ -44,7 +44,7 @@ PAPER = Plan(particles=1024, iterations=3000, lr=0.1)
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
     """Particles by the plan of the preset."""
-    plan = LIGHT if request.preset == "light" else PAPER
+    plan = choose(request, LIGHT, PAPER)
 
     def sample(target: LogisticTarget, generator: torch.Generator) -> Sampled:
         x, _ = standard_normal(plan.particles, target.dim, generator)
@@ -66,7 +66,7 @@ def flow(
     adam = torch.optim.Adam([v], lr=plan.lr, betas=BETAS, fused=True)
     ledger: Ledger = []
     for iteration in range(plan.iterations + 1):
-        if iteration % (plan.iterations // ENTERED) == 0:
+        if iteration % max(1, plan.iterations // ENTERED) == 0:
             progress(f"SVGD iteration {iteration}/{plan.iterations}")
             ledger_row(target, v @ L.T, None, temperature, ledger)
         adam.param_groups[0]["lr"] = plan.lr * (1 - iteration / plan.iterations)

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +52,14 @@ def measure(cell: Cell, folder: Path, threads: int) -> Record:
     scaler = SCALINGS[cell.scaling](table.X[split.train])
     y = 2.0 * table.target - 1.0
     fit = fit_of(cell.method)
-    request = Request(cell.dataset.name, cell.split, cell.preset, threads, cell.temperature, _say)
+    request = Request(cell.dataset.name, cell.split, cell.preset, threads, cell.temperature, progress=_say)
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         X = scaler(table.X[split.train])
-        if cell.method.block == "network" and not _compiled():
-            # Compilation is paid for once a machine, and is nobody's training time.
+        # Compilation is paid for once a machine, and is nobody's training time.
+        if cell.method.block == "sampler":
+            fit(X, y[split.train], replace(request, trial=True))
+        elif cell.method.block == "network" and not _compiled():
             fit(X, y[split.train], request)
         start = time.monotonic()
         fitted = fit(X, y[split.train], request)

@@ -143,3 +143,11 @@ def test_diabetes_light_is_as_good_as_logistic_regression(name: str, seed: int, 
     (accuracy, likelihood), (of_plain, wanted) = scores
     assert accuracy > of_plain - 0.025
     assert abs(likelihood - wanted) < 0.01
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_trial_takes_one_step_of_everything(name: str) -> None:
+    X = np.array([[1.0, 0.5], [-1.0, 0.2], [0.3, -1.0]])
+    fitted = fit_of(name)(X, np.array([1.0, -1.0, 1.0]), replace(request(), preset="paper", trial=True))
+    assert fitted.probability(X).shape == (3,)
+    assert len(fitted.notes["ledger"]) < 10
