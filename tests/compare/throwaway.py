@@ -21,10 +21,11 @@ def second(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
 
 
 def _told(name: str, X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    """Leaves a line in the folder that the command was given in."""
+    """Leaves a line in the folder that the command was given in, for all but trials."""
     rows = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
-    with Path("calls.txt").open("a") as file:
-        file.write(f"{name} {request.dataset} {request.seed} {rows}\n")
+    if not request.trial:
+        with Path("calls.txt").open("a") as file:
+            file.write(f"{name} {request.dataset} {request.seed} {rows}\n")
     return Fitted(lambda rows: np.full(len(rows), 0.25))
 
 
