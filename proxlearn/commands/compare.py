@@ -12,7 +12,7 @@ from typing import Any, cast
 from proxlearn.baselines.method import Block, Method, Preset
 from proxlearn.baselines.registry import METHODS, OURS, method
 from proxlearn.checks import choice, integer, real, spoken
-from proxlearn.compare.asked import LOG, Asked, Protocol
+from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, Asked, Protocol
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.notice import notice
@@ -80,7 +80,8 @@ def parser() -> argparse.ArgumentParser:
         "--splits",
         nargs="+",
         default=["5"],
-        help="how many, with the seeds 0, 1, ... (5); another number for one dataset: --splits 5 twonorm=1",
+        help="how many, with the seeds 0, 1, ... (5); another number for one dataset: --splits 5 twonorm=1; with "
+        "--protocol paper the samplers' own split too, where it is known (diabetes): --splits 5 authors",
     )
     made.add_argument(
         "--preset", default="light", help="of the samplers: light, in seconds, or paper, in hours (light)"
@@ -132,13 +133,27 @@ def asked_of(options: argparse.Namespace) -> Asked:
     names = dict.fromkeys(options.dataset or DATASETS)
     for name in names:
         check_dataset(name, methods)
-    splits, exceptions = splits_of(options.splits, names)
+    authors = AUTHORS in options.splits
+    if authors:
+        check_authors(protocol, names)
+    splits, exceptions = splits_of([word for word in options.splits if word != AUTHORS], names)
     methods = tuple(each for each in methods if not each.only or names.keys() & set(each.only))
     from proxlearn.commands.compose import compose, parse
     from proxlearn.commands.configured import checked_config
 
     configs = tuple(checked_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
-    return Asked(configs, methods, splits, cast(Preset, preset), cast(Protocol, protocol), temperature, exceptions)
+    return Asked(
+        configs, methods, splits, cast(Preset, preset), cast(Protocol, protocol), temperature, exceptions, authors
+    )
+
+
+def check_authors(protocol: str, datasets: Iterable[str]) -> None:
+    """Asked for where it says something."""
+    if protocol != "paper":
+        raise InputError("the samplers' own split is part of their papers' protocol", "add --protocol paper")
+    if not AUTHORS_SEEDS.keys() & set(datasets):
+        known = " ".join(AUTHORS_SEEDS)
+        raise InputError(f"the samplers' own split is known for {known} only", f"add --dataset {known}")
 
 
 def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int]]:

@@ -8,7 +8,7 @@ lines; the Bayes rule is a statement on raw features.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from proxlearn.baselines.method import Method, Preset
 from proxlearn.data.scaling import FITS, Fit, symmetric
@@ -18,6 +18,12 @@ Protocol = Literal["matched", "paper"]
 SCALINGS: dict[str, Fit] = {**FITS, "symmetric": symmetric}
 PAPERS: dict[str, str] = {"banana": "standard", "diabetes": "symmetric", "twonorm": "none"}
 """Of the samplers in Mokrov et al. (2021) and Bonet et al. (2022); data that they lack is standardised."""
+AUTHORS: Literal["authors"] = "authors"
+AUTHORS_SEEDS = {"diabetes": 42}
+"""dataset: the seed with which Mokrov et al. (2021), and Bonet et al. (2022) after them, have torch permute the rows;
+the first 80 % are trained on. Only data whose file is known to list its rows in the order of theirs."""
+Name: TypeAlias = int | Literal["authors"]
+"""Of a split: its number, which is its seed, or AUTHORS."""
 LOG = "compare.log"
 """In the output folder: what the cells' processes print."""
 
@@ -34,6 +40,8 @@ class Asked:
     temperature: float
     exceptions: dict[str, int] = field(default_factory=dict)
     """dataset: another number of splits."""
+    authors: bool = False
+    """The samplers' own split too, of the datasets of which it is known."""
 
     @property
     def name(self) -> str:

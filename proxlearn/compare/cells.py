@@ -14,6 +14,7 @@ from typing import Any
 
 from proxlearn import __version__
 from proxlearn.baselines.method import Method, Preset
+from proxlearn.compare.asked import AUTHORS, Name
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.data.files import digest
 from proxlearn.run.files import write_json
@@ -44,8 +45,7 @@ class Cell:
     method: Method
     dataset: DatasetConfig
     data_sha256: str
-    split: int
-    """Its number, which is the method's seed too."""
+    split: Name
     split_sha256: str
     test_share: float
     """Test rows over training rows."""
@@ -69,6 +69,11 @@ class Cell:
             "preset": self.preset if sampler else None,
             "temperature": self.temperature if sampler else None,
         }
+
+    @property
+    def seed(self) -> int:
+        """Of the method."""
+        return 0 if self.split == AUTHORS else self.split
 
     @property
     def title(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.baselines.method import Method
-from proxlearn.compare.asked import Asked
+from proxlearn.compare.asked import AUTHORS, Asked, Name
 from proxlearn.compare.cells import Cell, Record, record_of
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.errors import InputError
@@ -23,7 +23,7 @@ class Result:
 
     dataset: str
     method: str
-    split: int
+    split: Name
     test_share: float
     record: Record | None
     """None where it has not been done."""
@@ -57,7 +57,15 @@ class Comparison:
         return f"{self.splits}" + (f" ({others})" if others else "")
 
     def values(self, dataset: str, method: str, measure: str) -> dict[int, float]:
-        """A figure by split, of the cells that have finished."""
+        """A figure by random split, of the cells that have finished."""
+        found = self._values(dataset, method, measure)
+        return {split: value for split, value in found.items() if split != AUTHORS}
+
+    def authors(self, dataset: str, method: str, measure: str) -> float | None:
+        """A figure on the samplers' own split, where it was asked for and has finished."""
+        return self._values(dataset, method, measure).get(AUTHORS)
+
+    def _values(self, dataset: str, method: str, measure: str) -> dict[Name, float]:
         return {
             each.split: each.record.figures[measure]
             for each in self.results

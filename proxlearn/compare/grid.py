@@ -6,16 +6,18 @@ Each cell has a process of its own, so that one that fails, or is killed for its
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tqdm import tqdm
 
-from proxlearn.compare.asked import LOG, Asked, scaling_of
+from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, Asked, Name, scaling_of
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.splits import split_of
 from proxlearn.data import registry
 from proxlearn.run.isolated import isolated
+from proxlearn.schema import DatasetConfig
 
 PRELOAD = (
     "proxlearn.compare.measure",
@@ -33,29 +35,36 @@ def cells_of(asked: Asked, folder: Path) -> list[Cell]:
     """Split by split, so that whatever is there when somebody stops it is there for all methods."""
     tables = {config.name: registry.load(config) for config in asked.datasets}
     made = []
+    for config, name in _splits_of(asked):
+        table = tables[config.name]
+        split = split_of(folder, table, config, name)
+        for method in asked.methods:
+            if method.only and config.name not in method.only:
+                continue
+            made.append(
+                Cell(
+                    method,
+                    config,
+                    table.sha256,
+                    name,
+                    split.sha256,
+                    len(split.test) / len(split.train),
+                    scaling_of(asked.protocol, method, config.name),
+                    asked.preset,
+                    asked.temperature,
+                )
+            )
+    return made
+
+
+def _splits_of(asked: Asked) -> Iterator[tuple[DatasetConfig, Name]]:
     for number in range(max((asked.splits, *asked.exceptions.values()))):
         for config in asked.datasets:
-            if number >= asked.exceptions.get(config.name, asked.splits):
-                continue
-            table = tables[config.name]
-            split = split_of(folder, table, config, number)
-            for method in asked.methods:
-                if method.only and config.name not in method.only:
-                    continue
-                made.append(
-                    Cell(
-                        method,
-                        config,
-                        table.sha256,
-                        number,
-                        split.sha256,
-                        len(split.test) / len(split.train),
-                        scaling_of(asked.protocol, method, config.name),
-                        asked.preset,
-                        asked.temperature,
-                    )
-                )
-    return made
+            if number < asked.exceptions.get(config.name, asked.splits):
+                yield config, number
+    for config in asked.datasets if asked.authors else ():
+        if config.name in AUTHORS_SEEDS:
+            yield config, AUTHORS
 
 
 def is_done(cell: Cell, folder: Path) -> bool:

@@ -52,7 +52,7 @@ def measure(cell: Cell, folder: Path, threads: int) -> Record:
     scaler = SCALINGS[cell.scaling](table.X[split.train])
     y = 2.0 * table.target - 1.0
     fit = fit_of(cell.method)
-    request = Request(cell.dataset.name, cell.split, cell.preset, threads, cell.temperature, progress=_say)
+    request = Request(cell.dataset.name, cell.seed, cell.preset, threads, cell.temperature, progress=_say)
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         X = scaler(table.X[split.train])

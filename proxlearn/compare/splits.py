@@ -1,4 +1,8 @@
-"""Which rows are trained on: drawn once from a seed, stored with the data's checksum, and shared by all methods."""
+"""Which rows are trained on: drawn once from a seed, stored with the data's checksum, and shared by all methods.
+
+Random splits are numbered. Beside them there is, for some data, the one split on which the samplers' authors have
+trained: what they printed is about those rows.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, Name
 from proxlearn.data import prepare
 from proxlearn.data.files import digest
 from proxlearn.data.table import Table
@@ -35,15 +41,21 @@ class Split:
         return digest(self.train.astype("<i8").tobytes() + b"|" + self.test.astype("<i8").tobytes())
 
 
-def split_of(folder: Path, table: Table, config: DatasetConfig, number: int) -> Split:
+def split_of(folder: Path, table: Table, config: DatasetConfig, name: Name) -> Split:
     """The stored split of this table, or a new one, stored; a file that does not fit the table is replaced."""
-    path = folder / "splits" / f"{config.name}-{number}.json"
-    stored = _stored(path, table)
+    path = folder / "splits" / f"{config.name}-{name}.json"
+    stored = _stored(path, table, name)
     if stored is not None:
         return stored
-    shuffled = replace(config, split="shuffled", train_fraction=TRAIN_FRACTION)
-    made = Split(*prepare.split(table, shuffled, number))
-    values = {"format": FORMAT, "dataset": config.name, "data_sha256": table.sha256, "seed": number}
+    if name == AUTHORS:
+        seed = AUTHORS_SEEDS[config.name]
+        order = torch.randperm(len(table.X), generator=torch.Generator().manual_seed(seed)).numpy()
+        made = Split(*np.split(order, [_train_rows(len(order), name)]))
+    else:
+        seed = name
+        shuffled = replace(config, split="shuffled", train_fraction=TRAIN_FRACTION)
+        made = Split(*prepare.split(table, shuffled, seed))
+    values = {"format": FORMAT, "dataset": config.name, "data_sha256": table.sha256, "seed": seed}
     values |= {"train": made.train.tolist(), "test": made.test.tolist()}
     path.parent.mkdir(parents=True, exist_ok=True)
     # On one line: thousands of numbers are for programs.
@@ -51,7 +63,12 @@ def split_of(folder: Path, table: Table, config: DatasetConfig, number: int) -> 
     return made
 
 
-def _stored(path: Path, table: Table) -> Split | None:
+def _train_rows(rows: int, name: Name) -> int:
+    """The authors round down."""
+    return math.floor(TRAIN_FRACTION * rows) if name == AUTHORS else math.ceil(TRAIN_FRACTION * rows)
+
+
+def _stored(path: Path, table: Table, name: Name) -> Split | None:
     try:
         values: Any = json.loads(path.read_text(encoding="utf-8"))
         if (values["format"], values["data_sha256"]) != (FORMAT, table.sha256):
@@ -61,7 +78,7 @@ def _stored(path: Path, table: Table) -> Split | None:
         return None
     rows = len(table.X)
     whole = np.array_equal(np.sort(np.concatenate((found.train, found.test))), np.arange(rows))
-    return found if whole and len(found.train) == math.ceil(TRAIN_FRACTION * rows) else None
+    return found if whole and len(found.train) == _train_rows(rows, name) else None
 
 
 def _numbers(values: Any) -> np.ndarray:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from proxlearn.baselines.registry import METHODS
 from proxlearn.compare import cells
-from proxlearn.compare.asked import SCALINGS, Asked, scaling_of
+from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, SCALINGS, Asked, scaling_of
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.grid import cells_of
 from proxlearn.compare.measure import measure, scores
@@ -44,6 +45,17 @@ def test_a_split_is_drawn_once_and_then_read(tmp_path: Path) -> None:
     # Were rows drawn in another way some day, the stored ones would still be those of the other methods.
     path.write_text(json.dumps(stored | {"train": stored["train"][::-1]}))
     assert split_of(tmp_path, table, WDBC, 0).train.tolist() == first.train.tolist()[::-1]
+
+
+def test_the_samplers_own_split_is_what_their_code_draws(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(AUTHORS_SEEDS, "wdbc", 42)
+    table = registry.load(WDBC)
+    torch.manual_seed(42)
+    theirs = torch.utils.data.random_split(range(569), [int(0.8 * 569), 569 - int(0.8 * 569)])
+    for _ in ("drawn", "read"):
+        split = split_of(tmp_path, table, WDBC, AUTHORS)
+        assert [split.train.tolist(), split.test.tolist()] == [part.indices for part in theirs]
+    assert json.loads((tmp_path / "splits" / "wdbc-authors.json").read_text())["seed"] == 42
 
 
 @pytest.mark.parametrize(

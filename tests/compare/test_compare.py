@@ -13,6 +13,7 @@ from proxlearn import cli
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare
+from proxlearn.compare.asked import AUTHORS_SEEDS
 
 HERE = "tests.compare.throwaway"
 WORDS = ["compare", "--dataset", "wdbc", "--splits", "2", "--output", "out", "--jobs", "2", "--threads", "1"]
@@ -85,6 +86,14 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
         (["--splits", "5", "4"], "--splits has 2 numbers; give one, and NAME=NUMBER where a dataset differs"),
         (["--splits", "twonom=1"], "--splits names `twonom`, which is not compared; did you mean `twonorm`?"),
         (["--splits", "wdbc=0"], "--splits wdbc must be a whole number >= 1, got 0; try --splits wdbc=5"),
+        (
+            ["--splits", "5", "authors"],
+            "the samplers' own split is part of their papers' protocol; add --protocol paper",
+        ),
+        (
+            ["--splits", "authors", "--protocol", "paper", "--dataset", "wdbc"],
+            "the samplers' own split is known for diabetes only; add --dataset diabetes",
+        ),
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
         (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),
@@ -114,6 +123,17 @@ def test_one_dataset_may_have_another_number_of_splits(tmp_path: Path, monkeypat
         assert ("5 (wdbc 2) random splits" in document) == (number == 2)
         with Path("out/matched-light/references.csv").open(encoding="utf-8") as file:
             assert next(csv.DictReader(file))["splits"] == str(number)
+
+
+def test_the_samplers_own_split_is_done_beside_the_random_ones_and_counted_apart(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(AUTHORS_SEEDS, "wdbc", 42)
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "--protocol", "paper", "--dataset", "wdbc", "--method", "majority", "--output", "out"]
+    assert cli.main([*words, "--splits", "2", "authors"]) == 0
+    done = sorted(path.name.split("-")[0] for path in Path("out/cells/wdbc").iterdir())
+    assert done == ["0", "1", "authors"]
+    with Path("out/paper-light/references.csv").open(encoding="utf-8") as file:
+        assert next(csv.DictReader(file))["splits"] == "2"
 
 
 def test_a_method_for_other_data_only_has_no_row() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare as command
-from proxlearn.compare.asked import Asked, scaling_of
+from proxlearn.compare.asked import AUTHORS, Asked, scaling_of
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.folder import PLAN, read, write_plan
 from proxlearn.compare.statistics import over
@@ -37,7 +37,9 @@ def accuracy(method: str, split: int) -> float:
     return ACCURACY[method] + float(wiggle)
 
 
-def made(folder: Path, protocol: str = "matched", missing: str | None = None, ours: dict | None = None) -> Path:
+def made(
+    folder: Path, protocol: str = "matched", missing: str | None = None, ours: dict | None = None, authors: str = ""
+) -> Path:
     """A comparison of figures that are known, with nothing fitted."""
     datasets = tuple(config_of(f"dataset={name}").dataset for name in ("banana", "twonorm"))
     asked = Asked(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
@@ -53,6 +55,11 @@ def made(folder: Path, protocol: str = "matched", missing: str | None = None, ou
                 figures = {"accuracy": accuracy(method.name, split), "log_likelihood": -0.3, "calibration_error": 0.1}
                 record = Record(DONE, figures | {"seconds": 1.5}, None, {"N": 500} if method.name == "adam" else {})
                 cell.write(folder, Record(FAILED, {}, "a reason") if method.name == missing else record)
+    if authors:
+        alone = Cell(METHODS[authors], datasets[0], "a" * 64, AUTHORS, "c" * 64, 0.25, "standard")
+        figures = {"accuracy": 0.125, "log_likelihood": -7.0, "calibration_error": 0.5, "seconds": 99.0}
+        alone.write(folder, Record(DONE, figures, None, {}))
+        cells.append(alone)
     return write_plan(asked, cells, folder, "proxlearn compare ...", ours or {})
 
 
@@ -143,6 +150,21 @@ def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path:
     assert jko["accuracy, run"] == over(accuracy("jko_icnn", split) for split in range(SPLITS)).text(4)
     assert rows["banana", "SVGD"]["accuracy, run"] == "not run"
     assert "The rows are not comparable" in (folder / "compare.md").read_text()
+
+
+def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path) -> None:
+    written = {}
+    for authors in ("", "jko_icnn"):
+        folder = made(tmp_path / f"with {authors}", protocol="paper", authors=authors)
+        render(folder)
+        written[authors] = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".csv", ".md")}
+    for name in ("networks.csv", "samplers.csv"):
+        assert written[""][name] == written["jko_icnn"][name]
+    added = set(written["jko_icnn"]["paper.csv"].splitlines()) - set(written[""]["paper.csv"].splitlines())
+    assert added == {
+        'banana,"JKO-ICNN, on the samplers\' own split","linear, 80/20",0.1250,0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910'
+    }
+    assert "JKO-ICNN, on the samplers' own split" in written["jko_icnn"]["compare.md"]
 
 
 def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(
