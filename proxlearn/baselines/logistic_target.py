@@ -23,7 +23,7 @@ RATE = 100.0
 LARGEST = 8.0
 """Magnitude of log alpha beyond which nothing changes."""
 PIECE = 2**19
-"""Answers of particles to rows that are held at once: they stay in the cache between the two matrix products."""
+"""Answers of particles to rows that are held at once."""
 NEWTON_STEPS = 100
 
 
@@ -58,7 +58,7 @@ class LogisticTarget:
     def value(self, x: Tensor) -> Tensor:
         theta, log_alpha = x[:, :-1], x[:, -1].clamp(-LARGEST, LARGEST)
         alpha, d = log_alpha.exp(), theta.shape[1]
-        parts = torch.split(theta, self._piece(self.A))
+        parts = torch.split(theta, max(1, PIECE // len(self.A)))
         fitted = torch.cat([torch.nn.functional.logsigmoid(-part @ self.A.T).sum(1) for part in parts])
         return -fitted + alpha / 2 * theta.square().sum(1) - (d / 2 + 1) * log_alpha + RATE * alpha
 
@@ -101,9 +101,6 @@ class LogisticTarget:
         last = (alpha * (RATE + theta.square().sum() / 2)).reshape(1, 1)
         hessian = torch.cat((torch.cat((curvature, mixed), 1), torch.cat((mixed.T, last), 1)))
         return torch.cat((theta, alpha.log().reshape(1))), torch.linalg.inv(hessian)
-
-    def _piece(self, A: Tensor) -> int:
-        return max(1, PIECE // len(A))
 
 
 def probability(theta: Tensor, X: Tensor) -> Tensor:

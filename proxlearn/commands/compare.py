@@ -12,7 +12,7 @@ from typing import Any, cast
 from proxlearn.baselines.method import Block, Method, Preset
 from proxlearn.baselines.registry import METHODS, OURS, method
 from proxlearn.checks import choice, integer, real, spoken
-from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, Asked, Protocol
+from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, Asked, Protocol
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.notice import notice
@@ -132,7 +132,7 @@ def asked_of(options: argparse.Namespace) -> Asked:
     methods = chosen_methods(options.method)
     names = dict.fromkeys(options.dataset or DATASETS)
     for name in names:
-        check_dataset(name, methods)
+        check_dataset(name, methods, preset)
     authors = AUTHORS in options.splits
     if authors:
         check_authors(protocol, names)
@@ -176,13 +176,17 @@ def chosen_methods(names: list[str] | None) -> tuple[Method, ...]:
     return tuple(each for each in METHODS.values() if each.name in wanted)
 
 
-def check_dataset(name: str, methods: tuple[Method, ...]) -> None:
+def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
     if name not in registry.LOADERS:
         raise InputError(f"no dataset `{name}`", did_you_mean(name, DATASETS))
     if registry.about(name).classes != 2:
         raise InputError(f"dataset {name} has not two classes", "choose from " + ", ".join(DATASETS))
     if all(each.only and name not in each.only for each in methods):
         raise InputError(f"none of the methods is for {name}", "add another --method")
+    unpublished = [each.name for each in methods if each.name in PUBLISHED and name not in PAPERS]
+    if preset == "paper" and unpublished:
+        problem = f"no published settings of {' and '.join(unpublished)} for {name}"
+        raise InputError(problem, f"choose --preset light or --dataset {' '.join(PAPERS)}")
 
 
 def side_by_side(options: argparse.Namespace) -> tuple[int, int]:

@@ -18,6 +18,8 @@ Protocol = Literal["matched", "paper"]
 SCALINGS: dict[str, Fit] = {**FITS, "symmetric": symmetric}
 PAPERS: dict[str, str] = {"banana": "standard", "diabetes": "symmetric", "twonorm": "none"}
 """Of the samplers in Mokrov et al. (2021) and Bonet et al. (2022); data that they lack is standardised."""
+PUBLISHED = ("jko_icnn", "swgf")
+"""Methods whose preset `paper` is of those papers, and for their data alone."""
 AUTHORS: Literal["authors"] = "authors"
 AUTHORS_SEEDS = {"diabetes": 42}
 """dataset: the seed with which Mokrov et al. (2021), and Bonet et al. (2022) after them, have torch permute the rows;

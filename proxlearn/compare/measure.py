@@ -18,6 +18,7 @@ from proxlearn.baselines.registry import fit_of
 from proxlearn.compare.asked import SCALINGS
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.splits import split_of
+from proxlearn.core.fused import passes_compiled
 from proxlearn.core.scores import probability_scores, share
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
@@ -56,14 +57,16 @@ def measure(cell: Cell, folder: Path, threads: int) -> Record:
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         X = scaler(table.X[split.train])
-        # Compilation is paid for once a machine, and is nobody's training time.
+        # Compilation is paid for once a machine, and is nobody's training time: a sampler's long fit is tried before;
+        # which passes a network needs its fit alone can tell, and a fit that had to wait for one is made again.
         if cell.method.block == "sampler":
             fit(X, y[split.train], replace(request, trial=True))
-        elif cell.method.block == "network" and not _compiled():
-            fit(X, y[split.train], request)
-        start = time.monotonic()
-        fitted = fit(X, y[split.train], request)
-        seconds = time.monotonic() - start
+        while True:
+            compiled, start = passes_compiled(), time.monotonic()
+            fitted = fit(X, y[split.train], request)
+            seconds = time.monotonic() - start
+            if cell.method.block != "network" or passes_compiled() == compiled:
+                break
         probability = fitted.probability(scaler(table.X[split.test]))
     figures = {**scores(probability, y[split.test] > 0), "seconds": seconds}
     return Record(DONE, figures, None, fitted.notes, threads)
@@ -82,12 +85,6 @@ def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
         "log_likelihood": -float(found["log_loss_test"]),
         "calibration_error": float(found["calibration_error_test"]),
     }
-
-
-def _compiled() -> bool:
-    from proxlearn.core.fused import compiled_before
-
-    return compiled_before()
 
 
 def _say(text: str) -> None:

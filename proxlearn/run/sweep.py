@@ -22,8 +22,6 @@ from proxlearn.run.observe import Observed, observe
 from proxlearn.schema import TrainConfig, build
 
 DONE = "finished"
-UNDONE = ("waiting", "running", "not started")
-"""States that say nothing bad; every other one but finished makes the sweep fail."""
 
 
 @dataclass(frozen=True)

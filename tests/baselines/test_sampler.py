@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from proxlearn.baselines.logistic_target import LogisticTarget
 from proxlearn.baselines.method import Fit, Fitted
 from proxlearn.baselines.sampler import Ledger, ledger_row, standard_normal
+from proxlearn.compare.asked import PAPERS, PUBLISHED
 from proxlearn.data import registry
 from proxlearn.data.prepare import split
 from proxlearn.data.scaling import minmax
@@ -94,8 +95,9 @@ def test_answer_keeps_to_the_interface(name: str) -> None:
     assert all("decreased" in row for row in fitted.notes["ledger"][1:])
 
 
-@pytest.mark.parametrize("name", ["jko_icnn", "swgf"])
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_unpublished_settings_are_refused(name: str) -> None:
+    assert set(importlib.import_module(f"proxlearn.baselines.{name}").PAPER) == set(PAPERS)
     X, y = logistic_rows(20)
     with pytest.raises(InputError, match="no published settings for dataset=rows"):
         fit_of(name)(X, y, replace(request(), preset="paper"))

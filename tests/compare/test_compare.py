@@ -94,6 +94,10 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
             ["--splits", "authors", "--protocol", "paper", "--dataset", "wdbc"],
             "the samplers' own split is known for diabetes only; add --dataset diabetes",
         ),
+        (
+            ["--preset", "paper", "--method", "swgf", "svm"],
+            "no published settings of swgf for wdbc; choose --preset light or --dataset banana diabetes twonorm",
+        ),
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
         (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),

@@ -164,7 +164,8 @@ def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path
     assert added == {
         'banana,"JKO-ICNN, on the samplers\' own split","linear, 80/20",0.1250,0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910'
     }
-    assert "JKO-ICNN, on the samplers' own split" in written["jko_icnn"]["compare.md"]
+    for authors, said in (("", False), ("jko_icnn", True)):
+        assert ("- The samplers' own split (`--splits 5 authors`) is" in written[authors]["compare.md"]) is said
 
 
 def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(

@@ -22,6 +22,6 @@ numba.config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined]
 numba.config.THREADING_LAYER = "omp"  # type: ignore[attr-defined]
 
 
-def compiled_before() -> bool:
-    """Whether an earlier process left its compiled passes in the cache, where others' may be too."""
-    return any(CACHE.glob(f"{Path(__file__).parent.name}_*"))
+def passes_compiled() -> int:
+    """How many of these passes are in the cache, by whatever process; those of other packages may be there too."""
+    return len(list(CACHE.glob(f"{Path(__file__).parent.name}_*/*.nbc")))

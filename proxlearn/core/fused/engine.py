@@ -2,7 +2,7 @@
 
 Three regimes, chosen from the cloud. *Nobody*: no two particles are near enough to exchange mass, and the proximal
 step is the identity to 2^-53; it costs O(N p) to know that. *Few*: sparse products over a neighbour list with a skin.
-*Many*: all pairs. Both bounds that make this exact are algorithm.md's, section 3, in the module ``screening``.
+*Many*: all pairs. Both bounds that make this exact are in the module ``screening``.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 LARGE = 100.0
-"""Median length of (1, x) from which on features are called raw."""
+"""Median length of x from which on features are called raw."""
 SATURATED = {np.dtype(np.float32): 9.2, np.dtype(np.float64): 19.2}
 """Where tanh is exactly +-1."""
 IN_ORDER = FAST - {"reassoc"}
@@ -37,8 +37,8 @@ NEAR = 32
 """Samples that a row's list holds."""
 REACH = 4.0
 """Steps' lengths within which a sample is near: a longer list lasts for longer and costs more."""
-HALVINGS = 4
-"""Of the reach, for rows that have more samples near than their list holds."""
+TRIES = 4
+"""To draw up a list, each with half the reach of the one before, until it holds all that is near."""
 DENSE = -1
 """In place of a number of pairs."""
 
@@ -102,7 +102,7 @@ def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyp
     As many as ``near`` holds; where there are more, half the reach, and so on. -1 where that does not help.
     """
     inf = z.dtype.type(np.inf)
-    for _ in range(HALVINGS):
+    for _ in range(TRIES):
         count, next_one = 0, ordered(inf)
         for m in range(len(z)):
             far = (abs(z[m]) - saturated) * per_length[m]
@@ -120,7 +120,7 @@ def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyp
     return -1, inf
 
 
-@njit(fastmath=FAST, error_model="numpy", cache=True)
+@njit(fastmath=IN_ORDER, error_model="numpy", cache=True)
 def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
     """tanh of the near samples: a sign where it is +-1, else 0 and a pair. How many pairs there are."""
     one = z.dtype.type(1)
@@ -138,7 +138,7 @@ def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-
     return found
 
 
-@njit(fastmath=FAST, error_model="numpy", cache=True)
+@njit(fastmath=IN_ORDER, error_model="numpy", cache=True)
 def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
     """The same for a whole row, whose z becomes tanh z. DENSE where the pairs are too many: then no sign is kept."""
     one = z.dtype.type(1)
@@ -147,7 +147,8 @@ def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
     for m in range(len(z)):
         value = tanh(z[m])
         z[m] = value
-        number += one - value * value > 0
+        # As it stands, so that NaN is a pair, and spreads.
+        number += not one - value * value <= 0
     if number > NEAR:
         signs[:] = 0
         return DENSE
@@ -157,7 +158,7 @@ def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
         found = 0
         for m in range(len(z)):
             # In whole numbers, which the compiler is quicker to compare: what is no sign is a pair.
-            if signs[m] == 0:
+            if signs[m] == 0 and found < number:
                 sample[found], values[found] = m, z[m]
                 found += 1
     return number

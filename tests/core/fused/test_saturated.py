@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.engine import FusedStep
-from proxlearn.core.fused.saturated import SATURATED, SaturatedTanhDrift, saturates
+from proxlearn.core.fused.saturated import NEAR, SATURATED, SaturatedTanhDrift, saturates
 from proxlearn.core.fused.tanh import TanhDrift
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
@@ -159,6 +159,24 @@ def test_rows_that_are_not_finite_are_computed_and_stay_so(
     again, _ = drift(theta, rho, noise)
     fresh, _ = SaturatedTanhDrift(problem, WDBC, 8, 1)(theta, rho, noise)
     assert torch.equal(again, fresh)
+
+
+@dtypes
+def test_what_is_no_number_spreads_as_it_does_through_products(
+    wdbc: Problem, generator: torch.Generator, dtype: torch.dtype
+) -> None:
+    """An infinite weight of a feature that is 0 for a few samples, so few that their row is not called dense."""
+    problem = wdbc.to("cpu", dtype)
+    zeros = (problem.samples.X == 0).sum(0)
+    feature = int(zeros.argmax())
+    assert 0 < zeros[feature] <= NEAR
+    theta = torch.randn(8, 32, generator=generator, dtype=dtype)
+    rho, noise = np.full(8, 0.1, problem.samples.X.numpy().dtype), torch.zeros(8, 32, dtype=dtype)
+    theta[3, 2 + feature] = float("inf")
+    for drift in (SaturatedTanhDrift(problem, WDBC, 8, 1), TanhDrift(problem, WDBC, 8, 1)):
+        after, potentials = drift(theta, rho, noise)
+        assert not np.isfinite(potentials).any()
+        assert not bool(torch.isfinite(after).all(1).any())
 
 
 def test_raw_features_are_recognised_by_the_data_alone(wdbc: Problem, standardised: Problem) -> None:
