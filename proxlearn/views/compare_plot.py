@@ -64,11 +64,12 @@ def _panel(axes: Axes, found: Comparison, dataset: str, methods: Sequence[Method
         axes.axvline(0, color=GREY, linewidth=0.8)
     for place, each in intervals.items():
         colour = _colour(methods[place])
-        if low <= each.mean <= high:
+        first, last = _ends(each)
+        if low <= first and last <= high:
             _dot(axes, place, each, colour)
         else:
-            # Far off: told by its number at the edge, so that the others can be told apart.
-            left = each.mean < low
+            # Far off, if only in part: told by its number at the edge, so that the others can be told apart.
+            left = first < low
             text = f"◂ {each.mean:.3f}" if left else f"{each.mean:.3f} ▸"
             axes.annotate(
                 text,
@@ -92,11 +93,7 @@ def _dot(axes: Axes, place: int, each: Interval, colour: str) -> None:
 
 def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[float, float]:
     """The block's own dots and bars, and those reference lines that are not far from them."""
-    ends = {
-        place: (each.mean - half, each.mean + half)
-        for place, each in intervals.items()
-        for half in (0.0 if math.isnan(each.corrected) else each.corrected,)
-    }
+    ends = {place: _ends(each) for place, each in intervals.items()}
     own = [ends[place] for place in ends if methods[place].block != "reference"] or list(ends.values())
     low, high = min(each[0] for each in own), max(each[1] for each in own)
     room = REACH * max(high - low, LEAST)
@@ -104,6 +101,12 @@ def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[
     low, high = min(each[0] for each in (*own, *near)), max(each[1] for each in (*own, *near))
     margin = 0.06 * max(high - low, LEAST)
     return low - margin, high + margin
+
+
+def _ends(each: Interval) -> tuple[float, float]:
+    """Of its longest bar; of one value, that value."""
+    half = 0.0 if math.isnan(each.corrected) else each.corrected
+    return each.mean - half, each.mean + half
 
 
 def _colour(method: Method) -> str:
