@@ -48,7 +48,7 @@ EXAMPLES = """\
 examples:
   proxlearn train dataset=wdbc beta=0.05                           one run
   proxlearn train dataset=wdbc beta=0.05 steps=2000                a short one
-  proxlearn train -m dataset=wdbc beta=0.03,0.05,0.07 steps=2000   a sweep
+  proxlearn train -m dataset=wdbc beta=0.03,0.04,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           show the config, run nothing
   proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; again: what is missing
   proxlearn status --watch                                         how it goes

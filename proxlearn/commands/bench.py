@@ -34,7 +34,14 @@ DESCRIPTION = (
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="proxlearn bench", description=DESCRIPTION)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller measurements, under a minute")
-    parser.add_argument("-o", "--output", type=Path, default=Path("bench.json"), metavar="FILE", help="bench.json")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("bench.json"),
+        metavar="FILE",
+        help="bench.json; its plot beside it, as .png and .pdf",
+    )
     options = parser.parse_args(args)
     if not options.output.absolute().parent.is_dir():
         raise InputError(f"there is no folder {options.output.absolute().parent}", "choose another -o FILE")
@@ -43,7 +50,7 @@ def main(args: list[str]) -> int:
     from proxlearn.views.bench import draw_bench, tables
 
     print(tables(found))
-    for path in draw_bench(found, options.output.absolute().parent):
+    for path in draw_bench(found, options.output.absolute().parent, options.output.stem):
         print(path)
     print(options.output)
     return 0

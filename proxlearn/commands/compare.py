@@ -48,7 +48,7 @@ def main(args: list[str]) -> int:
     from proxlearn.run.lock import FolderLock
 
     check_writable(output, "choose another --output")
-    with disk_errors(output):
+    with disk_errors(output, "does what is missing"):
         output.mkdir(parents=True, exist_ok=True)
         with FolderLock(output):
             cells = cells_of(asked, output)
@@ -109,9 +109,10 @@ def epilog() -> str:
         "",
         "Each cell (method, dataset, split) is a small file below FOLDER/cells, which says what determines it. The",
         "same command again does what is missing or has failed, and draws the tables again; more --splits, datasets",
-        "or methods add to what is there. Tables and plots are in FOLDER/<protocol>-<preset>/: compare.md for people,",
-        "networks and samplers as .csv, .tex, .png, .pdf. Differences are paired, method minus ProxLearn on the same",
-        "split, with 95 % intervals: Student's, too narrow because the splits overlap, and Nadeau and Bengio's.",
+        "or methods add to what is there. Tables and plots, of the newest command, are in FOLDER/<protocol>-<preset>/:",
+        "compare.md for people, networks and samplers as .csv, .tex, .png, .pdf. Differences are paired, method minus",
+        "ProxLearn on the same split, with 95 % intervals: Student's, too narrow because the splits overlap, and",
+        "Nadeau and Bengio's corrected one.",
         "",
         "examples:",
         "  proxlearn compare                                                  all of it, light presets",
@@ -161,6 +162,9 @@ def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str,
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word] or ["5"]
+    for word in plain if len(plain) > 1 else ():
+        if not word.lstrip("+-").isdecimal():
+            raise InputError(f"--splits cannot be `{word}`", did_you_mean(word, (AUTHORS,)))
     if len(plain) > 1:
         raise InputError(f"--splits has {len(plain)} numbers", "give one, and NAME=NUMBER where a dataset differs")
     for name in named:

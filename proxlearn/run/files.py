@@ -60,12 +60,12 @@ def remove_temporaries(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path, then: str = "goes on from the newest checkpoint") -> Iterator[None]:
     """A full disk, a removed or a read-only folder, in one line."""
     try:
         yield
     except OSError as error:
         raise RunError(
             f"cannot write to the run folder {folder}: {error.strerror or error}",
-            "put that right, and the same command goes on from the newest checkpoint",
+            f"put that right, and the same command {then}",
         ) from error

@@ -32,7 +32,7 @@ def tables(found: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def draw_bench(found: dict[str, Any], folder: Path) -> list[Path]:
+def draw_bench(found: dict[str, Any], folder: Path, name: str) -> list[Path]:
     """Cost of a step against the number of particles, beside the algorithms as printed."""
     with house_style():
         made, (axes,) = figure(4.6, 3.3)
@@ -48,4 +48,4 @@ def draw_bench(found: dict[str, Any], folder: Path) -> list[Path]:
         axes.plot(ends, [first["ms"] * N / first["N"] for N in ends], ":", color=GREY, label="proportional to N")
         axes.set(xscale="log", yscale="log", xlabel="particles N", ylabel="ms a recursion", title="WDBC, float32")
         axes.legend()
-        return save(made, folder, "bench")
+        return save(made, folder, name)

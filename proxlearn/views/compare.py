@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from proxlearn.baselines.method import Block
+from proxlearn.baselines.registry import OURS
 from proxlearn.compare.cells import DONE
 from proxlearn.compare.folder import Comparison, read
 from proxlearn.run.files import write_atomically
@@ -39,14 +40,22 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
     ),
 }
 
+REFERENCES = "references"
+STEMS = (*(name for name, _, _ in SECTIONS.values()), REFERENCES)
+"""Of the blocks' files."""
+
 
 def render(folder: Path) -> list[Path]:
-    """compare.md, and each block's tables and plot."""
+    """compare.md, and each block's tables and plot; what an earlier command has left of others is taken away."""
     found = read(folder)
     paths = write_tables(found)
     with house_style():
         for section in sections(found):
             paths += draw_block(found, section.methods, section.name, section.title)
+    for stem in STEMS:
+        for path in folder.glob(f"{stem}.*"):
+            if path not in paths:
+                path.unlink()
     return paths
 
 
@@ -71,11 +80,10 @@ def summary(folder: Path) -> str:
     for section in sections(found):
         title, head, rows = next(tables(found, section))
         lines += ["", f"{section.title}: {title.lower()}", "", markdown(pd.DataFrame(rows, columns=head))]
-    lines += failures(found)
+    lines += own_split(found) + failures(found)
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    return (
-        "\n".join([*lines, f"\nDifferences with intervals, the other figures and plots: {shown / 'compare.md'}"]) + "\n"
-    )
+    rest = "Differences with intervals, the other figures and plots" if _has_ours(found) else "Other figures and plots"
+    return "\n".join([*lines, f"\n{rest}: {shown / 'compare.md'}"]) + "\n"
 
 
 def sections(found: Comparison) -> list[Section]:
@@ -87,7 +95,7 @@ def sections(found: Comparison) -> list[Section]:
         if own:
             words = about.format(N=_width(found), preset=found.preset, temperature=found.temperature)
             made.append(Section(name, title, words, own + references))
-    return made or [Section("references", "Reference lines", "scikit-learn's defaults.", references)]
+    return made or [Section(REFERENCES, "Reference lines", "scikit-learn's defaults.", references)]
 
 
 def document(found: Comparison) -> str:
@@ -108,7 +116,8 @@ def document(found: Comparison) -> str:
     parts += ["## Not finished", "\n".join(bad)] if bad else []
     threads = sorted({r.record.threads for r in found.results if r.record is not None and r.record.state == DONE})
     timed = f"Seconds are of one fit, with the method's own selection; threads of a process: {_either(threads)}."
-    parts += ["## How to read it", _list((*NOTES, timed)), "## Made by", f"    {found.command}"]
+    notes = (*((DIFFERENCES,) if _has_ours(found) else ()), *NOTES, timed)
+    parts += ["## How to read it", _list(notes), "## Made by", f"    {found.command}"]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -116,15 +125,30 @@ WORDS = (
     "{splits} random splits of each dataset into 80 % for training and 20 % for testing, the same rows for every "
     "method; features are scaled by figures of the training part. Mean ± standard deviation over the splits."
 )
-NOTES = (
+DIFFERENCES = (
     "Differences are paired: the method minus ProxLearn on the same split. ± is the half-width of Student's 95 % "
     "interval over the splits. The splits are drawn from the same rows and overlap, so this interval is too narrow; in "
-    "brackets is Nadeau and Bengio's corrected one, and * marks a difference whose corrected interval leaves out 0.",
+    "brackets is Nadeau and Bengio's corrected one, and * marks a difference whose corrected interval leaves out 0."
+)
+NOTES = (
     "Log-likelihood: the mean of log p of the right class, p at least 1e-6. Calibration error: 15 equal bins of the "
     "predicted class's probability.",
     "The RBF-SVM's probabilities are a logistic curve fitted to cross-validated scores (scikit-learn's "
     "CalibratedClassifierCV), and its accuracy is theirs. Bayes rule: twonorm's true posterior, .97725 in expectation.",
 )
+
+
+def own_split(found: Comparison) -> list[str]:
+    """A line for each figure on the samplers' own split, which no mean contains."""
+    lines = []
+    for dataset in found.datasets:
+        for method in found.methods:
+            accuracy, likelihood = (
+                found.authors(dataset, method.name, each) for each in ("accuracy", "log_likelihood")
+            )
+            if accuracy is not None:
+                lines.append(f"- {dataset}, {method.title}: {accuracy:.4f} (log-likelihood {likelihood:.4f})")
+    return ["", "On the samplers' own split: test accuracy", "", *lines] if lines else []
 
 
 def failures(found: Comparison) -> list[str]:
@@ -135,6 +159,10 @@ def failures(found: Comparison) -> list[str]:
             why = "not run yet" if each.record is None else each.record.error
             lines.append(f"- {each.dataset}, split {each.split}, {each.method}: {why}")
     return lines
+
+
+def _has_ours(found: Comparison) -> bool:
+    return any(each.name == OURS for each in found.methods)
 
 
 def _width(found: Comparison) -> str:

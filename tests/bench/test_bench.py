@@ -48,4 +48,4 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
     assert {"N", "ms", "build_s", "peak_mib"} <= set(found["growth"][0])
     assert {"epsilon", "seconds"} <= set(found["epsilon"][0])
     assert "literal64 / ours" in tables(found)
-    assert [path.name for path in draw_bench(found, tmp_path)] == ["bench.png", "bench.pdf"]
+    assert [path.name for path in draw_bench(found, tmp_path, "mine")] == ["mine.png", "mine.pdf"]

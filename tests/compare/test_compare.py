@@ -84,6 +84,7 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
         (["--splits", "many"], "--splits must be a whole number >= 1, got 'many'; try --splits=5"),
         (["--splits", "5", "4"], "--splits has 2 numbers; give one, and NAME=NUMBER where a dataset differs"),
+        (["--splits", "5", "autors"], "--splits cannot be `autors`; did you mean `authors`?"),
         (["--splits", "twonom=1"], "--splits names `twonom`, which is not compared; did you mean `twonorm`?"),
         (["--splits", "wdbc=0"], "--splits wdbc must be a whole number >= 1, got 0; try --splits wdbc=5"),
         (

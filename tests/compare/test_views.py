@@ -128,10 +128,13 @@ def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines
             for name, key in (("methods", "name"), ("cells", "method"))
         }
         (folder / PLAN).write_text(json.dumps(some))
-        write_tables(read(folder))
+        names = {path.name for path in render(folder)}
         document = (folder / "compare.md").read_text()
         assert section in document
         assert "difference to ProxLearn" not in document
+        assert "Differences" not in document + summary(folder)
+        # Nothing is left of what an earlier command has drawn.
+        assert {path.name for path in folder.iterdir()} == {*names, PLAN}
 
 
 def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path: Path) -> None:
@@ -164,6 +167,8 @@ def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path
     assert added == {
         'banana,"JKO-ICNN, on the samplers\' own split","linear, 80/20",0.1250,0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910'
     }
+    told = "- banana, JKO-ICNN: 0.1250 (log-likelihood -7.0000)"
+    assert told in summary(folder)
     for authors, said in (("", False), ("jko_icnn", True)):
         assert ("- The samplers' own split (`--splits 5 authors`) is" in written[authors]["compare.md"]) is said
 
