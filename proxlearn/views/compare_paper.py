@@ -54,8 +54,8 @@ NOTES = (
 
 OWN_SPLIT = (
     "The samplers' own split (`--splits 5 authors`) is the one that their published code draws: torch's permutation of "
-    "the rows with seed 42, the first 80 % for training. It is known for diabetes, whose file lists its rows as UCI's "
-    "did, and theirs. What is printed for one split is to be held against its row; a mean over random splits is "
+    "the rows with seed 42, the first 80 % for training; offered for diabetes, taking their file to list its rows as "
+    "UCI's does and ours. What is printed for one split is to be held against its row; a mean over random splits is "
     "another quantity."
 )
 
