@@ -134,10 +134,9 @@ def asked_of(options: argparse.Namespace) -> Asked:
     names = dict.fromkeys(options.dataset or DATASETS)
     for name in names:
         check_dataset(name, methods, preset)
-    authors = AUTHORS in options.splits
+    splits, exceptions, authors = splits_of(options.splits, names)
     if authors:
         check_authors(protocol, names)
-    splits, exceptions = splits_of([word for word in options.splits if word != AUTHORS], names)
     methods = tuple(each for each in methods if not each.only or names.keys() & set(each.only))
     from proxlearn.commands.compose import compose, parse
     from proxlearn.commands.configured import checked_config
@@ -157,11 +156,11 @@ def check_authors(protocol: str, datasets: Iterable[str]) -> None:
         raise InputError(f"the samplers' own split is known for {known} only", f"add --dataset {known}")
 
 
-def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int]]:
-    """The number of splits, and those datasets that have another."""
+def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int], bool]:
+    """The number of splits, those datasets that have another, and whether the samplers' own is one too."""
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
-    plain = [word for word in words if "=" not in word] or ["5"]
+    plain = [word for word in words if "=" not in word and word != AUTHORS] or ["5"]
     for word in plain if len(plain) > 1 else ():
         if not word.lstrip("+-").isdecimal():
             raise InputError(f"--splits cannot be `{word}`", did_you_mean(word, (AUTHORS,)))
@@ -171,7 +170,7 @@ def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str,
         if name not in datasets:
             raise InputError(f"--splits names `{name}`, which is not compared", did_you_mean(name, datasets))
     others = {name: whole(f"--splits {name}", spoken(number)) for name, number in named.items()}
-    return whole("--splits", spoken(plain[0])), others
+    return whole("--splits", spoken(plain[0])), others, AUTHORS in words
 
 
 def chosen_methods(names: list[str] | None) -> tuple[Method, ...]:

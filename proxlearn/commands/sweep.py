@@ -44,11 +44,6 @@ def run_sweep(plan: Plan, command: str) -> int:
     for job in plan.jobs:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")
-    for state in sweep.look():
-        job, made = state.job, state.run.step if state.run is not None else 0
-        if state.state == DONE and job.same_as is None and job.steps is not None and made > job.steps:
-            more = f"more than the {job.steps} asked for, and is taken as it is"
-            notice(f"job {job.number} ({job.title}) has made {made} steps before, {more}")
     number = launch(plan, missing, command) if missing else None
     # matplotlib and pandas take a second to import: not before the jobs have ended.
     from proxlearn.views.sweep import render_sweep, summary
@@ -58,7 +53,13 @@ def run_sweep(plan: Plan, command: str) -> int:
     if number is not None:
         notice("the sweep was stopped; the same command goes on")
         return 128 + number
-    return 0 if all(state.state == DONE for state in sweep.look()) else 1
+    states = sweep.look()
+    for state in states:
+        job, made = state.job, state.run.step if state.run is not None else 0
+        if state.state == DONE and job.same_as is None and job.steps is not None and made > job.steps:
+            more = f"more than the {job.steps} asked for, and was taken as it is"
+            notice(f"job {job.number} ({job.title}) had made {made} steps before, {more}")
+    return 0 if all(state.state == DONE for state in states) else 1
 
 
 def launch(plan: Plan, missing: list[int], command: str) -> int | None:

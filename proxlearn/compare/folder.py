@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.baselines.method import Method
+from proxlearn.baselines.registry import OURS
 from proxlearn.compare.asked import AUTHORS, Asked, Name
 from proxlearn.compare.cells import Cell, Record, record_of
 from proxlearn.compare.splits import UNREADABLE
@@ -49,6 +50,11 @@ class Comparison:
 
     def splits_of(self, dataset: str) -> int:
         return self.exceptions.get(dataset, self.splits)
+
+    @property
+    def has_ours(self) -> bool:
+        """Whether there is something to take differences to."""
+        return any(method.name == OURS for method in self.methods)
 
     @property
     def how_many(self) -> str:

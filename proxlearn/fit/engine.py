@@ -72,13 +72,13 @@ class Fused:
     """The fused engine, with what there is to say of its first step and of a cloud that is too large for it."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
-        from proxlearn.core.fused import passes_compiled
+        from proxlearn.core.fused import compiled_before
         from proxlearn.core.fused.engine import FusedStep
 
         self.made = FusedStep(problem, hyper, N, threads)
         self.at, self.use = self.made.at, self.made.use
         self.compiled = False
-        if not passes_compiled():
+        if not compiled_before():
             notice("compiling the fused passes, once for this version and processor ...")
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:

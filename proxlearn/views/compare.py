@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 from proxlearn.baselines.method import Block
-from proxlearn.baselines.registry import OURS
 from proxlearn.compare.cells import DONE
 from proxlearn.compare.folder import Comparison, read
 from proxlearn.run.files import write_atomically
@@ -52,10 +51,11 @@ def render(folder: Path) -> list[Path]:
     with house_style():
         for section in sections(found):
             paths += draw_block(found, section.methods, section.name, section.title)
+    # Those of blocks that an earlier command had, by the endings that this one has written: nobody else's.
     for stem in STEMS:
-        for path in folder.glob(f"{stem}.*"):
-            if path not in paths:
-                path.unlink()
+        for suffix in {path.suffix for path in paths}:
+            if (path := folder / f"{stem}{suffix}") not in paths:
+                path.unlink(missing_ok=True)
     return paths
 
 
@@ -82,7 +82,7 @@ def summary(folder: Path) -> str:
         lines += ["", f"{section.title}: {title.lower()}", "", markdown(pd.DataFrame(rows, columns=head))]
     lines += own_split(found) + failures(found)
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    rest = "Differences with intervals, the other figures and plots" if _has_ours(found) else "Other figures and plots"
+    rest = "Differences with intervals, the other figures and plots" if found.has_ours else "Other figures and plots"
     return "\n".join([*lines, f"\n{rest}: {shown / 'compare.md'}"]) + "\n"
 
 
@@ -116,7 +116,7 @@ def document(found: Comparison) -> str:
     parts += ["## Not finished", "\n".join(bad)] if bad else []
     threads = sorted({r.record.threads for r in found.results if r.record is not None and r.record.state == DONE})
     timed = f"Seconds are of one fit, with the method's own selection; threads of a process: {_either(threads)}."
-    notes = (*((DIFFERENCES,) if _has_ours(found) else ()), *NOTES, timed)
+    notes = (*((DIFFERENCES,) if found.has_ours else ()), *NOTES, timed)
     parts += ["## How to read it", _list(notes), "## Made by", f"    {found.command}"]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -159,10 +159,6 @@ def failures(found: Comparison) -> list[str]:
             why = "not run yet" if each.record is None else each.record.error
             lines.append(f"- {each.dataset}, split {each.split}, {each.method}: {why}")
     return lines
-
-
-def _has_ours(found: Comparison) -> bool:
-    return any(each.name == OURS for each in found.methods)
 
 
 def _width(found: Comparison) -> str:

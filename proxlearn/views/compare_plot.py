@@ -26,10 +26,9 @@ SCALE = (
 
 def draw_block(found: Comparison, methods: Sequence[Method], name: str, title: str) -> list[Path]:
     """``name``.png and .pdf."""
-    paired_too = any(each.name == OURS for each in found.methods)
     others = [each for each in methods if each.name != OURS]
     rows: list[tuple[str, Sequence[Method]]] = [("accuracy", methods)]
-    rows += [("difference", others)] if paired_too and others else []
+    rows += [("difference", others)] if found.has_ours and others else []
     heights = [len(each) for _, each in rows]
     made = Figure(figsize=(2.6 + 2.3 * len(found.datasets), 1.3 + 0.27 * sum(heights)), layout="constrained")
     grid = made.subplots(len(rows), len(found.datasets), squeeze=False, sharey="row", height_ratios=heights)

@@ -38,7 +38,7 @@ class Section:
 def tables(found: Comparison, section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Title, head and rows of each table of a block: a column a dataset."""
     yield "Test accuracy", *_table(found, section.methods, _figures(found, "accuracy"))
-    if any(each.name == OURS for each in found.methods):
+    if found.has_ours:
         others = tuple(each for each in section.methods if each.name != OURS)
         for measure in DIFFERENCES if others else ():
             title = f"{MEASURES[measure][0]}: difference to ProxLearn"

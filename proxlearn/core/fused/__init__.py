@@ -8,6 +8,7 @@ cached on disk). core/recursion.py stays the reference: every law is tested on b
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
@@ -22,6 +23,16 @@ numba.config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined]
 numba.config.THREADING_LAYER = "omp"  # type: ignore[attr-defined]
 
 
+def compiled_before() -> bool:
+    """Whether an earlier process left its compiled passes in the cache."""
+    return any(_compiled())
+
+
 def passes_compiled() -> int:
-    """How many of these passes are in the cache, by whatever process; those of other packages may be there too."""
-    return len(list(CACHE.glob(f"{Path(__file__).parent.name}_*/*.nbc")))
+    """How many of these passes are in the cache, by whatever process."""
+    return sum(1 for _ in _compiled())
+
+
+def _compiled() -> Iterator[Path]:
+    # Those of other packages may be there too.
+    return CACHE.glob(f"{Path(__file__).parent.name}_*/*.nbc")
