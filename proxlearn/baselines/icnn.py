@@ -1,9 +1,10 @@
 """The convex network of JKO-ICNN, its gradient map and Hessian in closed form, and the way back, written by hand.
 
-    f(x) = sum_k w_k softplus(u_k) + (lambda + 1e-6)|x|^2 / 2,   u = W q0(x) + q1(x),   q(x) = |A x|^2 / 2 + b'x + c
+    f(x) = sum_k w_k softplus(u_k) + (lambda + 1e-6)|x|^2 / 2,   u = W q0(x) + q1(x),   q(x) = |A x|^2 + b'x + c
 
-with W, w, lambda >= 0 and A of low rank. No activation follows q0, so u_k = x'M_k x / 2 + p_k'x + r_k is a quadratic
-itself, (M, p, r) = W (Q0, b0, c0) + (Q1, b1, c1). With s = sigmoid(u), G_k = M_k x + p_k, c = w s, a = w s (1 - s):
+with W, w, lambda >= 0 (lambda = 0 in the published network) and A of low rank. No activation follows q0, so
+u_k = x'M_k x / 2 + p_k'x + r_k is a quadratic itself, (M, p, r) = W (Q0, b0, c0) + (Q1, b1, c1), Q = 2 A'A. With
+s = sigmoid(u), G_k = M_k x + p_k, c = w s, a = w s (1 - s):
 
     grad f = sum_k c_k G_k + lambda x,      Hess f = sum_k a_k G_k G_k' + sum_k c_k M_k + lambda I
 
@@ -22,7 +23,7 @@ from proxlearn.baselines import icnn_passes as passes
 RIDGE = 1e-6
 LEAST_W = 1e-8
 """In place of 0, so that the way back may divide by w: such a unit contributes nothing in float32."""
-SMALL_A, SMALL_LINEAR = 0.01, 0.03
+SMALL_A, SMALL_LINEAR = 0.007, 0.03
 """Standard deviations that the quadratics begin with. A unit's curvature is the square of these: were they of order 1,
 the first wish of a steep potential, less curvature, would drive every w to zero before the units learn to shift."""
 PUSHED = 1024
@@ -32,8 +33,17 @@ PUSHED = 1024
 class ConvexNet:
     """All parameters in one vector (one tensor for the optimiser), with a view for each of them."""
 
-    def __init__(self, dim: int, width: int, rank: int, generator: torch.Generator, dtype: torch.dtype) -> None:
-        self.dim, self.width = dim, width
+    def __init__(
+        self,
+        dim: int,
+        width: int,
+        rank: int,
+        generator: torch.Generator,
+        dtype: torch.dtype,
+        *,
+        with_lamda: bool = True,
+    ) -> None:
+        self.dim, self.width, self.with_lamda = dim, width, with_lamda
         shapes = {"A": (2 * width, rank, dim), "linear": (2, dim + 1, width), "W": (width, width), "w": (width,)}
         shapes["lamda"] = (1,)
         sizes = [torch.Size(shape).numel() for shape in shapes.values()]
@@ -42,12 +52,18 @@ class ConvexNet:
             part.view(shape) for part, shape in zip(torch.split(self.flat, sizes), shapes.values(), strict=True)
         ]
         self.A, self.linear, self.W, self.w, self.lamda = self._views
-        # With lambda = 1 and small units the first map is nearly the identity.
-        self.A.normal_(std=SMALL_A * dim**-0.5, generator=generator)
-        self.linear.normal_(std=SMALL_LINEAR, generator=generator)
-        self.W.normal_(std=1 / width, generator=generator).abs_()
-        self.w.fill_(1 / width)
-        self.lamda.fill_(1.0)
+        if with_lamda:
+            # With lambda = 1 and small units the first map is nearly the identity.
+            self.A.normal_(std=SMALL_A * dim**-0.5, generator=generator)
+            self.linear.normal_(std=SMALL_LINEAR, generator=generator)
+            self.W.normal_(std=1 / width, generator=generator).abs_()
+            self.w.fill_(1 / width)
+            self.lamda.fill_(1.0)
+        else:
+            # As published: far from the identity, and to be pretrained.
+            for part in (self.A, self.linear, self.W, self.w):
+                part.normal_(std=width**-0.5, generator=generator)
+            self.clamp_()
         i, j = torch.triu_indices(dim, dim)
         self.pairs = len(i)
         self.i, self.j = i, j
@@ -59,15 +75,22 @@ class ConvexNet:
         self.halves = torch.where(i == j, 0.5, 1.0).to(dtype)
         """Of x'Mx / 2 in each pair's entry; a diagonal entry is met once, the others twice."""
 
+    def copy(self) -> ConvexNet:
+        """Another network of the same parameters."""
+        rank = self.A.shape[1]
+        other = ConvexNet(self.dim, self.width, rank, torch.Generator(), self.flat.dtype, with_lamda=self.with_lamda)
+        other.flat.copy_(self.flat)
+        return other
+
     def clamp_(self) -> None:
         """Back to convexity, after a step of the optimiser."""
         self.W.clamp_(min=0)
         self.w.clamp_(min=LEAST_W)
-        self.lamda.clamp_(min=0)
+        self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
 
     def pack(self) -> Packed:
         """The units' quadratics, once for as many particles as one likes."""
-        Q = torch.bmm(self.A.mT, self.A).view(2, self.width, -1).index_select(2, self.upper)
+        Q = torch.bmm(2 * self.A.mT, self.A).view(2, self.width, -1).index_select(2, self.upper)
         Q0, Q1 = torch.cat((Q.mT, self.linear), dim=1)
         return Packed(self, Q0, torch.addmm(Q1, Q0, self.W))
 
@@ -108,8 +131,8 @@ class Packed:
         bar[: net.pairs] += (of_M.index_select(0, net.upper) + of_M.index_select(0, net.lower)) * net.halves[:, None]
         bar[net.pairs : -1] += of_p[0]
         bars = torch.stack((bar @ net.W.T, bar))
-        # Q = A'A is symmetric: an off-diagonal pair's entry is met twice, a diagonal one has slope 2 A.
-        Q_bar = (bars[:, : net.pairs] / net.halves[:, None]).index_select(1, net.full).mT.reshape(-1, D, D)
+        # Q = 2 A'A is symmetric: an off-diagonal pair's entry is met twice, a diagonal one has slope 4 A.
+        Q_bar = (bars[:, : net.pairs] * (2 / net.halves[:, None])).index_select(1, net.full).mT.reshape(-1, D, D)
         W_bar = self.Q0.T @ bar
         parts = (torch.bmm(net.A, Q_bar), bars[:, net.pairs :], W_bar, self.w_bar, self.lamda_bar)
         return torch.cat([part.reshape(-1) for part in parts])
@@ -147,18 +170,20 @@ class Response:
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
         # a times the slope in a; the slope in c is a product with the packed units again.
-        aq = torch.empty_like(self.a)
+        aq = torch.zeros_like(self.a)
+        of_hessian = P is not None or log_det != 0
         P = torch.zeros_like(self.cM) if P is None else P.clone()
-        passes.pull_all(
-            self.x1.numpy(),
-            packed.full.numpy(),
-            self.root.numpy(),
-            self.cM.numpy(),
-            log_det,
-            P.numpy(),
-            aq.numpy(),
-            packed.full_bar.numpy(),
-        )
+        if of_hessian:
+            passes.pull_all(
+                self.x1.numpy(),
+                packed.full.numpy(),
+                self.root.numpy(),
+                self.cM.numpy(),
+                log_det,
+                P.numpy(),
+                aq.numpy(),
+                packed.full_bar.numpy(),
+            )
         packed.lamda_bar += (g * x).sum() + P.diagonal(dim1=1, dim2=2).sum()
         whole = P.addcmul_(g[:, :, None], x[:, None, :]).view(B, D * D)
         pairs = whole.index_select(1, net.upper).add_(whole.index_select(1, net.lower)).mul_(net.halves)

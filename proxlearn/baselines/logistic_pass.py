@@ -9,8 +9,10 @@ from proxlearn.core.fused.functions import FAST, exp
 
 
 @njit(fastmath=FAST, error_model="numpy", cache=True)
-def set_slopes(theta, At, factor, found):  # type: ignore[no-untyped-def]
+def set_slopes(theta, At, factor, bound, found):  # type: ignore[no-untyped-def]
     """found[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, the a_m columns of At; theta's rows may be longer.
+
+    Products above ``bound`` are left out.
 
     Four particles and two features at a time, the last ones again where there are not as many.
     """
@@ -35,7 +37,7 @@ def set_slopes(theta, At, factor, found):  # type: ignore[no-untyped-def]
                 z0[m], z1[m], z2[m], z3[m] = v0, v1, v2, v3
         for z in (z0, z1, z2, z3):
             for m in range(n):
-                z[m] = one / (one + exp(-z[m]))
+                z[m] = zero if z[m] > bound else one / (one + exp(-z[m]))
         for k in range(0, d, 2):
             last = min(k + 1, d - 1)
             p, q = At[k], At[last]

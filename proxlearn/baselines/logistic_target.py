@@ -4,12 +4,13 @@ A state is x = (theta, log alpha) in R^D, D = d + 1; alpha ~ Gamma(1, rate 100) 
 
     V(x) = sum_i softplus(-y_i theta'x_i) + (alpha / 2)|theta|^2 - (d / 2) log alpha + 100 alpha - log alpha
 
-and a sampler descends E[V] + T E[log rho], whose least value is taken by the density exp(-V / T). All of them begin
-with N(0, I), the published samplers' start. log alpha is clipped to [-8, 8] before it is used, so V is flat beyond.
+and a sampler descends E[V] + T E[log rho], whose least value is taken by the density exp(-V / T). log alpha is clipped
+to [-8, 8] before it is used, so V is flat beyond.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +51,9 @@ class LogisticTarget:
 
     A: Tensor
     """-y_i x_i, n x d: all that V knows of the data."""
+    least: float = 0.0
+    """A row less likely than this under theta is left out of the gradient: what bounding likelihoods from below, before
+    their logarithm is taken, does to it. V itself is not bounded."""
 
     @property
     def dim(self) -> int:
@@ -67,8 +71,10 @@ class LogisticTarget:
         theta, log_alpha = x[:, :-1], x[:, -1]
         alpha, d = log_alpha.clamp(-LARGEST, LARGEST).exp(), theta.shape[1]
         found = torch.empty_like(x)
-        fitted = (x.contiguous().numpy(), A.T.contiguous().numpy(), x.numpy().dtype.type(len(self.A) / len(A)))
-        set_slopes(*fitted, found.numpy())
+        kind = x.numpy().dtype.type
+        bound = math.log1p(-self.least) - math.log(self.least) if self.least else math.inf
+        rows_and_theta = (x.contiguous().numpy(), A.T.contiguous().numpy())
+        set_slopes(*rows_and_theta, kind(len(self.A) / len(A)), kind(bound), found.numpy())
         found[:, :-1].addcmul_(alpha[:, None], theta)
         slope = alpha * (theta.square().sum(1) / 2 + RATE) - (d / 2 + 1)
         found[:, -1] = torch.where(log_alpha.abs() <= LARGEST, slope, 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget, Potential, probability
+from proxlearn.baselines.logistic_target import LARGEST, RATE, LogisticTarget, Potential, probability
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.errors import InputError, RunError
 
@@ -78,6 +78,16 @@ def standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[T
     """Particles of rho_0 = N(0, I), and log rho_0 at them."""
     x = torch.randn(count, dim, generator=generator)
     return x, log_normal(x)
+
+
+def prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Particles of the prior, rho_0(theta, log alpha), and log rho_0 at them; theta uses the clipped log alpha."""
+    alpha = torch.empty(count).exponential_(RATE, generator=generator)
+    log_alpha = alpha.log()
+    clipped = log_alpha.clamp(-LARGEST, LARGEST)
+    z = torch.randn(count, dim - 1, generator=generator)
+    x = torch.cat((z * (-clipped / 2).exp()[:, None], log_alpha[:, None]), dim=1)
+    return x, log_normal(z) + (dim - 1) / 2 * clipped + math.log(RATE) - RATE * alpha + log_alpha
 
 
 def log_normal(z: Tensor) -> Tensor:

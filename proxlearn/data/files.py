@@ -103,7 +103,7 @@ def fetch(file: DataFile) -> bytes:
         raise InputError(
             f"{file.name} is not on this machine and could not be fetched ({why}): wanted is the file with sha256 "
             f"{file.sha256} from {file.source.address}",
-            f"put it into a folder and set {VARIABLE} to that folder, or give dataset.path=.../{file.name}",
+            f"put it into a folder and set {VARIABLE} to that folder (`train` also takes dataset.path=.../{file.name})",
         ) from why
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def literal(flat: Tensor, x: Tensor, D: int, width: int, rank: int) -> Tensor:
     sizes = (2 * width * rank * D, 2 * (D + 1) * width, width * width, width, 1)
     A, linear, W, w, lamda = flat.split(sizes)
     A, linear, W = A.view(2, width, rank, D), linear.view(2, D + 1, width), W.view(width, width)
-    q0, q1 = ((A[i] @ x).square().sum(1) / 2 + x @ linear[i, :-1] + linear[i, -1] for i in range(2))
+    q0, q1 = ((A[i] @ x).square().sum(1) + x @ linear[i, :-1] + linear[i, -1] for i in range(2))
     return w @ torch.logaddexp(q0 @ W + q1, flat.new_zeros(())) + (lamda[0] + RIDGE) * (x @ x) / 2
 
 

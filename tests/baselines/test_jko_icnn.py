@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from proxlearn.baselines.icnn import LEAST_W
-from proxlearn.baselines.jko_icnn import LIGHT, PAPER, Plan, flow, step
+from proxlearn.baselines.jko_icnn import LIGHT, PAPER, flow, new_net, pretrain, step
+from proxlearn.baselines.sampler import prior
 from tests.baselines.targets import gaussian, implicit_euler
 
-PLAN = Plan(width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, pool=8192, h=0.2)
+PLAN = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, h=0.2)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.25])
@@ -54,7 +55,9 @@ def test_density_is_followed_through_the_maps(generator: torch.Generator) -> Non
 def test_stationary_density_stays(generator: torch.Generator) -> None:
     target = gaussian((0.0, 0.0, 0.0), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
     pool = torch.randn(8192, 3, generator=generator)
-    mapped, _ = step(target, pool, PLAN, 1.0, generator).push(pool)
+    net = new_net(pool, PLAN, generator)
+    step(target, pool, net, PLAN, 1.0, generator)
+    mapped, _ = net.push(pool)
     assert float((mapped - pool).square().mean().sqrt()) < 0.05
 
 
@@ -63,11 +66,46 @@ def test_units_live_through_a_steep_potential(generator: torch.Generator) -> Non
     """The first wish is less curvature, whatever the mean: it must not cost the units that are to shift it."""
     target = gaussian((0.0, -4.0), ((1000.0, 0.0), (0.0, 5.0)))
     pool = torch.randn(4096, 2, generator=generator)
-    net = step(target, pool, replace(PLAN, lr=1e-3, iterations=600, batch=128, h=0.1), 1.0, generator)
+    plan = replace(PLAN, lr=1e-3, iterations=600, batch=128, h=0.1)
+    net = new_net(pool, plan, generator)
+    step(target, pool, net, plan, 1.0, generator)
     assert float((net.w > 10 * LEAST_W).double().mean()) > 0.8
     mapped, _ = net.push(pool)
     # Implicit Euler would go to -4 / 3.
     assert float(mapped[:, 1].mean()) < -0.9
+
+
+@torch.no_grad()
+def test_pretrained_network_is_the_identity_by_its_units_alone(generator: torch.Generator) -> None:
+    pool, _ = prior(8192, 3, generator)
+    net = pretrain(pool, replace(PAPER["banana"], width=32, batch=256, pretraining=800), generator)
+    mapped, log_det = net.push(pool)
+    assert float((mapped - pool).square().mean()) < 1e-3 * float(pool.square().mean())
+    assert float(log_det.abs().mean()) < 0.05
+    assert not net.lamda.any()
+    other = net.copy()
+    torch.testing.assert_close(other.push(pool), (mapped, log_det), rtol=0, atol=0)
+    other.flat.add_(1)
+    other.clamp_()
+    assert not other.lamda.any()
+    torch.testing.assert_close(net.push(pool), (mapped, log_det), rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_published_start_takes_steps_of_implicit_euler(generator: torch.Generator) -> None:
+    """From the prior, heavy tails and all, with a pretrained network.
+
+    In a quadratic V the mean after a step depends on the mean alone, for E[grad log rho] = 0. Before the first step,
+    E[log alpha] = -log 100 - Euler's constant.
+    """
+    target = gaussian((40.0, 10.0), ((4.0, 0.0), (0.0, 1.0)))
+    plan = replace(PLAN, from_prior=True, pretraining=600)
+    x, notes = flow(target, plan, 1.0, generator)
+    for axis, (mean, centre, kappa) in enumerate([(0.0, 40.0, 4.0), (-math.log(100) - 0.5772, 10.0, 1.0)]):
+        for _ in range(plan.steps):
+            mean, _ = implicit_euler(mean, 1.0, centre, kappa, plan.h, 1.0)
+        assert abs(float(x[:, axis].mean()) - mean) < 0.02 * centre
+    assert [row.get("decreased") for row in notes["ledger"]] == [None, True, True, True]
 
 
 def test_published_settings() -> None:
@@ -78,4 +116,5 @@ def test_published_settings() -> None:
     ):
         assert (plan.width, plan.steps, plan.iterations, plan.lr) == (width, steps, iterations, lr)
         assert (plan.batch, plan.rank, plan.h) == (1024, 5, 0.1)
+        assert (plan.from_prior, plan.pretraining, plan.least) == (True, 4000, 1e-5)
     assert LIGHT.steps * LIGHT.iterations < 2000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -43,6 +45,31 @@ def test_potential_is_the_negative_log_posterior(shape: tuple[int, int, int, int
     rate = torch.distributions.Gamma(1.0, torch.tensor(100.0, dtype=torch.float64)).log_prob(alpha)
     constant = target.value(x) + labels + prior + rate + log_alpha
     torch.testing.assert_close(constant, constant[:1].expand_as(constant), rtol=0, atol=1e-9)
+
+
+@given(shapes, st.floats(1, 30), st.sampled_from([1e-5, 1e-2, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_bounded_gradient_is_that_of_likelihoods_bounded_from_below(
+    shape: tuple[int, int, int, int], spread: float, least: float
+) -> None:
+    target, x = target_and_cloud(*shape)
+    bounded = replace(target, least=least)
+    theta = (spread * x[:, :-1]).requires_grad_()
+    likelihoods = torch.sigmoid(-theta @ target.A.T).clamp(min=least)
+    (of_rows,) = torch.autograd.grad(-likelihoods.log().sum(), theta)
+    wide = torch.cat((theta.detach(), x[:, -1:]), dim=1)
+    of_prior = LogisticTarget(torch.zeros_like(target.A)).gradient(wide)
+    wanted = of_prior + torch.nn.functional.pad(of_rows, (0, 1))
+    torch.testing.assert_close(bounded.gradient(wide), wanted, rtol=1e-9, atol=1e-9)
+    # V is the posterior's all the same.
+    torch.testing.assert_close(bounded.value(wide), target.value(wide), rtol=0, atol=0)
+
+
+def test_no_number_is_not_taken_for_an_unlikely_row() -> None:
+    target, x = target_and_cloud(0, 5, 7, 3)
+    x[2, 1] = torch.nan
+    for each in (target, replace(target, least=1e-5)):
+        assert each.gradient(x).isnan().any(1).tolist() == [False, False, True, False, False]
 
 
 @given(shapes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from proxlearn.baselines.logistic_target import LogisticTarget
+from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget
 from proxlearn.baselines.method import Fit, Fitted
-from proxlearn.baselines.sampler import Ledger, ledger_row, standard_normal
+from proxlearn.baselines.sampler import Ledger, ledger_row, prior, standard_normal
 from proxlearn.compare.asked import PAPERS, PUBLISHED
 from proxlearn.data import registry
 from proxlearn.data.prepare import split
@@ -101,6 +102,21 @@ def test_unpublished_settings_are_refused(name: str) -> None:
     X, y = logistic_rows(20)
     with pytest.raises(InputError, match="no published settings for dataset=rows"):
         fit_of(name)(X, y, replace(request(), preset="paper"))
+
+
+def test_prior_is_what_the_potential_says_without_rows(generator: torch.Generator) -> None:
+    """log rho_0 + V is one constant wherever log alpha is not clipped, and rho_0's mass is 1 where it is."""
+    x, log_rho = prior(20000, 4, generator)
+    inside = x[:, -1].abs() < LARGEST
+    V = LogisticTarget(torch.zeros(1, 3)).value(x)
+    constant = (log_rho + V)[inside]
+    torch.testing.assert_close(constant, constant[:1].expand_as(constant), rtol=0, atol=2e-4)
+    # P(alpha < exp(-8)) = 1 - exp(-100 exp(-8)) = .033, and theta has the clipped alpha's spread there.
+    assert abs(float((~inside).double().mean()) - 0.033) < 0.005
+    assert abs(float(x[~inside, :-1].std()) / math.exp(LARGEST / 2) - 1) < 0.1
+    z = x[:, :-1] * (x[:, -1:].clamp(min=-LARGEST) / 2).exp()
+    assert abs(float(z.std()) - 1) < 0.02
+    assert abs(float(x[:, -1].exp().mean()) - 0.01) < 0.0005
 
 
 def test_diverged_particles_are_an_error_with_a_remedy() -> None:
