@@ -24,8 +24,8 @@ RIDGE = 1e-6
 LEAST_W = 1e-8
 """In place of 0, so that the way back may divide by w: such a unit contributes nothing in float32."""
 SMALL_A, SMALL_LINEAR = 0.007, 0.03
-"""Standard deviations that the quadratics begin with. A unit's curvature is the square of these: were they of order 1,
-the first wish of a steep potential, less curvature, would drive every w to zero before the units learn to shift."""
+"""Standard deviations that the quadratics begin with. A unit's curvature is twice A's square: were it of order 1, the
+first wish of a steep potential, less curvature, would drive every w to zero before the units learn to shift."""
 PUSHED = 1024
 """Particles pushed at a time."""
 
@@ -74,13 +74,6 @@ class ConvexNet:
         """Which pair each place of a D x D matrix is."""
         self.halves = torch.where(i == j, 0.5, 1.0).to(dtype)
         """Of x'Mx / 2 in each pair's entry; a diagonal entry is met once, the others twice."""
-
-    def copy(self) -> ConvexNet:
-        """Another network of the same parameters."""
-        rank = self.A.shape[1]
-        other = ConvexNet(self.dim, self.width, rank, torch.Generator(), self.flat.dtype, with_lamda=self.with_lamda)
-        other.flat.copy_(self.flat)
-        return other
 
     def clamp_(self) -> None:
         """Back to convexity, after a step of the optimiser."""

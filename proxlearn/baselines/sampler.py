@@ -81,7 +81,10 @@ def standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[T
 
 
 def prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Particles of the prior, rho_0(theta, log alpha), and log rho_0 at them; theta uses the clipped log alpha."""
+    """Particles of the prior, rho_0(theta, log alpha), and log rho_0 at them.
+
+    theta uses the clipped log alpha. The particle keeps the other: clipped, 3 % would share one value, without density.
+    """
     alpha = torch.empty(count).exponential_(RATE, generator=generator)
     log_alpha = alpha.log()
     clipped = log_alpha.clamp(-LARGEST, LARGEST)

@@ -23,8 +23,7 @@ PUBLISHED = ("jko_icnn", "swgf")
 AUTHORS: Literal["authors"] = "authors"
 AUTHORS_SEEDS = {"diabetes": 42}
 """dataset: the seed with which Mokrov et al. (2021), and Bonet et al. (2022) after them, have torch permute the rows;
-the first 80 % are trained on. Only data whose file
-lists its rows as UCI's does, and so, it is assumed, theirs."""
+the first 80 % are trained on. Only data whose file lists its rows as UCI's does, and so, it is assumed, theirs."""
 Name: TypeAlias = int | Literal["authors"]
 """Of a split: its number, which is its seed, or AUTHORS."""
 LOG = "compare.log"

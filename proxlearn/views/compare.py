@@ -33,8 +33,9 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
     "sampler": (
         "samplers",
         "B. Posterior samplers",
-        "Samples of the posterior of a Bayesian logistic regression, linear and without bias; probabilities are means "
-        "over samples. Preset {preset}, temperature {temperature:g}. Another model than block A's, with another task: "
+        "All aim at the posterior of a Bayesian logistic regression, linear and without bias; how near they came is in "
+        "`notes.ledger` of their cells. Probabilities are means over samples. Preset {preset}, temperature "
+        "{temperature:g}. Another model than block A's, with another task: "
         "where the blocks differ, it is the models that do.",
     ),
 }

@@ -39,7 +39,7 @@ def paper_section(found: Comparison) -> Paper:
 
 
 NOTES = (
-    "The rows are not comparable. JKO-ICNN and SWGF + RealNVP sample the posterior of a *linear* logistic regression "
+    "The rows are not comparable. JKO-ICNN and SWGF + RealNVP aim at the posterior of a *linear* logistic regression "
     "without bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' figures "
     "in milliseconds: its row is here too.",
     "The samplers' printed ± is the noise of training again on one fixed 80/20 split (banana standardised, diabetes "
@@ -51,7 +51,7 @@ NOTES = (
     "JKO-ICNN's printed log-likelihoods, and the accuracy in brackets, are of single runs that its authors published. "
     "Their settings (`--preset paper`) begin with the prior, and on diabetes and twonorm they end far from the "
     "posterior: the functional after each step is in `notes.ledger` of the cells. Unadjusted Langevin's row is the "
-    "posterior's. A cloud that is too wide hedges, which need not hurt a log-likelihood.",
+    "posterior's. A cloud that is too wide hedges: that helps the log-likelihood on diabetes, and not on twonorm.",
     "The rows of the paper's settings are taken from outputs/paper/table4.csv, which `make table4` makes.",
 )
 

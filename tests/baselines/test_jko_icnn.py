@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from proxlearn.baselines.icnn import LEAST_W
-from proxlearn.baselines.jko_icnn import LIGHT, PAPER, flow, new_net, pretrain, step
+from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, new_net, pretrain, step
+from proxlearn.baselines.method import Fitted, Request
 from proxlearn.baselines.sampler import prior
-from tests.baselines.targets import gaussian, implicit_euler
+from tests.baselines.targets import gaussian, implicit_euler, logistic_rows
 
 PLAN = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, h=0.2)
 
@@ -83,7 +86,7 @@ def test_pretrained_network_is_the_identity_by_its_units_alone(generator: torch.
     assert float((mapped - pool).square().mean()) < 1e-3 * float(pool.square().mean())
     assert float(log_det.abs().mean()) < 0.05
     assert not net.lamda.any()
-    other = net.copy()
+    other = deepcopy(net)
     torch.testing.assert_close(other.push(pool), (mapped, log_det), rtol=0, atol=0)
     other.flat.add_(1)
     other.clamp_()
@@ -108,13 +111,27 @@ def test_published_start_takes_steps_of_implicit_euler(generator: torch.Generato
     assert [row.get("decreased") for row in notes["ledger"]] == [None, True, True, True]
 
 
+def test_preset_paper_goes_from_the_prior_with_bounded_likelihoods(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = logistic_rows(60)
+
+    def fitted(**changes: float) -> Fitted:
+        short = {"width": 8, "pool": 512, "batch": 64, "steps": 1, "iterations": 20, "pretraining": 200}
+        monkeypatch.setitem(PAPER, "banana", replace(plan, **{**short, **changes}))  # type: ignore[arg-type]
+        return fit(X, y, Request("banana", 0, "paper"))
+
+    plan = PAPER["banana"]
+    wide = fitted()
+    assert min(wide.notes["theta_std"]) > 5
+    assert np.abs(wide.probability(X) - fitted(least=0.0).probability(X)).max() > 0
+
+
 def test_published_settings() -> None:
-    for plan, (width, steps, iterations, lr) in zip(
+    for plan, settings in zip(
         (PAPER["banana"], PAPER["diabetes"], PAPER["twonorm"]),
-        ((128, 5, 5000, 2e-4), (128, 16, 6000, 5e-5), (512, 7, 5000, 5e-5)),
+        ((128, 5, 5000, 2e-4, 4e-3), (128, 16, 6000, 5e-5, 1e-3), (512, 7, 5000, 5e-5, 1e-4)),
         strict=True,
     ):
-        assert (plan.width, plan.steps, plan.iterations, plan.lr) == (width, steps, iterations, lr)
+        assert (plan.width, plan.steps, plan.iterations, plan.lr, plan.pretraining_lr) == settings
         assert (plan.batch, plan.rank, plan.h) == (1024, 5, 0.1)
         assert (plan.from_prior, plan.pretraining, plan.least) == (True, 4000, 1e-5)
     assert LIGHT.steps * LIGHT.iterations < 2000

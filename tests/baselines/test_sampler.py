@@ -104,19 +104,20 @@ def test_unpublished_settings_are_refused(name: str) -> None:
         fit_of(name)(X, y, replace(request(), preset="paper"))
 
 
-def test_prior_is_what_the_potential_says_without_rows(generator: torch.Generator) -> None:
-    """log rho_0 + V is one constant wherever log alpha is not clipped, and rho_0's mass is 1 where it is."""
+def test_prior_has_its_density(generator: torch.Generator) -> None:
+    """log rho_0 by torch's densities, also where log alpha is clipped; alpha's mean, and theta's spread there."""
     x, log_rho = prior(20000, 4, generator)
-    inside = x[:, -1].abs() < LARGEST
-    V = LogisticTarget(torch.zeros(1, 3)).value(x)
-    constant = (log_rho + V)[inside]
-    torch.testing.assert_close(constant, constant[:1].expand_as(constant), rtol=0, atol=2e-4)
-    # P(alpha < exp(-8)) = 1 - exp(-100 exp(-8)) = .033, and theta has the clipped alpha's spread there.
-    assert abs(float((~inside).double().mean()) - 0.033) < 0.005
-    assert abs(float(x[~inside, :-1].std()) / math.exp(LARGEST / 2) - 1) < 0.1
-    z = x[:, :-1] * (x[:, -1:].clamp(min=-LARGEST) / 2).exp()
-    assert abs(float(z.std()) - 1) < 0.02
-    assert abs(float(x[:, -1].exp().mean()) - 0.01) < 0.0005
+    theta, log_alpha = x[:, :-1].double(), x[:, -1].double()
+    spread = (-log_alpha.clamp(-LARGEST, LARGEST) / 2).exp()
+    of_theta = torch.distributions.Normal(0.0, spread[:, None]).log_prob(theta).sum(1)
+    of_alpha = torch.distributions.Gamma(1.0, torch.tensor(100.0).double()).log_prob(log_alpha.exp()) + log_alpha
+    torch.testing.assert_close(log_rho.double(), of_theta + of_alpha, rtol=1e-5, atol=1e-3)
+    assert abs(float(log_alpha.exp().mean()) - 0.01) < 0.0005
+    clipped = log_alpha < -LARGEST
+    # P(alpha < exp(-8)) = 1 - exp(-100 exp(-8)).
+    assert abs(float(clipped.double().mean()) - 0.033) < 0.005
+    assert abs(float(theta[clipped].std()) / math.exp(LARGEST / 2) - 1) < 0.1
+    assert abs(float((theta / spread[:, None]).std()) - 1) < 0.02
 
 
 def test_diverged_particles_are_an_error_with_a_remedy() -> None:
