@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import statistics
@@ -23,14 +24,15 @@ def readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@functools.cache
 def cells(paper: bool) -> Cells:
     """(method, dataset) -> its cells by split, the authors' own last."""
     found: Cells = defaultdict(list)
     for path in sorted((ROOT / "outputs" / "compare" / "cells").glob("*/*.json")):
         cell = json.loads(path.read_text(encoding="utf-8"))
-        of_sampler = cell["preset"] is not None
-        wanted = cell["preset"] == "paper" if paper else not of_sampler or cell["preset"] == "light"
-        if wanted and (paper or not of_sampler or cell["scaling"] == "standard"):
+        # Networks and reference lines have no preset; samplers are scaled otherwise under --protocol paper.
+        light = cell["preset"] is None or (cell["preset"] == "light" and cell["scaling"] == "standard")
+        if cell["preset"] == "paper" if paper else light:
             found[cell["method"], cell["dataset"]].append(cell)
     return found
 

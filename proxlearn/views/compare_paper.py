@@ -49,9 +49,8 @@ NOTES = (
     "Temperature: the functional is the mean potential plus T times the mean log density, and the posterior is T = 1. "
     "SWGF's published notebook sums the potential over 1024 particles, which makes T = 1/1024.",
     "JKO-ICNN's printed log-likelihoods, and the accuracy in brackets, are of single runs that its authors published. "
-    "Their settings (`--preset paper`) begin with the prior, and on diabetes and twonorm they end far from the "
-    "posterior: the functional after each step is in `notes.ledger` of the cells. Unadjusted Langevin's row is the "
-    "posterior's. A cloud that is too wide hedges: that helps the log-likelihood on diabetes, and not on twonorm.",
+    "Their settings (`--preset paper`) begin with the prior, which is far from the posterior: how near they end, the "
+    "functional in `notes.ledger` of the cells says, beside unadjusted Langevin's.",
     "The rows of the paper's settings are taken from outputs/paper/table4.csv, which `make table4` makes.",
 )
 
