@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -288,14 +287,14 @@ def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Problem,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["wdbc", "banana", "diabetes", "twonorm", "shd", "sine"])
-def test_screened_equals_dense_log_along_each_papers_run(dataset: str) -> None:
+def test_screened_equals_dense_log_along_each_papers_run(dataset: str, request: pytest.FixtureRequest) -> None:
     """At 40 log-spaced steps of the whole run, in both precisions.
 
     The clouds are those of the float32 run; raw data amplify a rounding so fast that two runs would not stay together.
     Of shd, whose 10^6 steps take hours, 5000 are made; later clouds are as diffusion would leave the last one.
     """
-    if dataset not in ("wdbc", "sine") and "PROXLEARN_DATA" not in os.environ:
-        pytest.skip("PROXLEARN_DATA is not set: this test reads the paper's own files")
+    if dataset not in ("wdbc", "sine"):
+        request.getfixturevalue("paper_files")
     experiment = build_experiment(config_of(f"dataset={dataset}"))
     moment = first_checkpoint(experiment)
     hyper, N, threads = experiment.hyper, len(moment.cloud.theta), torch.get_num_threads()
