@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from proxlearn import __version__
 from proxlearn.errors import ProxlearnError, did_you_mean
+from proxlearn.text import printable
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     if first in ("-sc", "--shell-completion"):
         return complete(rest)
     if first not in COMMANDS:
-        print(f"proxlearn: unknown command `{first}`; {did_you_mean(first, COMMANDS)}", file=sys.stderr)
+        print(f"proxlearn: unknown command `{printable(first)}`; {did_you_mean(first, COMMANDS)}", file=sys.stderr)
         return 2
     return run(first, rest)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from proxlearn.text import printable
+
 
 class ProxlearnError(Exception):
     """Shown to the user as a single line, without a traceback."""
@@ -14,8 +16,7 @@ class ProxlearnError(Exception):
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy
         # One line, whatever a file's own names and numbers contain.
-        line = f"{problem}; {remedy}"
-        super().__init__("".join(each if each.isprintable() else " " for each in line))
+        super().__init__(printable(f"{problem}; {remedy}"))
 
 
 class InputError(ProxlearnError):

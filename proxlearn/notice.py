@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from proxlearn.text import printable
+
 
 def notice(text: str) -> None:
-    print(f"proxlearn: {text}", file=sys.stderr, flush=True)
+    print(f"proxlearn: {printable(text)}", file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxlearn.commands.compose import compose, parse
 from proxlearn.commands.configured import checked_config
+from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.schema import TrainConfig
@@ -49,10 +50,10 @@ def main(args: list[str]) -> int:
     options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     from proxlearn.views.bench import draw_bench, tables
 
-    print(tables(found))
+    say(tables(found) + "\n")
     for path in draw_bench(found, options.output.absolute().parent, options.output.stem):
-        print(path)
-    print(options.output)
+        say(f"{path}\n")
+    say(f"{options.output}\n")
     return 0
 
 

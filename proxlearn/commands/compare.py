@@ -12,6 +12,7 @@ from typing import Any, cast
 from proxlearn.baselines.method import Block, Method, Preset
 from proxlearn.baselines.registry import METHODS, OURS, method
 from proxlearn.checks import choice, integer, real, spoken
+from proxlearn.commands.session import say
 from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, Asked, Protocol
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
@@ -63,7 +64,7 @@ def main(args: list[str]) -> int:
             from proxlearn.views.compare import render, summary
 
             render(folder)
-    print(summary(folder), end="")
+    say(summary(folder))
     return int(not all(is_done(cell, output) for cell in cells))
 
 

@@ -139,18 +139,13 @@ def translated(error: BaseException) -> ProxlearnError:
         known |= {f"logger.{field}" for field in schema.LoggerConfig.__dataclass_fields__}
         return InputError(f"unknown key `{key}`", did_you_mean(key, known))
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    problem = _printable(first.removeprefix("LexerNoViableAltException: ").rstrip("."))
+    problem = first.removeprefix("LexerNoViableAltException: ").rstrip(".")
+    problem = problem if len(problem) < 300 else problem[:300] + " ..."
     if isinstance(error, OverrideParseException):
         return InputError(f"cannot read the override `{problem}`", "write key=value, quoted where it has signs in it")
     if "Ambiguous value" in text or "requires --multirun" in text:
         return InputError(problem, "add -m to sweep over several values")
     return InputError(problem, "write overrides as key=value; see `proxlearn train --help`")
-
-
-def _printable(text: str) -> str:
-    """One line that a terminal shows as it is, and no more than one."""
-    shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
-    return shown if len(shown) < 300 else shown[:300] + " ..."
 
 
 def _refuse_code_in_files(folder: Path) -> None:

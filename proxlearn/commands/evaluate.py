@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxlearn.commands.predict import add_inputs, shown
+from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 
 DESCRIPTION = """\
@@ -45,7 +46,7 @@ def main(args: list[str]) -> int:
             raise InputError("this run's target has no column's name", "give --target COLUMN")
         wanted = Wanted(model.columns, target, needs_target=True, ignore_extra=parsed.ignore_extra)
         found = evaluate(replace(model, target=target), shown(rows, rows.pieces(wanted), "evaluate"))
-    print(json.dumps(found, indent=2) if parsed.json else table(found), end="\n" if parsed.json else "")
+    say(json.dumps(found, indent=2) + "\n" if parsed.json else table(found))
     return 0
 
 

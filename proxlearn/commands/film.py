@@ -8,6 +8,7 @@ from pathlib import Path
 
 from proxlearn.checks import integer, real
 from proxlearn.commands.predict import check_output
+from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 
@@ -75,5 +76,5 @@ def main(args: list[str]) -> int:
         write_atomically(output, made)
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror or error}", "choose another -o FILE") from error
-    print(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)")
+    say(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)\n")
     return 0

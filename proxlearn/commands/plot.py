@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.sweep import SweepFolder
@@ -29,7 +30,7 @@ def main(args: list[str]) -> int:
 
     for folder in folders:
         for path in render_sweep(folder.absolute()) if is_sweep(folder) else render(folder):
-            print(path)
+            say(f"{path}\n")
     return 0
 
 

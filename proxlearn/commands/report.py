@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.run.files import write_atomically
@@ -44,7 +45,7 @@ def main(args: list[str]) -> int:
         write_atomically(output, text.encode())
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror}", "name another file with -o") from error
-    print(output)
+    say(f"{output}\n")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from proxlearn.errors import ProxlearnError
 from proxlearn.run.folder import remove_if_empty
 from proxlearn.schema import TrainConfig
+from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:
     from proxlearn.run.loop import Outcome
@@ -50,8 +51,9 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
 
 
 def say(text: str) -> None:
+    """Print lines for people on the standard output."""
     try:
-        print(text, end="", flush=True)
+        print(printable_lines(text), end="", flush=True)
     except BrokenPipeError:
         # `proxlearn train | head`: nobody listens any more, and the run goes on all the same.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.observe import Observed, observe
 from proxlearn.run.sweep import DONE, JobState, SweepFolder
+from proxlearn.text import printable
 
 DESCRIPTION = """\
 Show the runs and sweeps below folders: state, progress, speed, time left, newest test risk and accuracy.
@@ -52,7 +53,9 @@ def main(args: list[str]) -> int:
         if options.watch is None:
             say(text)
             return 0
-        say((CLEAR if sys.stdout.isatty() else "") + text)
+        if sys.stdout.isatty():
+            print(CLEAR, end="")
+        say(text)
         time.sleep(options.watch)
 
 
@@ -73,7 +76,7 @@ def report(folders: list[Path]) -> str:
     for path, states in sweeps.items():
         done = sum(state.state == DONE for state in states)
         rows = [row(f"{state.job.number}: {state.job.title}", state.run, state.state, state.error) for state in states]
-        parts.append(f"{path}: {done} of {len(states)} finished\n{table(rows)}")
+        parts.append(f"{printable(str(path))}: {done} of {len(states)} finished\n{table(rows)}")
     return "\n".join(parts) or "no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
 
 
@@ -117,7 +120,8 @@ def interval(seconds: float) -> str:
 def table(rows: list[tuple[str, ...]]) -> str:
     """Aligned columns; those that are empty in every row are left out."""
     kept = [i for i, name in enumerate(HEADER) if i < 2 or any(line[i] for line in rows)]
-    lines = [tuple(line[i] for i in kept) for line in (HEADER, *rows)]
+    # A cell is one line, whatever a folder is called or an error says.
+    lines = [tuple(printable(line[i]) for i in kept) for line in (HEADER, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(kept))]
     names = [HEADER[i] for i in kept]
     return "".join(

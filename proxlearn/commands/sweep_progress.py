@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from proxlearn.run.observe import observe
 from proxlearn.run.sweep import DONE, Record, SweepFolder
+from proxlearn.text import printable
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 30.0
@@ -69,7 +70,7 @@ class SweepProgress:
             return
         self._bar.update(1)
         if record.state != DONE:
-            tqdm.write(line, file=sys.stderr)
+            tqdm.write(printable(line), file=sys.stderr)
 
     def _show(self, running: list[int]) -> None:
         """What is going on between two ends."""
@@ -80,7 +81,7 @@ class SweepProgress:
         bad = f", {self._bad} not finished" if self._bad else ""
         text = ("; ".join(parts) + more if parts else "starting") + bad
         if self._bar is not None:
-            self._bar.set_postfix_str(text)
+            self._bar.set_postfix_str(printable(text))
         elif self._left:
             self._line(f"[{self._total - len(self._left)}/{self._total}] {text}")
 
@@ -93,4 +94,4 @@ class SweepProgress:
         self._shown = time.monotonic()
         # Whoever read the lines may have gone; the sweep has not.
         with contextlib.suppress(OSError):
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)

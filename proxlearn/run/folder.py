@@ -19,6 +19,7 @@ from proxlearn.loggers.logger import EVENTS, RUN_ID
 from proxlearn.run.files import remove_temporaries, write_atomically, write_json
 from proxlearn.run.sealed import stored
 from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
+from proxlearn.text import printable
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class QuietFileHandler(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
+
+
+class TerminalFormatter(logging.Formatter):
+    """One line without control characters, whatever a file that a message quotes may hold."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 class RunFolder:
@@ -134,7 +142,7 @@ class RunFolder:
         logger.addHandler(file)
         terminal = logging.StreamHandler(sys.stderr)
         terminal.setLevel(logging.WARNING)
-        terminal.setFormatter(logging.Formatter("proxlearn: %(message)s"))
+        terminal.setFormatter(TerminalFormatter("proxlearn: %(message)s"))
         logger.addHandler(terminal)
         return logger
 
