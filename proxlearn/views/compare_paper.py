@@ -79,6 +79,9 @@ def _rows(found: Comparison, dataset: str) -> list[list[str]]:
         ("majority", "80/20", "", ""),
     ):
         title = "ProxLearn, recipe=tuned" if name == OURS else METHODS[name].title
+        if METHODS[name].block == "sampler" and found.preset != "paper":
+            # What is printed is not of these settings.
+            title += f", preset {found.preset}"
         run = [_run(found, dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
         rows.append([dataset, title, model, run[0], accuracy, run[1], printed_likelihood])
         single = [found.authors(dataset, name, measure) for measure in ("accuracy", "log_likelihood")]

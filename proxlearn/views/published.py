@@ -1,15 +1,23 @@
-"""The figures that the paper prints, by table, and which of them a run may be held against.
+"""The figures that the paper prints, by table, and the experiments that they belong to.
 
 Accuracies are in per cent but for Table 4's shares.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import yaml
+from omegaconf import OmegaConf
+
 from proxlearn.compare.statistics import Measured
+from proxlearn.errors import InputError
+from proxlearn.schema import TrainConfig, build, trajectory
 
 STEPS = {
     "table1": 1_000_000,
@@ -64,63 +72,126 @@ SHD_HOURS = 5.3
 Figures = dict[tuple[str, str, str], Measured]
 """(part, estimate, quantity) -> what the paper prints, in the units of accuracy.csv."""
 
-AS_PRINTED = {
-    "recipe": "paper",
-    "weights": "proximal",
-    "drift": "paper",
-    "orientation": "paper",
-    "prox_potential": "paper",
-    "init": "box",
-    "batch_size": None,
-}
-"""Settings without which a run is not the paper's experiment, whatever its numbers are."""
-BETA = {"banana": 0.05, "diabetes": 0.65, "twonorm": 1.95, "sine": 0.3, "shd": 0.5}
-EPSILON = {"banana": 10.0, "diabetes": 1.0, "twonorm": 1.0, "sine": 1e-3, "shd": 10.0}
+REPEATED = ("seed", "split_seed")
+"""Settings in which the paper's own repetitions of an experiment differ."""
+CONFIGS = "proxlearn.configs"
 
 
 @dataclass(frozen=True)
-class Printed:
-    """What the paper prints of an experiment."""
+class Experiment:
+    """An experiment of the paper: the settings that its figures were printed for, and the figures."""
 
     source: str
+    dataset: str
     steps: int
     figures: Figures
+    overrides: Mapping[str, Any]
+    """What differs from the dataset's own settings, in nested groups as in the config."""
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        """The whole config of one of its runs."""
+        return paper_config(self.dataset, {"steps": self.steps, **self.overrides})
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        return experiment_settings(self.config)
 
 
-def printed(config: Mapping[str, Any]) -> list[Printed]:
-    """The paper's figures for a run with this config; none where it is no experiment of the paper's."""
-    if any(config.get(key, value) != value for key, value in AS_PRINTED.items()):
+def printed(config: Mapping[str, Any]) -> list[Experiment]:
+    """The paper's experiments with exactly these settings, but for their length; none for any other config.
+
+    A reader must compare the experiment's ``steps`` with those that the run has made.
+    """
+    try:
+        checked = build(TrainConfig, config)
+    except InputError:
+        # A config that this version cannot check is not known to be the paper's.
         return []
-    name, N, beta, epsilon = (config["dataset"]["name"], *(config[key] for key in ("N", "beta", "epsilon")))
-    if name == "wdbc":
-        return _wdbc(beta, epsilon, config["device"]["dtype"] == "float64") if N == 1000 else []
-    if beta != BETA.get(name) or epsilon != EPSILON[name]:
-        return []
-    if name in TABLE4 and N == 1000:
-        weighted, unweighted = TABLE4[name]
-        figures = {("test", "weighted", "accuracy"): weighted, ("test", "unweighted", "accuracy"): unweighted}
-        return [Printed("Table 4", STEPS[name], figures)]
-    if name == "sine" and N in TABLE5:
-        risk = {("test", "weighted", "risk"): Measured(TABLE5[N])}
-        return [Printed("Table 5 (which does not define its figure)", STEPS["table5"], risk)]
-    if name == "shd" and N == 100:
-        shares: Figures = {(part, "particle", "accuracy"): Measured(each / 100) for part, each in SHD.items()}
-        return [Printed("Section 5", STEPS["shd"], shares)]
-    return []
+    settings = experiment_settings(checked)
+    return [each for each in EXPERIMENTS if each.dataset == checked.dataset.name and each.settings == settings]
 
 
-def _wdbc(beta: float, epsilon: float, double: bool) -> list[Printed]:
-    """Table 1 is in float64 throughout, Table 2 begins in float32; the paper's "unweighted" counts saturated points."""
-    found = []
-    if epsilon == 1 and beta in TABLE1:
-        unweighted, weighted = TABLE1[beta] if double else TABLE2[beta][:2]
-        accuracies = {
-            ("test", "weighted", "accuracy"): Measured(weighted / 100),
-            ("test", "unweighted_saturated", "accuracy"): Measured(unweighted / 100),
-        }
-        table = "table1" if double else "table2"
-        found.append(Printed(f"Table {table[-1]}", STEPS[table], accuracies))
-    if beta == 0.05 and epsilon in TABLE3 and not double:
-        risk = {("test", "unweighted", "risk_paper"): Measured(TABLE3[epsilon][0])}
-        found.append(Printed("Table 3", STEPS["table3"], risk))
-    return found
+def experiment_settings(config: TrainConfig) -> dict[str, Any]:
+    """Every setting that distinguishes one experiment from another: the trajectory's, but for repetitions and place."""
+    settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
+    # The datasets of the paper have a known checksum, wherever their file is.
+    settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
+    precision = {key: value for key, value in settings["device"].items() if key != "device"}
+    if precision["fallback_dtype"] == "float64":
+        # A run without it stops at the first value that is not finite; until then both are the same.
+        precision["fallback_dtype"] = None
+    return settings | {"device": precision}
+
+
+def paper_config(dataset: str, overrides: Mapping[str, Any]) -> TrainConfig:
+    """The packaged settings of recipe=paper for a dataset, without those that a user has put in their place."""
+    folder = _config_folder()
+    root = OmegaConf.create({key: value for key, value in _load(folder / "train.yaml").items() if key in FIELDS})
+    groups = {name: _load(folder / name / f"{each}.yaml") for name, each in (("dataset", dataset), *GROUPS.items())}
+    merged = OmegaConf.merge(root, groups, _load(folder / "recipe" / "paper.yaml"), dict(overrides))
+    values: Any = OmegaConf.to_container(merged, resolve=True)
+    del values["dataset"]["paper"]
+    return build(TrainConfig, values | {"init_sha256": None})
+
+
+GROUPS = {"device": "cpu", "logger": "csv"}
+FIELDS = frozenset(field.name for field in fields(TrainConfig))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return values
+
+
+def _config_folder() -> Path:
+    """The configs inside the installed package, or beside it in a bare checkout."""
+    spec = importlib.util.find_spec(CONFIGS)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return Path(__file__).resolve().parents[2] / "configs"
+
+
+def _wdbc(table: str, figures: Figures, **overrides: Any) -> Experiment:
+    return Experiment(f"Table {table[-1]}", "wdbc", STEPS[table], figures, overrides)
+
+
+def _accuracies(weighted: Measured, unweighted: Measured, rule: str = "unweighted") -> Figures:
+    return {("test", "weighted", "accuracy"): weighted, ("test", rule, "accuracy"): unweighted}
+
+
+def _percentages(unweighted: float, weighted: float) -> Figures:
+    """Of Tables 1 and 2, whose "unweighted" counts saturated points."""
+    return _accuracies(Measured(weighted / 100), Measured(unweighted / 100), "unweighted_saturated")
+
+
+EXPERIMENTS = (
+    *(
+        _wdbc("table1", _percentages(*figures), beta=beta, device={"dtype": "float64"})
+        for beta, figures in TABLE1.items()
+    ),
+    *(_wdbc("table2", _percentages(*figures[:2]), beta=beta) for beta, figures in TABLE2.items()),
+    *(
+        _wdbc("table3", {("test", "unweighted", "risk_paper"): Measured(risk)}, beta=0.05, epsilon=epsilon)
+        for epsilon, (risk, _) in TABLE3.items()
+    ),
+    *(Experiment("Table 4", name, STEPS[name], _accuracies(*figures), {}) for name, figures in TABLE4.items()),
+    *(
+        Experiment(
+            "Table 5 (which does not define its figure)",
+            "sine",
+            STEPS["table5"],
+            {("test", "weighted", "risk"): Measured(risk)},
+            {"N": N},
+        )
+        for N, risk in TABLE5.items()
+    ),
+    Experiment(
+        "Section 5",
+        "shd",
+        STEPS["shd"],
+        {(part, "particle", "accuracy"): Measured(share / 100) for part, share in SHD.items()},
+        {},
+    ),
+)
+"""Everything that a run can be compared with."""

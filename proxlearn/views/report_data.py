@@ -15,7 +15,7 @@ from proxlearn.compare.statistics import Measured
 from proxlearn.core.scores import ESTIMATES
 from proxlearn.run.sweep import JobState
 from proxlearn.views.curves import SMALLEST_SHARE
-from proxlearn.views.published import Figures, Printed, printed
+from proxlearn.views.published import Experiment, Figures, printed
 from proxlearn.views.report_source import Shown, Source, flat
 from proxlearn.views.sweep import counts, for_people, over_repeats
 from proxlearn.views.tables import MORE_NOTES, NOTE, cell, remarks
@@ -96,12 +96,12 @@ def table_of(frame: pd.DataFrame) -> Table:
     }
 
 
-def figures(shown: Shown, paper: list[Printed]) -> Table | None:
-    """accuracy.csv, with the paper's figures beside ours where it prints any."""
+def figures(shown: Shown, paper: list[Experiment]) -> Table | None:
+    """accuracy.csv, with the paper's figures beside ours where this run is its experiment, of the same length."""
     if shown.run.accuracy is None:
         return None
     made = table_of(shown.run.accuracy)
-    known = _figures(paper)
+    known = _figures(paper, int(shown.run.status["step"]))
     for quantity in dict.fromkeys(key[2] for key in known):
         _beside(made, quantity, [known.get((row[0], row[1], quantity)) for row in made["rows"]])
     return made
@@ -162,7 +162,9 @@ def _quantities(runs: list[Shown]) -> dict[str, list[str]]:
 def _sweep(name: str, states: list[JobState], source: Source) -> dict[str, Any]:
     averages = over_repeats(states)
     table = table_of(for_people(states))
-    known = {shown.run.path: _figures(printed(shown.run.config)) for shown in source.runs}
+    known = {
+        shown.run.path: _figures(printed(shown.run.config), int(shown.run.status["step"])) for shown in source.runs
+    }
     theirs = [known.get(state.run.folder, {}) if state.run else {} for state in states]
     for quantity in ("accuracy", "risk"):
         key = ("test", "weighted", quantity)
@@ -175,8 +177,9 @@ def _sweep(name: str, states: list[JobState], source: Source) -> dict[str, Any]:
     }
 
 
-def _figures(paper: list[Printed]) -> Figures:
-    return {key: value for each in paper for key, value in each.figures.items()}
+def _figures(paper: list[Experiment], step: int) -> Figures:
+    """Those of experiments that end at this step: a shorter or longer run is another one."""
+    return {key: value for each in paper if each.steps == step for key, value in each.figures.items()}
 
 
 def _beside(table: Table, quantity: str, theirs: list[Measured | None]) -> None:
@@ -199,11 +202,13 @@ def _notes(accuracy: pd.DataFrame | None) -> list[str]:
     ]
 
 
-def _paper_notes(shown: Shown, paper: list[Printed]) -> list[str]:
-    """Where the paper's figures are from, and whether this run is as long as the paper's."""
-    said = []
-    for each in paper:
-        step = int(shown.run.status["step"])
-        length = f"after {each.steps} recursions" + ("" if step >= each.steps else f"; this run has made {step}")
-        said.append(f'"paper\'s": {each.source} of the paper, {length}.')
-    return said
+def _paper_notes(shown: Shown, paper: list[Experiment]) -> list[str]:
+    """Where the paper's figures are from, or after how many recursions this run could be compared with them."""
+    step = int(shown.run.status["step"])
+    return [
+        f'"paper\'s": {each.source} of the paper, after {each.steps} recursions.'
+        if each.steps == step
+        else f"These are the settings of {each.source} of the paper, whose figures are of {each.steps} recursions; "
+        f"this run has made {step}, so they are not shown beside it."
+        for each in paper
+    ]

@@ -147,11 +147,11 @@ def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path:
     assert weighted["accuracy, run"] == "0.554 ± 0.011 (5 runs, 3500 recursions)"
     assert weighted["accuracy, printed"] == "0.551 ± 0.010"
     assert rows["twonorm", "ProxLearn, the paper's settings, weighted"]["accuracy, run"] == "not run (make table4)"
-    jko = rows["twonorm", "JKO-ICNN"]
+    jko = rows["twonorm", "JKO-ICNN, preset light"]
     assert jko["accuracy, printed"] == "0.9810 ± 0.0002 (0.9818)"
     assert jko["log-lik., printed"] == "-0.0579"
     assert jko["accuracy, run"] == over(accuracy("jko_icnn", split) for split in range(SPLITS)).text(4)
-    assert rows["banana", "SVGD"]["accuracy, run"] == "not run"
+    assert rows["banana", "SVGD, preset light"]["accuracy, run"] == "not run"
     assert "The rows are not comparable" in (folder / "compare.md").read_text()
 
 
@@ -165,7 +165,8 @@ def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path
         assert written[""][name] == written["jko_icnn"][name]
     added = set(written["jko_icnn"]["paper.csv"].splitlines()) - set(written[""]["paper.csv"].splitlines())
     assert added == {
-        'banana,"JKO-ICNN, on the samplers\' own split","linear, 80/20",0.1250,0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910'
+        'banana,"JKO-ICNN, preset light, on the samplers\' own split","linear, 80/20",0.1250,'
+        "0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910"
     }
     told = "- banana, JKO-ICNN: 0.1250 (log-likelihood -7.0000)"
     assert told in summary(folder)
