@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
 
-from proxlearn.baselines.method import Fitted, Request
-from proxlearn.baselines.networks import predictor, problem_of
+from proxlearn.baselines.method import Fitted, Preset, Request
+from proxlearn.baselines.networks import NEURON, predictor, problem_of, selection_rules
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import field
 from proxlearn.core.problem import Problem
@@ -30,6 +31,11 @@ CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 MOST_STEPS = sum(steps for steps, _ in RUNGS)
 """What the recursion's own selection may come to."""
 DTYPE = torch.float32
+
+
+def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
+    rules = selection_rules() | {"candidates": list(CANDIDATES), "most_steps": MOST_STEPS}
+    return {"N": Settings().N, "neuron": NEURON, "dtype": str(DTYPE), **rules}
 
 
 @dataclass(frozen=True)

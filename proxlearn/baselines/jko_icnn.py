@@ -40,6 +40,7 @@ from proxlearn.baselines.sampler import (
     choose,
     fit_sampler,
     ledger_row,
+    plan_settings,
     prior,
     standard_normal,
 )
@@ -90,6 +91,7 @@ PAPER = {
     "diabetes": Plan(width=128, steps=16, iterations=6000, lr=5e-5),
     "twonorm": Plan(width=512, steps=7, iterations=5000, lr=5e-5, data_batch=512, pretraining_lr=1e-4),
 }
+settings = plan_settings(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:

@@ -27,6 +27,7 @@ from proxlearn.baselines.sampler import (
     choose,
     fit_sampler,
     ledger_row,
+    plan_settings,
     shorten,
     standard_normal,
     whitening,
@@ -50,6 +51,7 @@ class Plan:
 
 LIGHT = Plan(eta=0.1, steps=300, between=30, chains=512)
 PAPER = Plan(eta=0.02, steps=1500, between=150)
+settings = plan_settings(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,6 +40,10 @@ class Fitted:
 
 Fit = Callable[[np.ndarray, np.ndarray, Request], Fitted]
 """(X, n x d; y, n, in {-1, +1}; request) -> fitted. The same inputs give the same answer."""
+SettingsOf = Callable[[str, Preset, str], Mapping[str, Any]]
+"""(name of the fit's function, preset, dataset) -> every number and option that the fit is made with, as plain values.
+
+A method's module has one called ``settings``, unless its methods have nothing to set."""
 
 
 @dataclass(frozen=True)
@@ -55,3 +59,5 @@ class Method:
     """Of the features, where the method is a statement on features of that scale; None: the protocol's."""
     only: tuple[str, ...] = ()
     """The datasets that it can be asked about; none: all of two classes."""
+    revision: int = 1
+    """Raised whenever a change of the code changes the method's results; its stored cells are then computed again."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from proxlearn.baselines.method import Fitted, Predictor, Request
+from proxlearn import schema
+from proxlearn.baselines.method import Fitted, Predictor, Preset, Request
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import effective_sample_size
 from proxlearn.core.neurons import NEURONS, Neuron
@@ -21,16 +23,17 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.scores import TASKS
 from proxlearn.data.scaling import none
 from proxlearn.fit import fit as recursion
-from proxlearn.fit.select import CANDIDATES, select
+from proxlearn.fit.select import CANDIDATES, FEWEST_ROWS, MOST_PARTICLES, PATIENCE, RUNGS, select
 from proxlearn.fit.settings import Settings
 from proxlearn.predict.model import Model
 
 CLASSES = ("-1", "+1")
+NEURON = "tanh_outputs"
 
 
 def problem_of(X: np.ndarray, y: np.ndarray) -> Problem:
     """Rows and their classes, -1 and +1, with the neuron that recipe=tuned takes for two classes."""
-    neuron = NEURONS["tanh_outputs"](len(CLASSES))
+    neuron = NEURONS[NEURON](len(CLASSES))
     labels = torch.from_numpy(y > 0).long()
     return Problem(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels))
 
@@ -61,6 +64,23 @@ def _by(weights: Weights) -> Callable[[np.ndarray, np.ndarray, Request], Fitted]
         return Fitted(predictor(problem.neuron, cloud), notes)
 
     return fit
+
+
+def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
+    """The fit's settings, and the candidates and rules of the selection that fills in what is None."""
+    (weights,) = (each for each in get_args(Weights) if each == function)
+    base = {
+        name: value
+        for name, value in asdict(Settings(weights=weights)).items()
+        # A setting that was added later has a value that changes nothing, under which earlier results stand.
+        if name not in schema.ADDED or value != schema.ADDED[name]
+    }
+    return base | {"neuron": NEURON, "candidates": list(CANDIDATES), **selection_rules()}
+
+
+def selection_rules() -> dict[str, Any]:
+    """What the selections of all networks share."""
+    return {"rungs": RUNGS, "patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
 
 
 proximal = _by("proximal")

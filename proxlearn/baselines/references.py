@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import Fitted, Preset, Request
 
 
 def majority(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
@@ -21,23 +21,37 @@ def majority(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
     return Fitted(lambda rows: np.full(len(rows), share), {"share": share})
 
 
-def logistic(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    from sklearn.linear_model import LogisticRegression
+def model_of(function: str, seed: int | None = None) -> Any:
+    """The scikit-learn model of a reference line."""
+    if function == "logistic":
+        from sklearn.linear_model import LogisticRegression
 
-    return _fitted(LogisticRegression(), X, y)
+        return LogisticRegression()
+    if function == "svm":
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.svm import SVC
+
+        return CalibratedClassifierCV(SVC(), ensemble=False)
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    return GradientBoostingClassifier(random_state=seed)
+
+
+def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
+    """How the model is constructed, the seed left open; the other two lines have no settings."""
+    return {"model": repr(model_of(function))} if function in ("logistic", "svm", "boosting") else {}
+
+
+def logistic(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+    return _fitted(model_of("logistic"), X, y)
 
 
 def svm(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.svm import SVC
-
-    return _fitted(CalibratedClassifierCV(SVC(), ensemble=False), X, y)
+    return _fitted(model_of("svm"), X, y)
 
 
 def boosting(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    from sklearn.ensemble import GradientBoostingClassifier
-
-    return _fitted(GradientBoostingClassifier(random_state=request.seed), X, y)
+    return _fitted(model_of("boosting", request.seed), X, y)
 
 
 def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:

@@ -1,10 +1,14 @@
-"""Every method of the comparison by name. A new one: a module with a ``fit`` (see method.py), and a line here."""
+"""Every method of the comparison by name. A new one: a module with a ``fit`` (see method.py), and a line here.
+
+A change of what a method computes raises its ``revision`` here.
+"""
 
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
-from proxlearn.baselines.method import Fit, Method
+from proxlearn.baselines.method import Fit, Method, Preset, SettingsOf
 from proxlearn.errors import InputError, did_you_mean
 
 OURS = "proxlearn"
@@ -40,3 +44,10 @@ def fit_of(method: Method) -> Fit:
     module, _, function = method.module.partition(":")
     found: Fit = getattr(importlib.import_module(module), function)
     return found
+
+
+def settings_of(method: Method, preset: Preset, dataset: str) -> dict[str, Any]:
+    """What the method is set to for a preset and a dataset; empty where nothing can be set."""
+    module, _, function = method.module.partition(":")
+    settings: SettingsOf | None = getattr(importlib.import_module(module), "settings", None)
+    return {} if settings is None else dict(settings(function, preset, dataset))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LARGEST, RATE, LogisticTarget, Potential, probability
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import Fitted, Preset, Request, SettingsOf
 from proxlearn.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -59,19 +59,29 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) 
 
 
 def choose(request: Request, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
-    """The plan of a preset: ``light`` for any dataset, ``paper`` for any or for those that were published."""
+    """The plan of a request's preset."""
     if request.trial:
         lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
         return replace(light, **dict.fromkeys(lengths, 1))
-    if request.preset == "light":
+    return plan_of(request.preset, request.dataset, light, paper)
+
+
+def plan_of(preset: Preset, dataset: str, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
+    """The plan of a preset: ``light`` for any dataset, ``paper`` for any or for those that were published."""
+    if preset == "light":
         return light
     if not isinstance(paper, Mapping):
         return paper
-    if request.dataset not in paper:
+    if dataset not in paper:
         raise InputError(
-            f"no published settings for dataset={request.dataset} (only {', '.join(paper)})", "use the preset light"
+            f"no published settings for dataset={dataset} (only {', '.join(paper)})", "use the preset light"
         )
-    return paper[request.dataset]
+    return paper[dataset]
+
+
+def plan_settings(light: Plan, paper: Mapping[str, Plan] | Plan) -> SettingsOf:
+    """A sampler module's ``settings``: the preset's plan."""
+    return lambda function, preset, dataset: asdict(plan_of(preset, dataset, light, paper)) | {"samples": SAMPLES}
 
 
 def standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,16 @@ from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
 from proxlearn.baselines.method import Fitted, Request
-from proxlearn.baselines.sampler import Ledger, Sampled, choose, fit_sampler, ledger_row, standard_normal, whitening
+from proxlearn.baselines.sampler import (
+    Ledger,
+    Sampled,
+    choose,
+    fit_sampler,
+    ledger_row,
+    plan_settings,
+    standard_normal,
+    whitening,
+)
 from proxlearn.core.kernel import squared_distances
 
 ENTERED = 10
@@ -40,6 +49,7 @@ class Plan:
 
 LIGHT = Plan(particles=256, iterations=800, lr=0.5)
 PAPER = Plan(particles=1024, iterations=3000, lr=0.1)
+settings = plan_settings(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:

@@ -28,7 +28,16 @@ from proxlearn.baselines.logistic_target import Potential
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.baselines.ranks import subtract_partners
 from proxlearn.baselines.realnvp import RealNvp
-from proxlearn.baselines.sampler import SAMPLES, Ledger, Sampled, choose, fit_sampler, ledger_row, log_normal
+from proxlearn.baselines.sampler import (
+    SAMPLES,
+    Ledger,
+    Sampled,
+    choose,
+    fit_sampler,
+    ledger_row,
+    log_normal,
+    plan_settings,
+)
 
 TOLD_EVERY = 50
 
@@ -55,6 +64,7 @@ PAPER = {
     "diabetes": Plan(h=5.12e-3, steps=10, lr=5e-4),
     "twonorm": Plan(h=1.024e-5, steps=20, lr=1e-4),
 }
+settings = plan_settings(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:

@@ -1,7 +1,8 @@
-"""A cell of the grid: one method on one split of one dataset, and the small file that keeps what came of it.
+"""A cell of the grid: one method on one split of one dataset, and the small file that holds its result.
 
-The file's name carries a hash of what determines the result, and the file says it in full: presets, protocols and
-temperatures lie beside each other in one folder, and nothing is taken for something else.
+The file's name contains a hash of everything that determines the result, and the file states it in full: the method's
+settings and its revision, the data, the split. Cells of other presets, protocols, temperatures or revisions lie beside
+each other in one folder; a cell whose settings have changed is stale, and is computed again under another name.
 """
 
 from __future__ import annotations
@@ -14,15 +15,31 @@ from typing import Any
 
 from proxlearn import __version__
 from proxlearn.baselines.method import Method, Preset
+from proxlearn.baselines.registry import settings_of
 from proxlearn.compare.asked import AUTHORS, Name
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.data.files import digest
 from proxlearn.run.files import write_json
 from proxlearn.schema import DatasetConfig
 
-FORMAT = "proxlearn-cell-1"
+FORMAT = "proxlearn-cell-2"
+"""Another one when the definition of a figure changes, or how rows are split and scaled."""
 FIGURES = ("accuracy", "log_likelihood", "calibration_error", "seconds")
 DONE, FAILED = "finished", "failed"
+IDENTITY = (
+    "format",
+    "method",
+    "revision",
+    "settings",
+    "dataset",
+    "data_sha256",
+    "split",
+    "split_sha256",
+    "scaling",
+    "preset",
+    "temperature",
+)
+"""What determines a result."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +74,20 @@ class Cell:
     def identity(self) -> dict[str, Any]:
         """What determines the result; presets and temperature are the samplers' own."""
         sampler = self.method.block == "sampler"
-        return {
-            "format": FORMAT,
-            "version": __version__,
-            "method": self.method.name,
-            "dataset": self.dataset.name,
-            "data_sha256": self.data_sha256,
-            "split": self.split,
-            "split_sha256": self.split_sha256,
-            "scaling": self.scaling,
-            "preset": self.preset if sampler else None,
-            "temperature": self.temperature if sampler else None,
-        }
+        values = (
+            FORMAT,
+            self.method.name,
+            self.method.revision,
+            settings_text(settings_of(self.method, self.preset, self.dataset.name)),
+            self.dataset.name,
+            self.data_sha256,
+            self.split,
+            self.split_sha256,
+            self.scaling,
+            self.preset if sampler else None,
+            self.temperature if sampler else None,
+        )
+        return dict(zip(IDENTITY, values, strict=True))
 
     @property
     def seed(self) -> int:
@@ -82,13 +101,12 @@ class Cell:
     @property
     def path(self) -> Path:
         """Its file, seen from the output folder."""
-        word = digest(json.dumps(self.identity, sort_keys=True).encode())[:8]
-        return Path("cells", self.dataset.name, f"{self.split}-{self.method.name}-{word}.json")
+        return Path("cells", self.dataset.name, file_name(self.identity))
 
     def write(self, folder: Path, record: Record) -> None:
         path = folder / self.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        values = {**self.identity, "state": record.state, "figures": record.figures}
+        values = {**self.identity, "version": __version__, "state": record.state, "figures": record.figures}
         write_json(path, values | {"error": record.error, "notes": record.notes, "threads": record.threads})
 
     def read(self, folder: Path) -> Record | None:
@@ -100,6 +118,26 @@ class Cell:
             return record_of(values)
         except UNREADABLE:
             return None
+
+
+def file_name(identity: dict[str, Any]) -> str:
+    """The name that only this identity's file has."""
+    word = digest(json.dumps(identity, sort_keys=True).encode())[:8]
+    return f"{identity['split']}-{identity['method']}-{word}.json"
+
+
+def settings_text(settings: dict[str, Any]) -> str:
+    """Settings on one line; neither their order in the code nor its kind of sequence matters."""
+    return ", ".join(f"{name}={json.dumps(settings[name], sort_keys=True)}" for name in sorted(settings))
+
+
+def stored_record(path: Path) -> Record | None:
+    """The record in a cell's file; None where it is damaged, or belongs to an identity with another file name."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return record_of(values) if file_name({key: values[key] for key in IDENTITY}) == path.name else None
+    except UNREADABLE:
+        return None
 
 
 def record_of(values: Any) -> Record:

@@ -10,7 +10,7 @@ from typing import Any
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
 from proxlearn.compare.asked import AUTHORS, Asked, Name
-from proxlearn.compare.cells import Cell, Record, record_of
+from proxlearn.compare.cells import Cell, Record, stored_record
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.errors import InputError
 from proxlearn.run.files import write_json
@@ -117,7 +117,11 @@ def read(folder: Path) -> Comparison:
         values = json.loads((folder / PLAN).read_text(encoding="utf-8"))
         results = [
             Result(
-                each["dataset"], each["method"], each["split"], each["test_share"], _record(folder.parent, each["path"])
+                each["dataset"],
+                each["method"],
+                each["split"],
+                each["test_share"],
+                stored_record(folder.parent / each["path"]),
             )
             for each in values.pop("cells")
         ]
@@ -127,10 +131,3 @@ def read(folder: Path) -> Comparison:
     except UNREADABLE as error:
         problem = f"{folder / PLAN} cannot be read ({type(error).__name__})"
         raise InputError(problem, "give the `proxlearn compare ...` command again") from error
-
-
-def _record(output: Path, path: str) -> Record | None:
-    try:
-        return record_of(json.loads((output / path).read_text(encoding="utf-8")))
-    except UNREADABLE:
-        return None
