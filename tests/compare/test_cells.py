@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from dataclasses import replace
+import re
+import tempfile
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from proxlearn.baselines.registry import METHODS
+from proxlearn.baselines import adam, networks
+from proxlearn.baselines.registry import METHODS, settings_of
+from proxlearn.baselines.sampler import plan_settings
+from proxlearn.cli import main
 from proxlearn.compare import cells
 from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, SCALINGS, Asked, scaling_of
-from proxlearn.compare.cells import DONE, FAILED, Cell, Record
+from proxlearn.compare.cells import DONE, FAILED, Cell, Record, settings_text, stored_record
 from proxlearn.compare.grid import cells_of
 from proxlearn.compare.measure import measure, scores
 from proxlearn.compare.splits import split_of
@@ -24,7 +32,7 @@ from proxlearn.data import registry
 from proxlearn.errors import RunError
 from tests.conftest import config_of
 
-WDBC = config_of("dataset=wdbc").dataset
+WDBC, BANANA = (config_of(f"dataset={name}").dataset for name in ("wdbc", "banana"))
 RECORD = Record(DONE, {"accuracy": 0.5, "log_likelihood": -1.0, "calibration_error": 0.25, "seconds": 2.5}, None, {}, 2)
 
 
@@ -112,11 +120,97 @@ def test_a_cell_that_differs_in_anything_that_determines_it_is_another(change, t
     assert other.read(tmp_path) is None
 
 
-def test_another_version_does_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_revision_of_the_method_does_it_again(tmp_path: Path) -> None:
+    cell = cell_of("adam")
+    cell.write(tmp_path, RECORD)
+    assert cell.read(tmp_path) == RECORD
+    raised = replace(cell, method=replace(cell.method, revision=2))
+    assert raised.read(tmp_path) is None
+    assert raised.path != cell.path
+
+
+def test_another_version_of_the_package_alone_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = cell_of("adam")
     cell.write(tmp_path, RECORD)
     monkeypatch.setattr(cells, "__version__", "9.9")
+    assert cell.read(tmp_path) == RECORD
+
+
+SAMPLERS = {
+    each.name: importlib.import_module(each.module.partition(":")[0])
+    for each in METHODS.values()
+    if each.block == "sampler"
+}
+
+
+@given(st.data(), st.sampled_from(sorted(SAMPLERS)), st.sampled_from(["light", "paper"]))
+def test_one_changed_number_of_a_preset_makes_its_cells_stale(data, name: str, preset) -> None:
+    module = SAMPLERS[name]
+    paper = (
+        module.PAPER
+        if isinstance(module.PAPER, dict)
+        else dict.fromkeys(("banana", "diabetes", "twonorm"), module.PAPER)
+    )
+    plans = {"light": module.LIGHT, "paper": paper["banana"]}
+    field = data.draw(st.sampled_from([each.name for each in fields(plans[preset])]))
+    old = getattr(plans[preset], field)
+    new = (not old) if isinstance(old, bool) else (old or 0) + data.draw(st.integers(1, 9))
+    plans[preset] = replace(plans[preset], **{field: new})
+    cell = cell_of(name, dataset=BANANA, preset=preset)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        cell.write(Path(folder), RECORD)
+        assert cell.read(Path(folder)) == RECORD
+        patch.setattr(module, "settings", plan_settings(plans["light"], paper | {"banana": plans["paper"]}))
+        assert cell.read(Path(folder)) is None
+
+
+@pytest.mark.parametrize("name", ["proxlearn", "uniform", "fisher_rao", "adam"])
+@pytest.mark.parametrize(
+    "constant, value", [("CANDIDATES", ({"h": 1.0},)), ("RUNGS", ((1, 1),)), ("PATIENCE", 1), ("MOST_PARTICLES", 1)]
+)
+def test_another_rule_of_the_selection_makes_the_networks_cells_stale(
+    name: str, constant: str, value, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = cell_of(name)
+    cell.write(tmp_path, RECORD)
+    module = adam if name == "adam" and constant == "CANDIDATES" else networks
+    monkeypatch.setattr(module, constant, value)
     assert cell.read(tmp_path) is None
+
+
+def test_a_stale_cell_is_computed_again_and_the_old_one_is_never_shown(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "--dataset", "wdbc", "--method", "majority", "--splits", "1", "--output", "out", "--jobs", "1"]
+    assert main(words) == 0
+    (old,) = Path("out/cells/wdbc").iterdir()
+    old.write_text(re.sub(r'"accuracy": [\d.]+', '"accuracy": 0.125', old.read_text()))
+    assert main(words) == 0
+    assert "1 cells, 1 of them done before" in capsys.readouterr().err
+    monkeypatch.setitem(METHODS, "majority", replace(METHODS["majority"], revision=2))
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert "1 cells, 0 of them done before" in captured.err
+    assert "0.1250" not in captured.out
+    assert len(list(Path("out/cells/wdbc").iterdir())) == 2
+
+
+def test_a_file_under_another_cells_name_is_not_shown(tmp_path: Path) -> None:
+    cell, other = cell_of("adam"), cell_of("adam", split=4)
+    cell.write(tmp_path, RECORD)
+    assert stored_record(tmp_path / cell.path) == RECORD
+    (tmp_path / cell.path).rename(tmp_path / other.path)
+    assert stored_record(tmp_path / other.path) is None
+
+
+def test_the_committed_cells_are_of_the_present_settings_and_revisions() -> None:
+    paths = list((Path(__file__).parents[2] / "outputs" / "compare" / "cells").glob("*/*.json"))
+    assert len(paths) > 300
+    for path in paths:
+        values = json.loads(path.read_text())
+        method = METHODS[values["method"]]
+        settings = settings_text(settings_of(method, values["preset"] or "light", values["dataset"]))
+        assert (values["settings"], values["revision"]) == (settings, method.revision), path.name
+        assert stored_record(path) is not None
 
 
 def test_a_network_has_no_presets_so_both_share_its_cells() -> None:
