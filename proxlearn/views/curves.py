@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, figure, plain_ticks, save
+from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, drawable, figure, plain_ticks, save
 
 SMALLEST_SHARE = 1e-45
 """Where a kernel share of exactly zero is drawn, on a logarithmic axis."""
@@ -29,14 +30,15 @@ def plot_risk(axes: Axes, run: Run) -> None:
     marker = "o" if len(curves) < 3 else ""
     for estimate, colour in ESTIMATE_COLOURS.items():
         for part, line, alpha in (("test", "-", 1.0), ("train", "--", 0.6)):
-            values = curves[f"{part}_risk_{estimate}"]
+            values = drawable(curves[f"{part}_risk_{estimate}"], log=True)
             axes.plot(
                 curves["step"], values, line, marker=marker, color=colour, alpha=alpha, label=f"{part}, {estimate}"
             )
     if len(later):
         axes.set_xscale("log")
-    axes.set_yscale("log")
-    plain_ticks(axes.yaxis)
+    if np.isfinite(axes.dataLim.y1):  # Otherwise nothing could be drawn, and a logarithmic axis has no range.
+        axes.set_yscale("log")
+        plain_ticks(axes.yaxis)
     axes.set(xlabel="recursion k", ylabel="risk: mean of (y − f)²")
 
 
@@ -53,13 +55,16 @@ def draw_health(run: Run) -> list[Path]:
     left.set(xlabel="recursion k", ylabel="effective sample size", title="weights", ylim=(0, 1.12 * run.config["N"]))
     share = curves["kernel_offdiag"].dropna()
     if len(share):
-        right.plot(curves.loc[share.index, "step"], share.clip(lower=SMALLEST_SHARE), color=THIRD)
+        shares = share.clip(lower=SMALLEST_SHARE)
+        right.plot(curves.loc[share.index, "step"], shares, color=THIRD)
         unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
         right.axhline(unit, color=GREY, linewidth=0.8, linestyle=":")
         right.annotate(
             "rounding unit", (1, unit), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY
         )
         right.set_yscale("log")
+        # Shares that are all 1 would leave the line, and with it its label, outside of the axes.
+        right.set_ylim(min(shares.min(), unit) / 10, max(shares.max(), unit) * 10)
     else:
         _write(right, "no proximal step")
     right.set(xlabel="recursion k", ylabel="largest off-diagonal share", title="kernel: below the line, the identity")

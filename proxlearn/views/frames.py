@@ -21,6 +21,8 @@ FRAMES, PARTICLES = 60, 300
 HEAVIEST = 1 / 3
 """Share of the shown particles that are the newest cloud's heaviest: a weight that grew must be seen. The others are
 taken evenly from the rest, whose order means nothing."""
+LARGEST_SHOWN = 1e15
+"""Coordinates of a diverged cloud are cut here: their squares must fit into float32."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def read_frames(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) 
         if cloud.theta.shape != model.cloud.theta.shape:
             continue
         steps.append(cloud.step)
-        theta.append(cloud.theta[chosen].float())
+        theta.append(cloud.theta[chosen].clamp(-LARGEST_SHOWN, LARGEST_SHOWN).float())
         log_rho.append(torch.log_softmax(cloud.log_rho.double(), dim=0)[chosen])
     every = torch.stack(theta)
     mean, axes = _principal(every.flatten(0, 1))

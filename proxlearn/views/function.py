@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
 from proxlearn.views.source import Run
-from proxlearn.views.style import ESTIMATE_LINES, GREY, as_it_is, figure, save
+from proxlearn.views.style import ESTIMATE_LINES, GREY, as_it_is, drawable, figure, save
 
 
 def draw_function(run: Run) -> list[Path]:
@@ -33,5 +33,5 @@ def plot_function(axes: Axes, run: Run, points: pd.DataFrame, learnt: Model) -> 
     target = points["target"] if run.model["task"] == "regression" else 2 * points["target"] - 1
     axes.plot(points["x0"], target, ".", color=GREY, markersize=3, label="data")
     for estimate, f in learnt.values(x[:, None]).items():
-        axes.plot(x, f, label=f"{estimate}, k = {learnt.cloud.step}", **ESTIMATE_LINES[estimate])
+        axes.plot(x, drawable(f), label=f"{estimate}, k = {learnt.cloud.step}", **ESTIMATE_LINES[estimate])
     axes.set(xlabel=as_it_is(run.model["columns"][0]), ylabel="f")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
@@ -20,6 +21,8 @@ ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "weighted": {"color": WEIGHTED, "linestyle": "-", "linewidth": 2.6},
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
 }
+LARGEST_DRAWN = 1e100
+"""Axes square and add up what they show, so that float64's own limit is too much for them."""
 RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -45,6 +48,12 @@ def plain_ticks(axis: Axis) -> None:
     if high < 10 * low:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
         axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+
+
+def drawable(values: Any, log: bool = False) -> Any:
+    """Values that an axis cannot hold (1e300 in a diverged run; zero on a logarithmic axis) as gaps in their curve."""
+    size = np.abs(values)
+    return np.where((size <= LARGEST_DRAWN) & ((np.asarray(values) >= 1 / LARGEST_DRAWN) | (not log)), values, np.nan)
 
 
 def as_it_is(name: str) -> str:
