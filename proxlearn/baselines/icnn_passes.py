@@ -9,8 +9,8 @@ Sums are stored last everywhere: after a store the compiler fetches everything a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, exp
 
 LANES = 16
@@ -21,7 +21,7 @@ CHUNK = 1024
 """Numbers of four particles' E at a time, for the same reason."""
 
 
-@njit(fastmath=FAST, error_model="numpy", cache=True)
+@compile_pass(fastmath=FAST, error_model="numpy")
 def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
     """s = sigmoid(u), c = w s, a = w s (1 - s); u becomes sqrt(a)."""
     one = u.dtype.type(1)
@@ -35,7 +35,7 @@ def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
             sb[k], cb[k], ab[k], ub[k] = share, weighted, bent, np.sqrt(bent)
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def of_units(slope, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
     """From the slopes in c and a (times a), those in u, which replace ``slope``, and in w, which are added to w_bar."""
     one, two = s.dtype.type(1), s.dtype.type(2)
@@ -50,7 +50,7 @@ def of_units(slope, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
         w_bar[k] += of_c[k] + of_a[k] / w[k]
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def scaled(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
     """E = sqrt(a) G of the particles from ``first`` on, G being (x, 1) times ``full``; ``last`` is the last one."""
     rows, size = full.shape
@@ -84,7 +84,7 @@ def scaled(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
                 e[k] *= r[k]
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def bend(E, before, H):  # type: ignore[no-untyped-def]
     """H = before + E E' of one particle."""
     D, width = E.shape
@@ -115,7 +115,7 @@ def bend(E, before, H):  # type: ignore[no-untyped-def]
                     H[here, there] = H[there, here] = before[here, there] + values[p][q]
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
     """H = cM + E E' of every particle."""
     B, D, _ = H.shape
@@ -126,7 +126,7 @@ def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
             bend(E[lane], cM[first + lane], H[first + lane])
 
 
-@njit(fastmath=FAST, error_model="numpy", cache=True)
+@compile_pass(fastmath=FAST, error_model="numpy")
 def invert(H, factor):  # type: ignore[no-untyped-def]
     """Each H, positive definite, becomes factor H^-1, by sweeping one pivot after the other."""
     B, D, _ = H.shape
@@ -165,7 +165,7 @@ def invert(H, factor):  # type: ignore[no-untyped-def]
                     matrix[i, j] = matrix[j, i] = -factor * A[i, j * LANES + lane]
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def pull(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
     """E of one particle becomes 2 sqrt(a) P E; aq, what E * P E sums to over the coordinates. PE is for work."""
     D, width = E.shape
@@ -201,7 +201,7 @@ def pull(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
                 q[k], e[k] = in_q, in_e
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def collect(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
     """full_bar += the particles' (x, 1) times their E."""
     rows, size = full_bar.shape
@@ -234,7 +234,7 @@ def collect(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
                     f[k] += p0 * e0[k] + p1 * e1[k] + p2 * e2[k] + p3 * e3[k]
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def pull_all(x1, full, root, cM, log_det, P, aq, full_bar):  # type: ignore[no-untyped-def]
     """P gets ``log_det`` times the inverse Hessian added, and is pulled back through the term of the Hessian with E."""
     B, D, _ = P.shape
@@ -257,7 +257,7 @@ def pull_all(x1, full, root, cM, log_det, P, aq, full_bar):  # type: ignore[no-u
         collect(x1, E, first, B - 1, full_bar)
 
 
-@njit(fastmath=FAST, error_model="numpy", cache=True)
+@compile_pass(fastmath=FAST, error_model="numpy")
 def adam(parameters, gradient, first, second, lr, step):  # type: ignore[no-untyped-def]
     """One step of Adam with its usual constants: for a few thousand parameters torch's takes longer to be called."""
     kind = parameters.dtype.type

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, exp
 
 
-@njit(fastmath=FAST, error_model="numpy", cache=True)
+@compile_pass(fastmath=FAST, error_model="numpy")
 def set_slopes(theta, At, factor, bound, found):  # type: ignore[no-untyped-def]
     """found[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, the a_m columns of At; theta's rows may be longer.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import ordered
 
 DIGITS = 256
 
 
-@njit(cache=True)
+@compile_pass()
 def subtract_partners(x, y):  # type: ignore[no-untyped-def]
     """From each number of a row of x, the number of equal rank in the same row of y, whose rows ascend.
 

@@ -18,7 +18,7 @@ from proxlearn.baselines.registry import fit_of
 from proxlearn.compare.asked import SCALINGS
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.splits import split_of
-from proxlearn.core.fused import passes_compiled
+from proxlearn.core.compilation import COMPILATION
 from proxlearn.core.scores import probability_scores, share
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
@@ -62,10 +62,10 @@ def measure(cell: Cell, folder: Path, threads: int) -> Record:
         if cell.method.block == "sampler":
             fit(X, y[split.train], replace(request, trial=True))
         while True:
-            compiled, start = passes_compiled(), time.monotonic()
+            compiled, start = COMPILATION.passes, time.monotonic()
             fitted = fit(X, y[split.train], request)
             seconds = time.monotonic() - start
-            if cell.method.block != "network" or passes_compiled() == compiled:
+            if cell.method.block != "network" or COMPILATION.passes == compiled:
                 break
         probability = fitted.probability(scaler(table.X[split.test]))
     figures = {**scores(probability, y[split.test] > 0), "seconds": seconds}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -12,11 +11,15 @@ from torch import Tensor
 
 from proxlearn.core import paper, recursion
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.compilation import COMPILATION
 from proxlearn.core.neurons import Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper, Info
 from proxlearn.errors import RunError
 from proxlearn.notice import notice
+
+LONG_SECONDS = 2.0
+"""Compilation that took longer is worth a word."""
 
 
 class Step(Protocol):
@@ -69,28 +72,46 @@ class Plain:
 
 
 class Fused:
-    """The fused engine, with what there is to say of its first step and of a cloud that is too large for it."""
+    """The fused engine; it reports compilation, and a cloud that is too large for it."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
-        from proxlearn.core.fused import compiled_before
         from proxlearn.core.fused.engine import FusedStep
 
-        self.made = FusedStep(problem, hyper, N, threads)
+        with CompilationReport():
+            self.made = FusedStep(problem, hyper, N, threads)
         self.at, self.use = self.made.at, self.made.use
-        self.compiled = False
-        if not compiled_before():
-            notice("compiling the fused passes, once for this version and processor ...")
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
-        start = time.monotonic()
         try:
             # A cloud that leaves the finite range is told by whoever drives the steps.
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), CompilationReport():
                 return self.made(cloud, noise, z0)
         except MemoryError as error:
             raise RunError(str(error), "choose a smaller N or epsilon, or weights=uniform") from error
-        finally:
-            seconds = time.monotonic() - start
-            if not self.compiled and seconds > 2:
-                notice(f"compiled the fused passes in {seconds:.0f} s; later runs find them in the cache")
-            self.compiled = True
+
+
+class CompilationReport:
+    """Tell the user of passes that are compiled in this block, by Numba's own account: a slow step is not one.
+
+    A class and not a generator: every step enters it.
+    """
+
+    def __enter__(self) -> None:
+        self.passes, self.seconds = COMPILATION.passes, COMPILATION.seconds
+        COMPILATION.on_start = self._announce
+
+    def __exit__(self, *_: object) -> None:
+        COMPILATION.on_start = None
+        if COMPILATION.passes == self.passes:
+            return
+        seconds = COMPILATION.seconds - self.seconds
+        why = COMPILATION.unkept
+        if why is not None:
+            remedy = "set XDG_CACHE_HOME to a folder that you can write to"
+            notice(f"compiled passes cannot be kept ({why.strerror}), so every run compiles them; {remedy}")
+        elif seconds > LONG_SECONDS:
+            notice(f"compiled the fused passes in {seconds:.0f} s; later runs find them in the cache")
+
+    def _announce(self) -> None:
+        COMPILATION.on_start = None
+        notice("compiling the fused passes, once for this version and processor ...")

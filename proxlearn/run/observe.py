@@ -32,6 +32,8 @@ class Observed:
     step: int = 0
     steps: int = 0
     seconds: float = 0.0
+    session_rate: float | None = None
+    """Recursions per second of the newest session, without compilation: 0 before any counts, None in old runs."""
     started: str = ""
     pid: int = 0
     host: str = ""
@@ -42,7 +44,9 @@ class Observed:
 
     @property
     def rate(self) -> float:
-        """Recursions a second, over all sessions."""
+        """Recursions per second: of the session that is running, or else over all sessions."""
+        if self.state == "running" and self.session_rate is not None:
+            return self.session_rate
         return self.step / self.seconds if self.seconds > 0 else 0.0
 
     @property
@@ -65,6 +69,7 @@ def observe(folder: Path) -> Observed:
         step=int(_number(status.get("step"))),
         steps=int(_number(status.get("steps"))),
         seconds=_number(status.get("seconds")),
+        session_rate=_number(status["rate"]) if "rate" in status else None,
         started=str(status.get("started", "")),
         pid=int(_number(status.get("pid"))),
         host=host,

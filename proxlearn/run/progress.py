@@ -9,7 +9,9 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from proxlearn.core.compilation import COMPILATION
 from proxlearn.run.metrics import Row
+from proxlearn.run.pace import Pace
 
 LINE_SECONDS = 10.0
 
@@ -18,15 +20,21 @@ class Progress:
     """Shows the step, risk, accuracy, recursions per second and the time left."""
 
     def __init__(self, steps: int, start: int) -> None:
-        self.steps, self.start, self.step = steps, start, start
-        self.began = self.shown = time.monotonic()
+        self.steps, self.step, self.pace = steps, start, Pace(start)
+        self.shown = time.monotonic()
+        self.overhead = COMPILATION.overhead
         self.newest = ""
         terminal = sys.stderr.isatty()
         self.bar = tqdm(total=steps, initial=start, unit="rec", dynamic_ncols=True) if terminal else None
 
     def advance(self, step: int) -> None:
         self.step = step
+        self.pace.advance(step)
         if self.bar is not None:
+            if COMPILATION.overhead != self.overhead:
+                # Compilation is over: the bar's clock goes on from here.
+                self.overhead = COMPILATION.overhead
+                self.bar.unpause()
             self.bar.update(step - self.bar.n)
         elif time.monotonic() - self.shown > LINE_SECONDS:
             self._line()
@@ -41,10 +49,9 @@ class Progress:
 
     def _line(self) -> None:
         self.shown = time.monotonic()
-        done = self.step - self.start
-        rate = done / (self.shown - self.began)
-        left = tqdm.format_interval((self.steps - self.step) / rate) if rate else "?"
-        line = f"step {self.step}/{self.steps}  {self.newest}  {rate:.1f} rec/s, {left} left"
+        rate = self.pace.rate
+        pace = f"{rate:.1f} rec/s, {tqdm.format_interval((self.steps - self.step) / rate)} left" if rate else ""
+        line = f"step {self.step}/{self.steps}  {self.newest}  {pace}".rstrip()
         # Whoever read the lines may have gone; the run has not.
         with contextlib.suppress(OSError):
             print(line, file=sys.stderr, flush=True)

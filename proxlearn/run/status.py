@@ -14,6 +14,7 @@ from proxlearn import __version__
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.folder import Earlier, RunFolder
+from proxlearn.run.pace import Pace
 
 EVERY_SECONDS = 2.0
 
@@ -27,11 +28,13 @@ class Status:
         self._folder = folder
         self._before, self._start = earlier.seconds, time.monotonic()
         self._written = self._start
+        self._pace: Pace | None = None
         self.values: dict[str, Any] = {
             "state": "running",
             "step": 0,
             "steps": experiment.steps,
             "seconds": earlier.seconds,
+            "rate": None,
             "dtype": experiment.config.device.dtype,
             "switched_at": None,
             "unmet": 0,
@@ -55,11 +58,16 @@ class Status:
     def write(self, state: str, now: Checkpoint | None = None, error: str | None = None) -> None:
         self._written = time.monotonic()
         self.values |= {"state": state, "error": error, "seconds": round(self._before + self._written - self._start, 3)}
+        if self._pace is not None and self._pace.rate:
+            self.values["rate"] = round(self._pace.rate, 3)
         if now is not None:
             dtype = str(now.cloud.theta.dtype).removeprefix("torch.")
             self.values |= {"step": now.cloud.step, "unmet": now.unmet, "switched_at": now.switched_at, "dtype": dtype}
         self._folder.write_status(self.values)
 
     def running(self, now: Checkpoint) -> None:
+        if self._pace is None:
+            self._pace = Pace(now.cloud.step)
+        self._pace.advance(now.cloud.step)
         if time.monotonic() - self._written > EVERY_SECONDS:
             self.write("running", now)

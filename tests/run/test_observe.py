@@ -46,13 +46,21 @@ def test_a_finished_run_gives_its_figures(folder):
 
 
 def test_running_with_a_held_lock_is_running_and_after_a_kill_dead(folder):
-    say(folder, state="running", step=4, seconds=2.0)
+    say(folder, state="running", step=4, seconds=60.0, rate=2.0)
     other = FORKSERVER.Process(target=hold, args=(folder,))
     other.start()
     while not (folder / "held").exists():
         time.sleep(0.01)
     assert in_use(folder) is True
     assert observe(folder).state == "running"
+    assert observe(folder).seconds_left == pytest.approx(3.0)
+    # While the first step waits for its compilation, nothing is known of the pace.
+    say(folder, step=1, seconds=60.0, rate=None)
+    assert observe(folder).seconds_left is None
+    # A run of version 0.1.0 says its seconds only.
+    old = status(folder) | {"step": 4, "seconds": 2.0}
+    del old["rate"]
+    (folder / "status.json").write_text(json.dumps(old))
     assert observe(folder).seconds_left == pytest.approx(3.0)
     os.kill(other.pid, signal.SIGKILL)
     other.join()

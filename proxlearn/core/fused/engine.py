@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,6 +27,7 @@ from proxlearn.core.fused.softmax import SoftmaxDrift
 from proxlearn.core.fused.stabilised import DenseStabilised, SparseStabilised, StabilisedKernel
 from proxlearn.core.fused.tanh import TanhDrift
 from proxlearn.core.fused.tanh_outputs import TanhOutputsDrift
+from proxlearn.core.fused.threads import set_threads
 from proxlearn.core.fused.tiled import TiledTanhDrift
 from proxlearn.core.fused.two_valued import TwoValuedDrift, suits
 from proxlearn.core.problem import Problem, Samples
@@ -68,11 +68,7 @@ class FusedStep:
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
         self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
-        # Launching Numba's threads sets the number for all of OpenMP, torch's products included: put that back.
-        of_torch = torch.get_num_threads()
-        # Of all that there are: a step made earlier in this process may have asked for fewer.
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-        torch.set_num_threads(of_torch)
+        set_threads(threads)
         self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
         self.dtype = self.drift.dtype
         self._block = np.empty(threads, self.dtype)

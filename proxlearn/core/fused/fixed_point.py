@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.stabilised import StabilisedKernel
 from proxlearn.core.options import Tolerance
 
@@ -44,7 +44,7 @@ class FixedPoint:
         return float(max(rows, columns) - cutoff**2 / (2 * epsilon))
 
 
-@njit(cache=True)
+@compile_pass()
 def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
     """log(Gamma^T q) and the next log z; returns its largest change, its distance from the shift, and the least of
     u and v, v in units of ``share`` times the sum of q if that is more than 1."""
@@ -63,13 +63,13 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
     return change, reach, least
 
 
-@njit(cache=True)
+@compile_pass()
 def _unscaled(q, scale):  # type: ignore[no-untyped-def]
     """q itself; it may overflow where nothing is wrong with the weights."""
     return q * scale
 
 
-@njit(cache=True)
+@compile_pass()
 def _distance(x, y):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(len(x)):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FINITE, add_squares, exp, of_order, ordered
 
 
-@njit(parallel=True, fastmath=FINITE, cache=True)
+@compile_pass(parallel=True, fastmath=FINITE)
 def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyped-def]
     p, N = rows_t.shape
     for i in prange(N):
@@ -29,7 +30,7 @@ def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyp
         shift[i] = -nearest * scale
 
 
-@njit(parallel=True, fastmath=FINITE, cache=True)
+@compile_pass(parallel=True, fastmath=FINITE)
 def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
     """log sum_j exp(log_Gamma(i,j) + log_z(j))."""
     N = len(log_z)
@@ -45,7 +46,7 @@ def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
         found[i] = top + np.log(total)
 
 
-@njit(parallel=True, fastmath=FINITE, cache=True)
+@compile_pass(parallel=True, fastmath=FINITE)
 def _over_rows(log_Gamma, log_z, log_row, found, blocks):  # type: ignore[no-untyped-def]
     """log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), each block of columns by itself."""
     N = len(log_z)

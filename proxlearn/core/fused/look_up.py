@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from proxlearn.core.fused.code_cache import compile_pass
 
 LANES = 16
 """Numbers of a row: a register of float32, two of float64."""
@@ -92,7 +94,7 @@ def weigh(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-untyped-def]
     return types.void(row, types.int64, P, rho, types.int64, *(row.dtype,) * 3), code
 
 
-@njit(cache=True)
+@compile_pass()
 def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
     """to[m] = sum over k of (-1 or 1) inputs[k], whose signs are in codes[k // INPUTS, m]; all rows of LANES."""
     to[:] = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, FINITE, add_squares, of_order, ordered
 
 CELL_COORDINATES = 4
@@ -32,7 +33,7 @@ class Grid:
     shape: np.ndarray
 
 
-@njit(cache=True)
+@compile_pass()
 def _extent(cloud):  # type: ignore[no-untyped-def]
     low, high = cloud[0].astype(np.float64), cloud[0].astype(np.float64)
     for i in range(len(cloud)):
@@ -41,7 +42,7 @@ def _extent(cloud):  # type: ignore[no-untyped-def]
     return low, high
 
 
-@njit(cache=True)
+@compile_pass()
 def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
     """The points by cell (a counting sort), as Grid holds them; ``axes`` says which coordinate comes where."""
     N, p = cloud.shape
@@ -91,7 +92,7 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
     return max(cell[axis] - 1, 0), min(cell[axis] + 2, shape[axis])
 
 
-@njit(parallel=True, fastmath=FINITE, cache=True)
+@compile_pass(parallel=True, fastmath=FINITE)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
     """Block by block: the number of pairs within ``limit`` (squared), the first of them, and the closest below ``far``.
 
@@ -169,7 +170,7 @@ class Neighbours:
         return len(self.columns) == 0
 
 
-@njit(cache=True)
+@compile_pass()
 def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
     """Each pair in the rows of both its members."""
     starts = np.zeros(N + 1, np.int64)
@@ -231,7 +232,7 @@ def widest_empty(cloud: np.ndarray, radius: float) -> float:
     return radius
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def _farthest(x, y, blocks):  # type: ignore[no-untyped-def]
     N, p = x.shape
     for t in prange(len(blocks)):

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, of_order, ordered, tanh
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.problem import Problem, Samples
@@ -49,7 +50,7 @@ def saturates(problem: Problem) -> bool:
     return not problem.batch and bool(lengths.median() >= LARGE)
 
 
-@njit(fastmath=IN_ORDER, cache=True)
+@compile_pass(fastmath=IN_ORDER)
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
     """Z = [1 X] w for four rows of theta, four features at a time: fetching X1t and Z takes longer than arithmetic.
 
@@ -81,7 +82,7 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
             zd[m] = zd[m] + d[k] * x0[m]
 
 
-@njit(fastmath=IN_ORDER, cache=True)
+@compile_pass(fastmath=IN_ORDER)
 def some_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
     """z[j] = <w, (1, x)> for the near samples: the same chain of operations as in ``products``, four side by side."""
     for j in range(0, count, 4):
@@ -95,7 +96,7 @@ def some_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
         z[j], z[j + 1], z[j + 2], z[j + 3] = za, zb, zc, zd
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
     """The samples within ``reach`` of coming out of saturation, how many there are, and how far the next one is.
 
@@ -120,7 +121,7 @@ def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyp
     return -1, inf
 
 
-@njit(fastmath=IN_ORDER, error_model="numpy", cache=True)
+@compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
     """tanh of the near samples: a sign where it is +-1, else 0 and a pair. How many pairs there are."""
     one = z.dtype.type(1)
@@ -138,7 +139,7 @@ def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-
     return found
 
 
-@njit(fastmath=IN_ORDER, error_model="numpy", cache=True)
+@compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
     """The same for a whole row, whose z becomes tanh z. DENSE where the pairs are too many: then no sign is kept."""
     one = z.dtype.type(1)
@@ -164,7 +165,7 @@ def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
     return number
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
     """The rows' signs times a rho to r, times a to s; four rows at a time, beyond the last one with weight zero."""
     zero = theta.dtype.type(0)
@@ -186,7 +187,7 @@ def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-d
             r[m], s[m] = in_r, in_s
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def forward(theta, rho, X1t, X1, metric, per_length, bounds, known, signs, pairs, sums):  # type: ignore[no-untyped-def]
     """sums[t] gets block t's share of (P^T rho, P^T 1); rows get their signs and pairs, or are called dense.
 
@@ -259,7 +260,7 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, known, signs, pairs
                 s[m] += value
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
     """T c and, where e is given, T e; and Euler-Maruyama. Dense rows are computed again, to the same bits."""
     sample, values, number = pairs

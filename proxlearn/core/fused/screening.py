@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from proxlearn.core.fused.code_cache import compile_pass
 
 TOLERANCE = 2.0**-53
 """Relative change of a weight that is not worth computing, in every precision: errors add up over 10^6 steps."""
@@ -16,7 +17,7 @@ def oscillation(values: np.ndarray) -> float:
     return float(values.max()) - float(values.min())
 
 
-@njit(cache=True)
+@compile_pass()
 def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
     """osc(log z), and osc(w + log(rho) / beta), in one pass."""
     least = most = float(z[0])

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, exp
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
     """Each class's weights less the last one's, a row for each particle and class."""
     N, n_x = len(theta), W.shape[1]
@@ -31,7 +32,7 @@ def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
                 W[i * others + c, k] = own[k] - last[k]
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
     """Logits -> probabilities in place, class by class; P, and block t's share of (P^T rho, P^T 1)."""
     N, n = P.shape
@@ -71,7 +72,7 @@ def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
                 s[m] += value
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
     """inner_c = P c; probabilities -> G P (delta_label - p) in place, which is the gradient with respect to the
     logits."""
@@ -94,7 +95,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyp
                     rows[labels[m], m] += g[m]
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
     """Euler-Maruyama for one block of coordinates, from ``first`` on; ``gradient``: of all classes but the last."""
     N, size = len(theta), gradient.shape[1]

@@ -16,11 +16,12 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit, prange
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, FINITE, add_squares, exp, of_order, ordered
 from proxlearn.core.fused.neighbours import Neighbours
 
 
-@njit(parallel=True, fastmath=FINITE, cache=True)
+@compile_pass(parallel=True, fastmath=FINITE)
 def _dense_kernel(rows_t, columns_t, gamma, scale, K, alpha, shift, limit, counts):  # type: ignore[no-untyped-def]
     p, N = rows_t.shape
     blocks = len(counts)
@@ -49,7 +50,7 @@ def _dense_kernel(rows_t, columns_t, gamma, scale, K, alpha, shift, limit, count
         counts[t] = within
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def _dense_sweep(K, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     N = len(K)
     blocks = len(v)
@@ -68,7 +69,7 @@ def _dense_sweep(K, z, rho, u, q, v):  # type: ignore[no-untyped-def]
                 total[j] += row[j] * share
 
 
-@njit(parallel=True, fastmath=FINITE, cache=True)
+@compile_pass(parallel=True, fastmath=FINITE)
 def _sparse_kernel(rows, columns, starts, index, gamma, scale, K, diagonal, alpha, shift):  # type: ignore[no-untyped-def]
     N, p = rows.shape
     for i in prange(N):
@@ -109,12 +110,12 @@ def _sparse_rows(first, last, K, diagonal, starts, index, z, rho, u, q, total): 
             total[index[e]] += K[e] * share
 
 
-@njit(fastmath=FAST, cache=True)
+@compile_pass(fastmath=FAST)
 def _sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     _sparse_rows(0, len(diagonal), K, diagonal, starts, index, z, rho, u, q, v[0])
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def _long_sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     N = len(diagonal)
     blocks = len(v)

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, tanh
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
     """Z -> T = tanh Z in place; sums[t] gets block t's share of (P^T rho, P^T 1)."""
     N, n = Z.shape
@@ -40,7 +41,7 @@ def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
                 s[m] += a * value
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-untyped-def]
     """inner_c = T c, grad_a = T c + rho o T d; T's unsaturated rows become G o S and move to the top of their block.
 
@@ -74,7 +75,7 @@ def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-un
         counts[t] = kept
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
     """Euler-Maruyama, from the gradient's first column and the kept rows of its others."""
     N, p = theta.shape

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, tanh
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, blocks):  # type: ignore[no-untyped-def]
     """Z -> T = tanh Z in place."""
     N, n = Z.shape
@@ -27,7 +28,7 @@ def forward(Z, blocks):  # type: ignore[no-untyped-def]
                 row[m] = tanh(row[m])
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def backward(T, g, blocks):  # type: ignore[no-untyped-def]
     """g -> g o (1 - T o T) in place."""
     N, n = T.shape
@@ -39,7 +40,7 @@ def backward(T, g, blocks):  # type: ignore[no-untyped-def]
                 out[m] *= one - row[m] * row[m]
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
     """Euler-Maruyama: the gradient's columns for a, then those for b and w."""
     N, p = theta.shape

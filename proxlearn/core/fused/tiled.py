@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, tanh
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.fused.tanh import backward, forward
@@ -21,7 +22,7 @@ from proxlearn.core.recursion import Hyper
 TILE = 1024
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untyped-def]
     """``tanh.forward`` that adds to ``sums``, and keeps of T the signs of its saturated rows."""
     N, n = Z.shape
@@ -46,7 +47,7 @@ def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untype
                     sign[m] = np.int8(row[m])
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: ignore[no-untyped-def]
     """T c and T c + rho o T d for the saturated rows."""
     N, n = signs.shape
@@ -64,7 +65,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
                 grad_a[i] = in_c + rho[i] * in_d
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
     """Euler-Maruyama but for the gradient's columns of the rows that are not saturated."""
     N, p = theta.shape

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
+from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.functions import FAST, exp
 from proxlearn.core.fused.look_up import INPUTS, LANES, PATTERNS, TABLES, look_up, patterns, weigh
 from proxlearn.core.fused.potentials import FusedDrift, cotangent, potential
@@ -28,7 +29,7 @@ LEAST = 128
 """Samples, and features, from which on tables pay for being filled."""
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[no-untyped-def]
     """Z = W X^T + b, each class's less the last one's; a task is a class of a tile, for threads to have equal work."""
     N, n_x = len(theta), len(half)
@@ -51,7 +52,7 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
             look_up(x, codes, tables[t], Z[i, c][:used])
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
     """Logits -> probabilities in place, a block's samples strip by strip; P, P^T rho and P^T 1."""
     tiles, others, _ = Z.shape
@@ -102,7 +103,7 @@ def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-d
                     s[m] += of_ones
 
 
-@njit(parallel=True, fastmath=FAST, cache=True)
+@compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, gradient, shifts):  # type: ignore[no-untyped-def]
     """inner_c = P c; probabilities -> G P (delta_label - p) in place, and its sums over the samples with X
     and alone, a row for each particle and class."""

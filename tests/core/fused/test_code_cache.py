@@ -1,0 +1,196 @@
+"""Compiled passes on disk: damage is compiled away, only own files are read, nothing is written in the package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import proxlearn
+from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.fused.code_cache import compile_pass, folders, sources_key
+
+PACKAGE = Path(proxlearn.__file__).parent
+
+
+def double(x):  # type: ignore[no-untyped-def]
+    return 2 * x
+
+
+def square(x):  # type: ignore[no-untyped-def]
+    return x * x
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder and a temporary folder of the test's own: ``cache`` and ``tmp`` below the returned one."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    return tmp_path
+
+
+def is_compiled(function: Callable[..., object], value: int | float, expected: int | float) -> bool:
+    """Whether a new process's pass had to be compiled for its first call, and was not loaded."""
+    before = COMPILATION.passes
+    assert compile_pass()(function)(value) == expected
+    return COMPILATION.passes > before
+
+
+def stored(folder: Path, name: str = "*") -> list[Path]:
+    return sorted(path for path in folder.rglob(name) if path.is_file())
+
+
+def test_a_pass_is_compiled_once_and_then_loaded(places: Path) -> None:
+    assert is_compiled(double, 3, 6)
+    assert not is_compiled(double, 4, 8)
+    (file,) = stored(places)
+    assert file.is_relative_to(places / "cache")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
+    assert is_compiled(double, 1.5, 3.0)
+    assert len(stored(places)) == 2
+
+
+DAMAGE: dict[str, Callable[[Path, Path], object]] = {
+    "empty": lambda file, other: file.write_bytes(b""),
+    "cut in its head": lambda file, other: file.write_bytes(file.read_bytes()[:20]),
+    "cut in its code": lambda file, other: file.write_bytes(file.read_bytes()[:-100]),
+    "garbage": lambda file, other: file.write_bytes(os.urandom(5000)),
+    "one bit": lambda file, other: file.write_bytes(file.read_bytes()[:-7] + b"\0" + file.read_bytes()[-6:]),
+    "longer": lambda file, other: file.write_bytes(file.read_bytes() + b"x"),
+    "another pass": lambda file, other: shutil.copy(other, file),
+    "a folder": lambda file, other: (file.unlink(), file.mkdir()),
+    "a link": lambda file, other: (file.unlink(), file.symlink_to(other)),
+    "a pipe": lambda file, other: (file.unlink(), os.mkfifo(file)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_compiled_again_and_mended(damage: Callable[[Path, Path], object], places: Path) -> None:
+    assert is_compiled(double, 3, 6)
+    assert is_compiled(square, 3, 9)
+    (file,), (other,) = stored(places, "*.double-*"), stored(places, "*.square-*")
+    damage(file, other)
+    assert is_compiled(double, 5, 10)
+    assert not is_compiled(double, 5, 10)
+
+
+def unusable(path: Path) -> None:
+    # A file where a folder should be: even root cannot write there.
+    path.write_text("")
+
+
+def test_without_a_cache_folder_the_user_s_own_temporary_folder_serves(places: Path) -> None:
+    unusable(places / "cache")
+    assert is_compiled(double, 3, 6)
+    assert not is_compiled(double, 3, 6)
+    (file,) = stored(places / "tmp")
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert sources_key() in file.parent.name
+
+
+def test_without_any_folder_passes_are_compiled_in_memory(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unusable(places / "cache")
+    unusable(places / "nothing")
+    monkeypatch.setattr(tempfile, "tempdir", str(places / "nothing"))
+    assert is_compiled(double, 3, 6)
+    assert COMPILATION.unkept is not None
+    assert is_compiled(double, 3, 6)
+
+
+def test_a_cache_that_takes_no_more_bytes_is_no_failure(places: Path) -> None:
+    """A limit of file sizes stands for a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        assert is_compiled(double, 3, 6)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert COMPILATION.unkept is not None
+    assert stored(places) == []
+
+
+@pytest.fixture
+def full_disk(places: Path) -> Iterator[Path]:
+    (places / "cache").mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(places / "cache")]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("no right to mount; a limit of file sizes is tested everywhere")
+    yield places / "cache"
+    subprocess.run(["umount", str(places / "cache")], check=True)
+
+
+def test_a_full_disk_leads_to_the_temporary_folder(full_disk: Path, places: Path) -> None:
+    (full_disk / "ballast").write_bytes(b"x" * 12_000)
+    assert is_compiled(double, 3, 6)
+    assert not is_compiled(double, 3, 6)
+    assert len(stored(places / "tmp")) == 1
+
+
+def test_a_folder_that_somebody_else_could_have_filled_is_not_read(places: Path) -> None:
+    unusable(places / "cache")
+    (own,) = folders()
+    assert is_compiled(double, 3, 6)
+    assert not is_compiled(double, 3, 6)
+    own.rename(places / "elsewhere")
+    own.symlink_to(places / "elsewhere")
+    assert list(folders()) == []
+    assert is_compiled(double, 3, 6)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_files_and_folders_of_another_user_are_not_read(places: Path) -> None:
+    unusable(places / "cache")
+    assert is_compiled(double, 3, 6)
+    (file,) = stored(places / "tmp")
+    os.chown(file, 12345, 12345)
+    assert is_compiled(double, 3, 6)
+    assert not is_compiled(double, 3, 6)
+    os.chown(file.parent, 12345, 12345)
+    assert list(folders()) == []
+    assert is_compiled(double, 3, 6)
+
+
+def test_an_edited_function_is_compiled_again(places: Path) -> None:
+    """Its own file is a part of the key, and so is every file of the passes, since each may contain the others."""
+
+    def load(text: str) -> Callable[..., object]:
+        (places / "edited.py").write_text(text)
+        spec = importlib.util.spec_from_file_location("edited", places / "edited.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        function: Callable[..., object] = module.f
+        return function
+
+    assert is_compiled(load("def f(x):\n    return x + 111\n"), 1, 112)
+    # As long as before, and of the same bytecode: only a constant differs.
+    assert is_compiled(load("def f(x):\n    return x + 222\n"), 1, 223)
+    assert not is_compiled(load("def f(x):\n    return x + 111\n"), 1, 112)
+
+
+def test_every_source_of_the_passes_is_a_part_of_the_folder_s_name(places: Path) -> None:
+    copied = shutil.copytree(PACKAGE / "core" / "fused", places / "fused")
+    keys = {sources_key(copied)}
+    for path in copied.glob("*.py"):
+        path.write_text(path.read_text() + "#\n")
+        sources_key.cache_clear()
+        keys.add(sources_key(copied))
+    assert len(keys) == 1 + len(list(copied.glob("*.py")))
+    assert all(sources_key() in folder.name for folder in folders())
+
+
+def test_no_pass_uses_numba_s_own_cache() -> None:
+    """It would write into the package where nothing else is writable."""
+    for path in PACKAGE.rglob("*.py"):
+        assert "cache=True" not in path.read_text(encoding="utf-8"), path
+    assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".nbi", ".nbc")]

@@ -1,0 +1,68 @@
+"""Progress: the time left is that of steps, and not of the compilation that the first one waits for."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+
+import pytest
+from tqdm import tqdm
+
+from proxlearn.core.compilation import COMPILATION
+from proxlearn.run import progress
+from proxlearn.run.pace import Pace
+from proxlearn.run.progress import Progress
+
+STEPS = 100_000
+
+
+@pytest.fixture
+def compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step waits for a compilation, which is simulated."""
+    monkeypatch.setattr(COMPILATION, "seconds", COMPILATION.seconds)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+
+
+def first_step() -> None:
+    time.sleep(0.3)
+    COMPILATION.seconds += 0.3
+
+
+@pytest.mark.usefixtures("compiling")
+def test_steps_that_wait_for_a_compilation_do_not_count() -> None:
+    pace = Pace(0)
+    first_step()
+    pace.advance(1)
+    assert pace.rate == 0
+    for step in range(2, 7):
+        time.sleep(0.002)
+        pace.advance(step)
+    assert 5 / 0.15 < pace.rate <= 500
+
+
+@pytest.mark.usefixtures("compiling")
+def test_lines_of_a_log_give_no_time_left_before_they_know_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(STEPS, 0) as shown:
+        first_step()
+        shown.advance(1)
+        for step in range(2, 7):
+            time.sleep(0.002)
+            shown.advance(step)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"step 1/{STEPS}"
+    assert "left" in lines[-1]
+    rate = re.search(r"([\d.]+) rec/s", lines[-1])
+    assert rate is not None
+    assert float(rate[1]) > 5 / 0.15
+
+
+@pytest.mark.usefixtures("compiling")
+def test_a_bar_s_clock_stands_still_while_passes_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal is simulated."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress(STEPS, 0) as shown:
+        assert isinstance(shown.bar, tqdm)
+        first_step()
+        shown.advance(1)
+        assert shown.bar.format_dict["elapsed"] < 0.2
