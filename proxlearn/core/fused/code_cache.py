@@ -48,14 +48,14 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         dispatcher = numba.njit(**options)(function)
         # With NUMBA_DISABLE_JIT it is the Python function itself.
         if isinstance(dispatcher, Dispatcher):
-            dispatcher._cache = PassCache(function)
+            dispatcher._cache = PassCache(function)  # type: ignore[attr-defined]
             PASSES.add(dispatcher)
         return dispatcher
 
     return decorate
 
 
-class PassCache(_Cache):  # type: ignore[misc]
+class PassCache(_Cache):
     """The compiled signatures of one function, a file for each."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -94,7 +94,7 @@ class PassCache(_Cache):  # type: ignore[misc]
             with contextlib.suppress(Exception):
                 stored_sig, state = pickle.loads(_checked(name, content))
                 if stored_sig == sig:
-                    code = CompileResult._rebuild(target_context, *state)
+                    code = CompileResult._rebuild(target_context, *state)  # type: ignore[no-untyped-call]
                     COMPILATION.load_seconds += time.monotonic() - start
                     return code
             _discard(folder / name)
@@ -105,7 +105,7 @@ class PassCache(_Cache):  # type: ignore[misc]
         if not self._enabled or data.library.has_dynamic_globals or any(not each.can_cache for each in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
-        payload = dumps((sig, data._reduce()))
+        payload = dumps((sig, data._reduce()))  # type: ignore[no-untyped-call]
         content = MAGIC + _digest(name, payload) + payload
         COMPILATION.unkept = OSError(errno.ENOENT, "there is no folder for it")
         for folder in folders():
@@ -216,7 +216,7 @@ def _checked(name: str, content: bytes) -> bytes:
     return payload
 
 
-class _Timer(event.Listener):  # type: ignore[misc]
+class _Timer(event.Listener):
     """Numba's own reports of compilations, those of other packages' functions left out."""
 
     def on_start(self, event: Any) -> None:
@@ -229,4 +229,4 @@ class _Timer(event.Listener):  # type: ignore[misc]
 
 
 PASSES: set[Any] = set()
-event.register("numba:compile", _Timer())
+event.register("numba:compile", _Timer())  # type: ignore[no-untyped-call]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 import numba
 import torch
@@ -39,10 +40,9 @@ def _use_one_thread() -> None:
     answer for ever. A loop on one thread needs no other one, so the child is registered with Numba's layer as a
     process that starts anew, with one thread for it and for torch.
     """
-    if not parallel._is_initialized or parallel.threading_layer() != "omp":
+    if parallel._threading_layer != "omp":
         return
-    from numba.np.ufunc import omppool
-
+    omppool = sys.modules["numba.np.ufunc.omppool"]
     if omppool.openmp_vendor != "GNU":
         return
     _Fork.happened = True
