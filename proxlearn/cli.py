@@ -12,12 +12,14 @@ import gc
 import importlib
 import os
 import sys
+import traceback
 from dataclasses import dataclass
 from typing import NoReturn
 
 from proxlearn import __version__
 from proxlearn.errors import ProxlearnError, did_you_mean
-from proxlearn.text import printable
+from proxlearn.notice import notice
+from proxlearn.streams import OutputError, ReaderGone, open_standard_streams, require_output
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Command:
 
     module: str
     help: str
+    prints: bool = False
+    """Whether its result is what it prints, and not files."""
 
 
 COMMANDS = {
@@ -33,10 +37,16 @@ COMMANDS = {
         "proxlearn.commands.train", "train a cloud of neurons: Hydra overrides such as dataset=wdbc beta=0.05"
     ),
     "resume": Command("proxlearn.commands.resume", "go on with a run from its folder alone"),
-    "status": Command("proxlearn.commands.status", "what runs and sweeps are doing: progress, time left, risk, state"),
-    "predict": Command("proxlearn.commands.predict", "labels, probabilities and spread of new rows, from a folder"),
-    "evaluate": Command("proxlearn.commands.evaluate", "accuracy, log-loss, calibration or RMSE on labelled rows"),
-    "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files"),
+    "status": Command(
+        "proxlearn.commands.status", "what runs and sweeps are doing: progress, time left, risk, state", prints=True
+    ),
+    "predict": Command(
+        "proxlearn.commands.predict", "labels, probabilities and spread of new rows, from a folder", prints=True
+    ),
+    "evaluate": Command(
+        "proxlearn.commands.evaluate", "accuracy, log-loss, calibration or RMSE on labelled rows", prints=True
+    ),
+    "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files", prints=True),
     "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
     "compare": Command("proxlearn.commands.compare", "networks, samplers and reference lines on the same splits"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of runs and sweeps again"),
@@ -44,6 +54,9 @@ COMMANDS = {
     "film": Command("proxlearn.commands.film", "the cloud in motion, as a GIF or an MP4"),
 }
 """Every command: a new one is added here."""
+
+PRINTING = {"-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help"}
+"""Options that make any command print something and do nothing else."""
 
 EXAMPLES = """\
 examples:
@@ -78,15 +91,14 @@ def run(name: str, args: list[str]) -> int:
         code: int = importlib.import_module(COMMANDS[name].module).main(args)
         return code
     except ProxlearnError as error:
-        print(f"proxlearn: {error}", file=sys.stderr)
+        notice(str(error))
         return error.exit_code
-    except BrokenPipeError:
-        # `proxlearn data | head`: nobody reads on, which is no failure; and Python shall not try to at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
+        # `proxlearn data | head`: the reader has what it wanted.
         return 0
     except KeyboardInterrupt:
         # While a run is recursing it stops by itself; this is before or after.
-        print("proxlearn: interrupted; the same command goes on", file=sys.stderr)
+        notice("interrupted; the same command goes on")
         return 130
 
 
@@ -108,17 +120,19 @@ def complete(args: list[str]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
-    if not args or args[0] in ("-h", "--help", "help"):
+    first, rest = (args[0], args[1:]) if args else ("--help", [])
+    options = {word.partition("=")[0] for word in rest}
+    require_output(first not in COMMANDS or COMMANDS[first].prints or bool(options & PRINTING))
+    if first in ("-h", "--help", "help"):
         print(usage(), end="")
         return 0 if args else 2
-    first, rest = args[0], args[1:]
     if first == "--version":
         print(f"proxlearn {__version__}")
         return 0
     if first in ("-sc", "--shell-completion"):
         return complete(rest)
     if first not in COMMANDS:
-        print(f"proxlearn: unknown command `{printable(first)}`; {did_you_mean(first, COMMANDS)}", file=sys.stderr)
+        notice(f"unknown command `{first}`; {did_you_mean(first, COMMANDS)}")
         return 2
     return run(first, rest)
 
@@ -131,9 +145,35 @@ def console() -> NoReturn:
     among the million objects that the imports make and that stay.
     """
     gc.set_threshold(100_000, 50, 100)
-    code = main()
+    open_standard_streams()
+    try:
+        code = main()
+        # Here and not at the end: what is still to be written of a result can fail too.
+        sys.stdout.flush()
+    except SystemExit as error:
+        code = _exit_code(error)
+    except OutputError as error:
+        notice(str(error))
+        code = error.exit_code
+    except ReaderGone:
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _exit_code(error: SystemExit) -> int:
+    """argparse's and Hydra's own ends: after --help, and of a command that they cannot read."""
+    try:
+        sys.stdout.flush()
+    except OutputError as failure:
+        notice(str(failure))
+        return failure.exit_code
+    except ReaderGone:
+        return 0
+    return error.code if isinstance(error.code, int) else int(error.code is not None)

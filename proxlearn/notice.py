@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from proxlearn.streams import write_words
 from proxlearn.text import printable
 
 
 def notice(text: str) -> None:
-    print(f"proxlearn: {printable(text)}", file=sys.stderr, flush=True)
+    write_words(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -35,7 +35,7 @@ class StandardStream(io.FileIO):
         self.required = False
         """Whether a failure ends the command."""
 
-    def write(self, content) -> int:  # type: ignore[no-untyped-def,override]
+    def write(self, content) -> int:  # type: ignore[no-untyped-def]
         while not self.failed:
             try:
                 written: int | None = super().write(content)
@@ -46,7 +46,7 @@ class StandardStream(io.FileIO):
                 if isinstance(error, BrokenPipeError):
                     raise ReaderGone from error
                 problem = f"cannot write to standard output: {error.strerror or error}"
-                raise OutputError(problem, "nothing was lost but the output; put that right, and try again") from error
+                raise OutputError(problem, "send it to a place that takes it") from error
             if written is not None:
                 return written
             # Another process made the terminal non-blocking, and it takes nothing at the moment.

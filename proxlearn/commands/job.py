@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 import traceback
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from omegaconf import DictConfig
 
 from proxlearn.commands.session import work
 from proxlearn.errors import ProxlearnError
+from proxlearn.notice import notice
 from proxlearn.run.device import check_memory
 from proxlearn.run.folder import remove_if_empty
 from proxlearn.run.isolated import isolated
@@ -101,7 +101,7 @@ def perform(task: Task, number: int, folder: Path) -> int:
                 sweep.record(number, "waiting", task.session, error.problem)
                 time.sleep(LOOK_AGAIN_SECONDS)
     except ProxlearnError as error:
-        print(f"proxlearn: {error}", file=sys.stderr)
+        notice(str(error))
         sweep.record(number, "failed", task.session, str(error))
         return error.exit_code
     except Exception as error:

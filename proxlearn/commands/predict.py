@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -115,7 +116,8 @@ def check_output(output: str, data: str) -> None:
 def opened(output: str) -> Iterator[TextIO]:
     """The output; a file appears under its name when it is whole."""
     if output == STDOUT:
-        yield sys.stdout
+        with exact_output() as file:
+            yield file
         return
     path = Path(output)
     if path.exists() and not path.is_file():
@@ -132,3 +134,15 @@ def opened(output: str) -> Iterator[TextIO]:
         raise InputError(f"cannot write {output}: {error.strerror or error}", "choose another -o FILE") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exact_output() -> Iterator[TextIO]:
+    """Standard output for a table: a letter that its encoding lacks is an error here, and not escaped."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "backslashreplace":
+        sys.stdout.reconfigure(errors="strict")
+    try:
+        yield sys.stdout
+    except UnicodeEncodeError as error:
+        problem = f"standard output is {error.encoding}, which cannot write {error.object[error.start]!a}"
+        raise InputError(problem, "give -o FILE, which is UTF-8, or set PYTHONIOENCODING=utf-8") from error

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxlearn.errors import ProxlearnError
+from proxlearn.notice import notice
 from proxlearn.run.folder import remove_if_empty
 from proxlearn.schema import TrainConfig
+from proxlearn.streams import write_words
 from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> 
         outcome = work(config, folder, command)
     except ProxlearnError as error:
         remove_if_empty(folder)
-        print(f"proxlearn: {error}", file=sys.stderr)
+        notice(str(error))
         return error.exit_code
     if outcome.signal is not None:
-        print(f"proxlearn: stopped at step {outcome.step}; {go_on} goes on from there", file=sys.stderr)
+        notice(f"stopped at step {outcome.step}; {go_on} goes on from there")
         return 128 + outcome.signal
     return 0
 
@@ -51,12 +52,8 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
 
 
 def say(text: str) -> None:
-    """Print lines for people on the standard output."""
-    try:
-        print(printable_lines(text), end="", flush=True)
-    except BrokenPipeError:
-        # `proxlearn train | head`: nobody listens any more, and the run goes on all the same.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Print lines for people on the standard output; a run goes on where nobody can read them."""
+    write_words(printable_lines(text), sys.stdout)
 
 
 def shown(folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from tqdm import tqdm
 
 from proxlearn.run.observe import observe
 from proxlearn.run.sweep import DONE, Record, SweepFolder
+from proxlearn.streams import write_words
 from proxlearn.text import printable
 
 POLL_SECONDS = 0.5
@@ -92,6 +92,4 @@ class SweepProgress:
 
     def _line(self, text: str) -> None:
         self._shown = time.monotonic()
-        # Whoever read the lines may have gone; the sweep has not.
-        with contextlib.suppress(OSError):
-            print(printable(text), file=sys.stderr, flush=True)
+        write_words(printable(text) + "\n", sys.stderr)

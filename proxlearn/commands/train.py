@@ -20,6 +20,7 @@ from proxlearn.commands.plan import Plan, plan_sweep
 from proxlearn.commands.session import run_session
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.loggers.logger import check_logger
+from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import check_writable, remove_if_empty
 
@@ -90,7 +91,7 @@ def run(composed: DictConfig, folder: Path) -> int:
         config = checked_config(composed)
     except ProxlearnError as error:
         remove_if_empty(folder)
-        print(f"proxlearn: {error}", file=sys.stderr)
+        notice(str(error))
         return error.exit_code
     command = shlex.join(["proxlearn", "train", *sys.argv[1:]])
     return run_session(config, folder, command, "the same command")

@@ -156,7 +156,10 @@ def _spooled_stdin() -> BinaryIO:
     """A copy on disk: the header is looked at more than once, and memory stays bounded."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
-        shutil.copyfileobj(sys.stdin.buffer, spool)
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+        except OSError as error:
+            raise InputError(f"cannot read standard input: {error.strerror}", "give --data FILE") from error
         failed.pop_all()
     made: BinaryIO = spool
     return made

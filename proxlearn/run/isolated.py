@@ -17,6 +17,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from proxlearn.streams import open_standard_streams
+
 POLL_SECONDS = 0.5
 ONE_AT_A_TIME = threading.Lock()
 """How a process ended can be read once, and whoever starts another one looks too: of two threads one would learn it."""
@@ -60,7 +62,10 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for stream in (1, 2):
         os.dup2(handle, stream)
-    os.close(handle)
+    if handle > 2:
+        os.close(handle)
+    # The log may be on a disk that gets full: the job's words are no reason for it to fail.
+    open_standard_streams()
     # User's paths are relative to where the command was given, wherever a cluster starts its processes.
     with contextlib.suppress(OSError):
         os.chdir(directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from types import TracebackType
@@ -12,6 +11,7 @@ from tqdm import tqdm
 from proxlearn.core.compilation import COMPILATION
 from proxlearn.run.metrics import Row
 from proxlearn.run.pace import Pace
+from proxlearn.streams import write_words
 
 LINE_SECONDS = 10.0
 
@@ -52,9 +52,7 @@ class Progress:
         rate = self.pace.rate
         pace = f"{rate:.1f} rec/s, {tqdm.format_interval((self.steps - self.step) / rate)} left" if rate else ""
         line = f"step {self.step}/{self.steps}  {self.newest}  {pace}".rstrip()
-        # Whoever read the lines may have gone; the run has not.
-        with contextlib.suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
+        write_words(line + "\n", sys.stderr)
 
     def __enter__(self) -> Progress:
         return self
