@@ -11,6 +11,7 @@ from proxlearn.commands.predict import check_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.overwrite import recover_for_reading
 
 DESCRIPTION = """\
 Draw a film of a run from its folder alone. On the left the particles on their two principal axes, size and colour by
@@ -49,6 +50,7 @@ def main(args: list[str]) -> int:
     folder: Path = parsed.folder
     if not folder.is_dir():
         raise InputError(f"no folder {folder}", "name one that `proxlearn train` made")
+    recover_for_reading(folder)
     RunFolder(folder).refuse_links()
     output: Path = parsed.output or folder / "film.gif"
     frames = integer(at_least=1, below=1001, example=60)("--frames", parsed.frames)

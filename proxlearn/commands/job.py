@@ -20,6 +20,7 @@ from proxlearn.run.folder import remove_if_empty
 from proxlearn.run.isolated import isolated
 from proxlearn.run.lock import InUse
 from proxlearn.run.sweep import SweepFolder
+from proxlearn.run.worker import WORKING, is_orphaned
 
 PRELOAD = ("proxlearn.commands.job", "proxlearn.run.loop", "proxlearn.views.render", "proxlearn.core.fused.engine")
 LOOK_AGAIN_SECONDS = 1.0
@@ -37,6 +38,8 @@ class Task:
     numbers: tuple[int, ...]
     """Hydra counts the launched jobs from 0; these are the sweep's own numbers."""
     folders: tuple[Path, ...]
+    existing: tuple[Path, ...]
+    """Of each folder, the nearest one that was there before: what lies below it is removed if it stays empty."""
     command: str
     directory: Path
     threads: int | None
@@ -46,13 +49,15 @@ class Task:
 
     def __call__(self, composed: DictConfig) -> None:
         place = int(HydraConfig.get().job.num)
-        self.supervise(self.numbers[place], self.folders[place])
+        with WORKING:
+            self.supervise(place)
 
-    def supervise(self, number: int, folder: Path) -> None:
+    def supervise(self, place: int) -> None:
         """Have the job done in a process of its own, and record its end where it cannot do so itself."""
+        number, folder = self.numbers[place], self.folders[place]
         sweep = SweepFolder(self.sweep)
-        if sweep.stop_requested(self.session):
-            remove_if_empty(folder)
+        if sweep.stop_requested(self.session) or is_orphaned():
+            remove_if_empty(folder, self.existing[place])
             sweep.record(number, "skipped", self.session, "the sweep was stopped before this job began")
             return
         for name in THREAD_LIMITS:
@@ -64,11 +69,11 @@ class Task:
             preload=PRELOAD,
             log=sweep.log(number),
             directory=self.directory,
-            stop=lambda: sweep.stop_requested(self.session),
+            stop=lambda: sweep.stop_requested(self.session) or is_orphaned(),
         )
-        remove_if_empty(folder)
+        remove_if_empty(folder, self.existing[place])
         record = sweep.read_record(number)
-        if code == -signal.SIGTERM and sweep.stop_requested(self.session):
+        if code == -signal.SIGTERM and (sweep.stop_requested(self.session) or is_orphaned()):
             sweep.record(number, "stopped", self.session, "stopped before its first step")
         elif code < 0:
             name = signal.Signals(-code).name

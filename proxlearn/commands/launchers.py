@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 
 from proxlearn.errors import InputError
+from proxlearn.run.worker import end_with_parent
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,17 @@ def prepare(master: DictConfig, sweep: Path) -> None:
     if name == "ray":
         # What Ray 2.60 starts its own nodes with; a cluster's nodes must have been started so too.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
+    """Have joblib's workers watch this process: killed, it could not end them."""
+    if name_of(master) != "joblib":
+        return
+    from joblib import Parallel
+
+    # joblib before 1.5 passes nothing on to its workers.
+    if "backend_kwargs" in inspect.signature(Parallel.__init__).parameters:
+        launcher.joblib |= {"initializer": end_with_parent, "initargs": (os.getpid(),)}
 
 
 def finish(master: DictConfig) -> None:

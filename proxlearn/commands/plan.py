@@ -24,10 +24,11 @@ from proxlearn.errors import InputError
 from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder import check_writable
-from proxlearn.run.observe import observe
-from proxlearn.run.sweep import Job, SweepFolder, is_done
-from proxlearn.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig
+from proxlearn.run.folder import WRITTEN, RunFolder, check_writable
+from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
+from proxlearn.run.sweep import DONE, Job, SweepFolder
+from proxlearn.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig, digest
 
 MOST_JOBS = 10_000
 SAY_SO = 50
@@ -59,9 +60,11 @@ class Plan:
         config, folder = self.configs[job.number], self.folder.run_folder(job)
         if config.overwrite or folder is None:
             return False
-        run = observe(folder)
+        state = self.folder.state(job)
+        if state.state != DONE or state.run is None:
+            return False
         # Old figures must not pass for those of a file that was edited since: the job itself says so.
-        return is_done(run, config.steps) and run.data_sha256 == data_sha256(config.dataset, checksums)
+        return state.run.data_sha256 == data_sha256(config.dataset, checksums)
 
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
@@ -75,6 +78,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
         notice(f"checking {count} jobs ...")
     (combinations,) = BasicSweeper.split_arguments(overrides, None)
     folder = SweepFolder(sweep_folder(master, overrides, swept))
+    require_sweep_or_empty(folder.path)
     jobs: list[Job] = []
     configs: dict[int, TrainConfig] = {}
     for number, words in enumerate(combinations):
@@ -86,8 +90,10 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
             jobs.append(Job(number, values, error=str(error)))
             continue
         configs[number] = config
-        jobs.append(Job(number, values, config.steps, os.path.relpath(run_folder, folder.path)))
+        place = os.path.relpath(run_folder, folder.path)
+        jobs.append(Job(number, values, config.steps, place, settings_sha256=digest(config)))
     fail_fast = flag("fail_fast", master.get("fail_fast", False))
+    refuse_shared_folders(jobs, folder)
     bad = [job.error for job in jobs if job.error is not None]
     if bad and (fail_fast or len(bad) == len(jobs)):
         problem, _, remedy = bad[0].rpartition("; ")
@@ -114,7 +120,7 @@ def check_job(
             composed.hydra.job.id, composed.hydra.job.num = str(number), number
         refuse_code(composed)
         config = checked_config(composed)
-        folder = Path(str(composed.hydra.sweep.dir)).absolute() / str(composed.hydra.sweep.subdir)
+        folder = Path(os.path.abspath(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir)))
     except Exception as error:
         # Hydra and OmegaConf stumble over values in many ways: they are the user's all the same.
         raise translated(error) from error
@@ -123,7 +129,24 @@ def check_job(
         resolve_device(config.device.device)
         check_logger(config.logger)
     check_writable(folder)
+    require_run_or_empty(folder)
+    refuse_table_inside(config.dataset.path, folder, WRITTEN)
+    if not config.overwrite:
+        recover_for_reading(folder)
+        RunFolder(folder).check_same_run(config)
     return config, folder
+
+
+def refuse_shared_folders(jobs: list[Job], sweep: SweepFolder) -> None:
+    """Refuse two jobs with different trajectories in one folder: the second would get the first one's figures."""
+    owners: dict[str, Job] = {}
+    for job in jobs:
+        if (folder := sweep.run_folder(job)) is None:
+            continue
+        owner = owners.setdefault(os.path.realpath(folder), job)
+        if owner.settings_sha256 != job.settings_sha256:
+            problem = f"jobs {owner.number} ({owner.title}) and {job.number} ({job.title}) have one folder, {folder}"
+            raise InputError(problem, "leave hydra.sweep.subdir out, or use hydra.sweep.subdir='${hydra.job.num}'")
 
 
 def share_runs(jobs: list[Job]) -> list[Job]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.ownership import is_run
 from proxlearn.run.sweep import SweepFolder
 
 
@@ -22,8 +24,12 @@ def main(args: list[str]) -> int:
     for folder in folders:
         if is_sweep(folder):
             continue
-        if not (folder / "metrics.csv").is_file():
-            raise InputError(f"{folder} is not a run folder (no metrics.csv in it)", "name a folder that `train` made")
+        recover_for_reading(folder)
+        if not ((folder / "metrics.csv").is_file() and is_run(folder)):
+            raise InputError(
+                f"{folder} is not a run folder (no metrics.csv or no config.yaml in it)",
+                "name a folder that `train` made",
+            )
         RunFolder(folder).refuse_links()
     from proxlearn.views.render import render
     from proxlearn.views.sweep import render_sweep

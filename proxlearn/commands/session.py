@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from proxlearn.errors import ProxlearnError
 from proxlearn.notice import notice
-from proxlearn.run.folder import remove_if_empty
 from proxlearn.schema import TrainConfig
 from proxlearn.streams import write_words
 from proxlearn.text import printable_lines
@@ -22,7 +21,6 @@ def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> 
     try:
         outcome = work(config, folder, command)
     except ProxlearnError as error:
-        remove_if_empty(folder)
         notice(str(error))
         return error.exit_code
     if outcome.signal is not None:

@@ -13,6 +13,8 @@ from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.observe import Observed, observe
+from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.ownership import STAGING
 from proxlearn.run.sweep import DONE, JobState, SweepFolder
 from proxlearn.text import printable
 
@@ -82,13 +84,15 @@ def report(folders: list[Path]) -> str:
 
 def found(folder: Path, depth: int) -> Iterator[Path]:
     """Run and sweep folders at or below ``folder``; nothing inside one is looked at."""
+    recover_for_reading(folder)
     if RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
         yield folder
         return
     if depth == 0:
         return
     try:
-        below = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+        entries = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        below = sorted(entry.name for entry in entries if entry.name not in STAGING)
     except OSError:
         return
     for name in below:

@@ -19,11 +19,12 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 
 from proxlearn.commands.job import THREAD_LIMITS, Task
-from proxlearn.commands.launchers import at_a_time, finish, prepare, threads_of_a_job
+from proxlearn.commands.launchers import at_a_time, end_workers_with_command, finish, prepare, threads_of_a_job
 from proxlearn.commands.plan import Plan
 from proxlearn.commands.session import say, shown
 from proxlearn.commands.sweep_progress import SweepProgress
 from proxlearn.notice import notice
+from proxlearn.run.folder import nearest_existing
 from proxlearn.run.sweep import DONE, SweepFolder
 
 ROUNDS = 2
@@ -97,6 +98,7 @@ def launch_once(plan: Plan, numbers: list[int], session: str, command: str) -> N
             session=session,
             numbers=tuple(batch),
             folders=folders,
+            existing=tuple(nearest_existing(folder) for folder in folders),
             command=command,
             directory=Path.cwd(),
             threads=threads_of_a_job(plan.master, len(batch)),
@@ -117,7 +119,9 @@ def launcher(plan: Plan, task: Task) -> Launcher:
     setup_globals()
     logging.getLogger("hydra_plugins").setLevel(logging.ERROR)
     context = HydraContext(config_loader=plan.loader, callbacks=Callbacks())
-    return Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=plan.master)
+    chosen = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=plan.master)
+    end_workers_with_command(plan.master, chosen)
+    return chosen
 
 
 def words(folder: Path) -> list[str]:

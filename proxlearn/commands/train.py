@@ -16,21 +16,24 @@ from omegaconf.errors import OmegaConfBaseException
 
 from proxlearn.commands.compose import compose_with_loader, config_path, parse, translated
 from proxlearn.commands.configured import checked_config
+from proxlearn.commands.output_folders import check_folder_settings
 from proxlearn.commands.plan import Plan, plan_sweep
 from proxlearn.commands.session import run_session
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder import check_writable, remove_if_empty
+from proxlearn.run.folder import WRITTEN, check_writable, nearest_existing, remove_if_empty
+from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 
 
 def main(args: list[str]) -> int:
-    plan = preflight(args)
-    if plan is not None:
+    planned = preflight(args)
+    if isinstance(planned, Plan):
         from proxlearn.commands.sweep import run_sweep
 
-        return run_sweep(plan, shlex.join(["proxlearn", "train", *args]))
+        return run_sweep(planned, shlex.join(["proxlearn", "train", *args]))
+    existing = None if planned is None else nearest_existing(planned)
     # Hydra would print its own account of an error and end the process; this makes it raise, and we say it in one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["proxlearn", *args]
@@ -39,7 +42,13 @@ def main(args: list[str]) -> int:
     def job(composed: DictConfig) -> None:
         nonlocal code
         code = 1
-        code = run(composed, Path(HydraConfig.get().runtime.output_dir))
+        folder = Path(os.path.abspath(HydraConfig.get().runtime.output_dir))
+        try:
+            code = run(composed, folder)
+        finally:
+            # Hydra makes the folder before anything is known about the run.
+            if existing is not None:
+                remove_if_empty(folder, existing)
 
     try:
         hydra.main(config_path=config_path(), config_name="train", version_base="1.3")(job)()
@@ -52,10 +61,10 @@ def main(args: list[str]) -> int:
     return code or 0
 
 
-def preflight(args: list[str]) -> Plan | None:
+def preflight(args: list[str]) -> Plan | Path | None:
     """Compose once before Hydra does anything, and check what is asked for before a folder is made.
 
-    Returns the plan, if it is a sweep that is asked for.
+    Returns the plan of a sweep, the folder of a run, or None where nothing is to be trained.
     """
     parsed = parse(args)
     if parsed.shell_completion or parsed.hydra_help:
@@ -65,6 +74,7 @@ def preflight(args: list[str]) -> Plan | None:
         several = parsed.multirun or composed.hydra.mode == RunMode.MULTIRUN
         if parsed.help or parsed.info or parsed.cfg:
             return None
+        check_folder_settings(composed, several)
         if several:
             return plan_sweep(composed, loader)
         config = checked_config(composed)
@@ -76,13 +86,16 @@ def preflight(args: list[str]) -> Plan | None:
     check_memory(config)
     resolve_device(config.device.device)
     check_logger(config.logger)
-    check_writable(Path(folder).absolute())
+    path = Path(os.path.abspath(folder))
+    check_writable(path)
+    require_run_or_empty(path)
+    refuse_table_inside(config.dataset.path, path, WRITTEN)
     if config.init_from is not None:
         # Whether that cloud fits the data is known only with the data: worth the import of torch.
         from proxlearn.run.experiment import build_experiment, first_checkpoint
 
         first_checkpoint(build_experiment(config))
-    return None
+    return path
 
 
 def run(composed: DictConfig, folder: Path) -> int:
@@ -90,7 +103,6 @@ def run(composed: DictConfig, folder: Path) -> int:
     try:
         config = checked_config(composed)
     except ProxlearnError as error:
-        remove_if_empty(folder)
         notice(str(error))
         return error.exit_code
     command = shlex.join(["proxlearn", "train", *sys.argv[1:]])

@@ -16,12 +16,14 @@ from proxlearn.errors import InputError
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import newest_valid
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.overwrite import recover_for_reading
 
 
 def load(path: Path) -> Model:
     """The model of a run, finished or not."""
     if not path.is_dir():
         raise InputError(f"no folder {path}", "name one that `proxlearn train` made")
+    recover_for_reading(path)
     model = find(path)
     if model is None:
         raise InputError(f"{path} holds no valid checkpoint", "wait for the first one, or train again")

@@ -5,18 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from proxlearn.errors import RunError
 
-TEMPORARY = ".*.tmp"
+TEMPORARY = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
+OLD_TEMPORARY = re.compile(
+    r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
+    r"|cloud-\d+\.safetensors)\.\d+\.tmp"
+)
+"""Names that version 0.1.0 gave its unfinished files."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content``; a crash leaves the old file or the new one, never a part of one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(path)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
@@ -53,10 +59,21 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
+def temporary_name(path: Path) -> Path:
+    """Beside ``path``, under a name that no other program gives its files: those that are left behind are deleted."""
+    return path.with_name(f".proxlearn-{path.name}.{os.getpid()}.tmp")
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file has a name that only unfinished files of proxlearn have."""
+    return bool(TEMPORARY.fullmatch(path.name) or OLD_TEMPORARY.fullmatch(path.name))
+
+
 def remove_temporaries(folder: Path) -> None:
-    """Clear away what a killed process was writing."""
-    for path in folder.glob(TEMPORARY):
-        path.unlink(missing_ok=True)
+    """Delete what a killed process was writing; files of other programs stay."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if is_temporary(path) and path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

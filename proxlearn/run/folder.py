@@ -34,6 +34,17 @@ class Earlier:
     engine: str | None = None
 
 
+DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
+WRITTEN = frozenset(
+    (
+        *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
+        *("selection.json", "train.log", RUN_ID, "accuracy.md"),
+        *(f"{name}.{ending}" for name in DRAWN for ending in ("png", "pdf")),
+    )
+)
+"""Every file that training writes into its folder, checkpoints and event files aside."""
+
+
 class PlainLoader(yaml.SafeLoader):
     """YAML without aliases: a few lines of them can stand for more values than fit in memory."""
 
@@ -84,11 +95,12 @@ class RunFolder:
         write_atomically(self.config, yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False).encode())
 
     def clear(self) -> None:
-        """Take a run away, its own files only; the config last, which says whose they are."""
-        named = (self.metrics, self.model, self.accuracy, self.confusion, self.points, self.selection, self.log)
-        logged = (*self.tensorboard.glob("*tfevents*"), self.mlflow)
-        for path in (*(path for _, path in stored(self.checkpoints)), *named, *logged, self.status, self.config):
-            path.unlink(missing_ok=True)
+        """Delete the run's own files; the status and the config last, by which a run folder is recognised."""
+        checkpoints = (path for _, path in stored(self.checkpoints))
+        named = (self.path / name for name in sorted(WRITTEN - {self.status.name, self.config.name}))
+        for path in (*checkpoints, *named, *self.tensorboard.glob("*tfevents*"), self.status, self.config):
+            if path.is_file() or path.is_symlink():
+                path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:
         try:
@@ -124,7 +136,7 @@ class RunFolder:
         """Refuse to continue another run's folder."""
         if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
-                f"{self.path} holds a run with other settings", "choose another hydra.run.dir, or set overwrite=true"
+                f"{self.path} holds a run with other settings", "choose another folder, or set overwrite=true"
             )
 
     def refuse_links(self) -> None:
@@ -161,10 +173,15 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
         raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
 
 
-def remove_if_empty(path: Path) -> None:
-    """Take back a folder in which nothing was stored, and parents that held nothing else, up to where we are."""
+def nearest_existing(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+
+
+def remove_if_empty(path: Path, existing: Path) -> None:
+    """Remove a folder in which nothing was stored, and its empty parents, below ``existing``, which stays."""
     for folder in (path, *path.parents):
-        if Path.cwd().is_relative_to(folder):
+        if folder == existing or not folder.is_relative_to(existing):
             return
         try:
             folder.rmdir()

@@ -26,10 +26,12 @@ from proxlearn.run.experiment import (
     first_checkpoint,
 )
 from proxlearn.run.files import disk_errors
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.folder import WRITTEN, RunFolder
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.logged import logged
 from proxlearn.run.metrics import MetricsLog, Row, measure
+from proxlearn.run.overwrite import new_run, place, recover
+from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 from proxlearn.run.progress import Progress
 from proxlearn.run.schedule import is_logged, is_stored
 from proxlearn.run.sealed import InvalidCheckpoint
@@ -56,18 +58,22 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
     check_logger(config.logger)
     with StopRequest() as stop, contextlib.ExitStack() as held:
         with disk_errors(path):
+            # Before the lock, which is a file too.
+            require_run_or_empty(path)
+            refuse_table_inside(config.dataset.path, path, WRITTEN)
             path.mkdir(parents=True, exist_ok=True)
             folder.refuse_links()
             lock = held.enter_context(FolderLock(path))
-            if config.overwrite:
-                folder.clear()
-            folder.check_same_run(config)
-            earlier = folder.read_earlier()
+            recover(folder)
+            # The old run stays until the new one is known to be possible: it is made in a folder of its own first.
+            made = held.enter_context(new_run(folder)) if config.overwrite else folder
+            made.check_same_run(config)
+            earlier = made.read_earlier()
         experiment = build_experiment(config)
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
             raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
-        known = settled(experiment, folder)
+        known = settled(experiment, made)
         if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
             return Outcome(path, "finished", earlier.finished_at, already_finished=True)
         engine = choose_engine(experiment, earlier.engine)
@@ -78,11 +84,28 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
         if config.threads not in (None, threads):
             warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
         with disk_errors(path):
-            experiment = known or choose(experiment, folder, threads, stop)
-        now = resumed(folder, experiment, warnings.append) or first_checkpoint(experiment)
+            experiment = known or choose(experiment, made, threads, stop)
+        now = resumed(made, experiment, warnings.append) or first_checkpoint(experiment)
         with disk_errors(path), torch.no_grad():
+            if made is not folder:
+                begin(experiment, now, made, Status(made, experiment, engine, threads, command, earlier))
+                place(folder)
+                now = resumed(folder, experiment, warnings.append) or now
             status = Status(folder, experiment, engine, threads, command, earlier)
             return session(experiment, now, folder, status, stop, warnings)
+
+
+def begin(experiment: Experiment, now: Checkpoint, folder: RunFolder, status: Status) -> None:
+    """A run of no steps yet: all that a session needs to go on from the checkpoint of step 0."""
+    folder.create(experiment.config)
+    result.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
+    result.write_points(folder, experiment.prepared)
+    with MetricsLog(folder.metrics) as metrics:
+        metrics.start(now.metrics, None)
+        metrics.write(measure(experiment.problem, experiment.test, now.cloud, None, experiment.plan))
+        metrics.sync()
+        checkpoints.save(folder.checkpoints, replace(now, metrics=metrics.mark))
+    status.write("running", now)
 
 
 def session(

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.lock import in_use
+from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.schema import digest
 
 SILENT_SECONDS = 120.0
 """A run on another machine whose status is older than this is taken for dead; it is written every two seconds, but
@@ -39,6 +42,8 @@ class Observed:
     host: str = ""
     error: str | None = None
     data_sha256: str = ""
+    settings_sha256: str | None = None
+    """Digest of what determines the trajectory; None where no file tells."""
     newest: dict[str, float] = field(default_factory=dict)
     """The newest row of metrics.csv: those of NEWEST that it has."""
 
@@ -56,6 +61,7 @@ class Observed:
 
 def observe(folder: Path) -> Observed:
     """Look at a run folder; files that anybody may have written give what can be read of them."""
+    recover_for_reading(folder)
     status = _status(folder)
     if status is None:
         return Observed(folder, "absent")
@@ -75,6 +81,7 @@ def observe(folder: Path) -> Observed:
         host=host,
         error=str(status["error"]) if status.get("error") else None,
         data_sha256=str(status.get("data_sha256", "")),
+        settings_sha256=_settings_sha256(folder, status),
         newest=_newest(RunFolder(folder).metrics),
     )
 
@@ -85,6 +92,17 @@ def _status(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return status if isinstance(status, dict) else None
+
+
+def _settings_sha256(folder: Path, status: dict[str, Any]) -> str | None:
+    stored = status.get("settings_sha256")
+    if isinstance(stored, str):
+        return stored
+    try:
+        # Runs of version 0.1.0 have it in their config only.
+        return digest(RunFolder(folder).read_config())
+    except InputError:
+        return None
 
 
 def _alive(folder: Path, host: str) -> bool:

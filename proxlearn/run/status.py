@@ -15,6 +15,7 @@ from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.folder import Earlier, RunFolder
 from proxlearn.run.pace import Pace
+from proxlearn.schema import digest
 
 EVERY_SECONDS = 2.0
 
@@ -41,6 +42,7 @@ class Status:
             "device": experiment.device.type,
             "engine": engine,
             "threads": threads,
+            "settings_sha256": digest(experiment.config),
             "data_sha256": experiment.prepared.table.sha256,
             "versions": {
                 "proxlearn": __version__,

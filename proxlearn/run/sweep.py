@@ -11,6 +11,7 @@ import os
 import platform
 import time
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 
 import yaml
@@ -38,6 +39,9 @@ class Job:
     """Why it cannot be run at all."""
     same_as: int | None = None
     """Another job that is the same run: that one is done, at the larger number of steps."""
+    settings_sha256: str | None = None
+    """Digest of what determines its trajectory: a folder in which another run was made since is not this job's.
+    None in sweeps of version 0.1.0."""
 
     @property
     def title(self) -> str:
@@ -139,7 +143,7 @@ class SweepFolder:
 
     def look(self) -> list[JobState]:
         """All jobs now."""
-        states = {job.number: self._state(job) for job in self.read_jobs()}
+        states = {job.number: self.state(job) for job in self.read_jobs()}
         for state in list(states.values()):
             if state.job.same_as in states:
                 other = states[state.job.same_as]
@@ -147,12 +151,15 @@ class SweepFolder:
                 states[state.job.number] = JobState(state.job, other.state, note, other.run)
         return list(states.values())
 
-    def _state(self, job: Job) -> JobState:
+    def state(self, job: Job) -> JobState:
+        """One job now."""
         folder = self.run_folder(job)
         if job.error is not None or folder is None:
             return JobState(job, "invalid", job.error, None)
         run, record = observe(folder), self.read_record(job.number)
-        if is_done(run, job.steps):
+        if job.settings_sha256 is not None and run.settings_sha256 not in (None, job.settings_sha256):
+            return JobState(job, "failed", "its folder holds a run with other settings", None)
+        if is_done(run, job.steps) and not _is_newer(record, run):
             return JobState(job, DONE, None, run)
         if run.state == "running":
             return JobState(job, "running", None, run)
@@ -162,6 +169,16 @@ class SweepFolder:
             state = {"absent": "not started", DONE: "stopped"}.get(run.state, run.state)
             return JobState(job, "waiting" if waiting else state, run.error, run)
         return JobState(job, record.state, record.error or run.error, run)
+
+
+def _is_newer(record: Record | None, run: Observed) -> bool:
+    """Whether a job failed after its run's newest session began: it was refused, and the run is not its result."""
+    if record is None or record.state != "failed":
+        return False
+    try:
+        return datetime.fromisoformat(record.time) >= datetime.fromisoformat(run.started)
+    except (TypeError, ValueError):
+        return False
 
 
 def is_done(run: Observed, steps: int | None) -> bool:

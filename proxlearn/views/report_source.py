@@ -12,6 +12,7 @@ import yaml
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.observe import Observed, observe
+from proxlearn.run.overwrite import recover_for_reading
 from proxlearn.run.sealed import UNREADABLE
 from proxlearn.run.sweep import Job, JobState, SweepFolder
 from proxlearn.schema import NOT_TRAJECTORY
@@ -86,6 +87,7 @@ def gather(folders: list[Path]) -> Source:
 
 def read_run(path: Path) -> Run:
     """A run folder that anybody may have written: what cannot be shown is refused in one line."""
+    recover_for_reading(path)
     if not has_rows(path):
         raise InputError(f"{path} is not a run folder with results (no rows in metrics.csv)", "name one `train` made")
     RunFolder(path).refuse_links()

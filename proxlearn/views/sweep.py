@@ -79,9 +79,12 @@ def over_repeats(states: list[JobState]) -> pd.DataFrame | None:
     parameters = [key for key in states[0].job.values if key not in REPEATS]
     if len(parameters) == len(states[0].job.values):
         return None
-    made = table([state for state in states if state.state == DONE])
+    finished = [state for state in states if state.state == DONE]
+    if not finished:
+        return None
+    made = table(finished)
     figures = [name for name in SHORT if name in made]
-    if made.empty or not figures:
+    if not figures:
         return None
     groups = made.groupby(parameters, sort=False) if parameters else made.groupby(lambda _: "all")
     rows = []

@@ -1,0 +1,119 @@
+"""Which folders hold a run or a sweep: nothing is written into, or deleted from, a folder that proxlearn did not make.
+
+A run folder is recognised by its config.yaml or its status.json, a sweep folder by its sweep.yaml, both also where
+version 0.1.0 made them. One file that is intact is enough, so that a damaged run can be started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from proxlearn.errors import InputError
+from proxlearn.run.files import is_temporary
+
+CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
+"""Top-level keys of config.yaml that together no other program's config has."""
+STAGING = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-placing")
+"""Folders of an overwrite on its way (run/overwrite.py)."""
+MOST_BYTES = 2**20
+"""Read of a file that may be anything."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether ``folder`` holds a run of proxlearn, complete or not."""
+    # While an overwrite is on its way, they are in a folder below.
+    return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGING[1:])))
+
+
+def _has_marker(folder: Path) -> bool:
+    config = _content(folder / "config.yaml")
+    if all(re.search(rb"^%s:" % key, config, re.MULTILINE) for key in CONFIG_KEYS):
+        return True
+    versions = _json(folder / "status.json").get("versions")
+    return isinstance(versions, dict) and "proxlearn" in versions
+
+
+def require_run_or_empty(folder: Path) -> None:
+    """Refuse a folder with files that are not a run's; one in which a run was killed at its start is as good as empty.
+
+    A link is left to the caller, which refuses it by name.
+    """
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        raise InputError(f"{folder} is not a folder", "choose another hydra.run.dir") from error
+    foreign = [entry.name for entry in entries if not _is_transient(entry)]
+    if foreign and not is_run(folder):
+        raise not_ours(folder, foreign, "run")
+
+
+def require_sweep_or_empty(folder: Path) -> None:
+    """The same for the folder of a sweep."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    started = names == ["jobs"] and not any(folder.joinpath("jobs").iterdir())
+    plan = _content(folder / "sweep.yaml")
+    ours = plan.startswith(b"command:") and re.search(rb"^jobs:", plan, re.MULTILINE)
+    if names and not started and not ours:
+        raise not_ours(folder, names, "sweep")
+
+
+def not_ours(folder: Path, names: list[str], kind: str) -> InputError:
+    shown = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
+    problem = f"{folder} holds other files ({shown}) and no {kind} of proxlearn"
+    return InputError(problem, f"choose a new or an empty folder: hydra.{kind}.dir=...")
+
+
+def refuse_table_inside(table: str | None, folder: Path, written: frozenset[str]) -> None:
+    """Refuse a training table that the run would replace by a file of its own."""
+    if table is None:
+        return
+    path = Path(os.path.realpath(os.path.expanduser(table)))
+    if path.parent == Path(os.path.realpath(folder)) and path.name in written:
+        problem = f"dataset.path={table} is a file that the run writes itself"
+        raise InputError(problem, "rename the table, or choose another folder")
+
+
+def _is_transient(entry: os.DirEntry[str]) -> bool:
+    """What a killed process may leave where no run has begun: a lock, an unfinished file, nothing of value."""
+    path = Path(entry.path)
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name in STAGING or (entry.name == "checkpoints" and _holds_temporaries_only(path))
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    if entry.name == ".lock":
+        signed = _content(path)
+        return not signed or {"pid", "host", "since"} <= set(_json(path))
+    if entry.name == "selection.json":
+        # Written before the config: what was selected is kept if the run is killed then.
+        return str(_json(path).get("format", "")).startswith("proxlearn-selection-")
+    return is_temporary(path)
+
+
+def _holds_temporaries_only(folder: Path) -> bool:
+    return all(is_temporary(path) for path in folder.iterdir())
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_content(path))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _content(path: Path) -> bytes:
+    """The first bytes of a regular file; nothing of a link, a device, or what cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return file.read(MOST_BYTES)
+    return b""

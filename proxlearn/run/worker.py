@@ -1,0 +1,34 @@
+"""A worker process that a launcher keeps between jobs: it ends soon after the command that started it has died.
+
+A command that is killed cannot tell its workers. joblib's would keep the jobs that they were handed, and wait for more
+for minutes; each holds half a gigabyte.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+POLL_SECONDS = 1.0
+WORKING = threading.Lock()
+"""Held while a job is supervised: a worker ends between jobs, so that the job's checkpoint and record are stored."""
+_orphaned = threading.Event()
+
+
+def is_orphaned() -> bool:
+    """Whether this process is a worker whose command has died: its job is to stop, and no other one to begin."""
+    return _orphaned.is_set()
+
+
+def end_with_parent(parent: int) -> None:
+    """Watch the process ``parent``, which started this one, from a thread; it works without a system's signal for it."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    _orphaned.set()
+    with WORKING:
+        os._exit(1)
