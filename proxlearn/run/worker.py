@@ -22,7 +22,7 @@ def is_orphaned() -> bool:
 
 
 def end_with_parent(parent: int) -> None:
-    """Watch the process ``parent``, which started this one, from a thread; it works without a system's signal for it."""
+    """Watch the process ``parent``, which started this one, from a thread, which every system has."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
