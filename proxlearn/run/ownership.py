@@ -57,8 +57,9 @@ def require_run_or_empty(folder: Path) -> None:
 
 def require_sweep_or_empty(folder: Path) -> None:
     """The same for the folder of a sweep."""
-    names = sorted(os.listdir(folder)) if folder.is_dir() else []
-    started = names == ["jobs"] and not any(folder.joinpath("jobs").iterdir())
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    names = [path.name for path in paths if not is_temporary(path)]
+    started = names == ["jobs"] and (folder / "jobs").is_dir() and not any((folder / "jobs").iterdir())
     plan = _content(folder / "sweep.yaml")
     ours = plan.startswith(b"command:") and re.search(rb"^jobs:", plan, re.MULTILINE)
     if names and not started and not ours:

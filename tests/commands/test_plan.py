@@ -104,3 +104,13 @@ def test_a_config_can_name_the_swept_values_and_the_command_line_has_the_last_wo
     made = planned("recipe=mine", "epsilon=5", "--config-dir", str(tmp_path))
     assert [job.values for job in made.jobs] == [{"beta": "0.1"}, {"beta": "0.2"}]
     assert [made.configs[number].epsilon for number in (0, 1)] == [5, 5]
+
+
+def test_two_trajectories_in_one_folder_are_refused_and_one_with_more_steps_is_not(tmp_path, capsys):
+    words = ["train", "-m", "dataset=sine", "hydra.sweep.dir=s", "hydra.sweep.subdir=x"]
+    assert main([*words, "beta=100,1e4"]) == 2
+    said = capsys.readouterr().err
+    assert "jobs 0 (beta=100) and 1 (beta=10000.0) have one folder" in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    assert planned("steps=10,20", "hydra.sweep.subdir=x").missing() == [1]

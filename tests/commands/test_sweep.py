@@ -116,6 +116,51 @@ def test_a_run_that_has_gone_further_than_asked_is_taken_and_said(capfd):
     assert [row["step"] for row in table()] == ["60", "20"]
 
 
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_second_sweep_with_other_settings_into_the_same_folders_gets_no_figures_of_the_first(capfd):
+    """Named folders: the second sweep is refused job by job, and with overwrite=true the first one's table says so."""
+    named = ["hydra.sweep.dir=s", "hydra.sweep.subdir=seed${seed}", "steps=3", "seed=0,1"]
+    assert main(["train", "-m", *SMALL, *named, "beta=0.1"]) == 0
+    (first,) = Path("s/sweeps").absolute().iterdir()
+    before = contents(Path("s"))
+    assert main(["train", "-m", *SMALL, *named, "beta=0.2"]) == 2
+    assert "holds a run with other settings; choose another folder, or set overwrite=true" in capfd.readouterr().err
+    assert contents(Path("s")) == before
+    assert main(["train", "-m", *SMALL, *named, "beta=0.2,0.1"]) == 2
+    assert "have one folder" in capfd.readouterr().err
+    assert main(["train", *SMALL, "steps=3", "seed=1", "beta=0.2", "hydra.run.dir=s/seed1", "overwrite=true"]) == 0
+    seen = SweepFolder(first).look()
+    assert [state.state for state in seen] == ["finished", "failed"]
+    assert seen[1].error == "its folder holds a run with other settings"
+    assert seen[1].run is None
+
+
+def test_all_jobs_fail_and_each_reason_is_told(capfd):
+    words = ["train", "-m", "dataset=csv", "dataset.path=nofile.csv", "dataset.target=y", "N=8", "steps=2", "seed=0,1"]
+    assert main(words) == 1
+    shown = capfd.readouterr()
+    assert "Traceback" not in shown.err
+    assert shown.out.count("dataset.path: no file nofile.csv") == 2
+    assert "2 jobs: 2 failed" in shown.out
+    assert states() == ["failed", "failed"]
+    assert main(["plot", str(the_sweep().path)]) == 0
+    assert not list(Path("outputs").glob("csv/*"))
+
+
+def test_a_sweep_with_bad_input_and_overwrite_changes_no_run(capfd):
+    named = ["hydra.sweep.dir=s", "hydra.sweep.subdir=seed${seed}", "steps=3", "seed=0,1"]
+    assert main(["train", "-m", *SMALL, *named]) == 0
+    runs = [Path("s/seed0"), Path("s/seed1")]
+    before = [contents(folder) for folder in runs]
+    bad = ["dataset=csv", "dataset.path=nofile.csv", "dataset.target=y", "N=8", "threads=1"]
+    assert main(["train", "-m", *bad, *named, "overwrite=true"]) == 1
+    assert "Traceback" not in capfd.readouterr().err
+    assert [contents(folder) for folder in runs] == before
+
+
 def test_fail_fast_ends_the_sweep_at_the_first_failure():
     assert main(["train", "-m", *SMALL, "h=1e38,1e-4", "steps=5", "fail_fast=true"]) == 1
     assert states() == ["failed", "skipped"]
@@ -137,6 +182,19 @@ def test_joblib_survives_the_death_of_a_worker():
     assert set(states()) <= {"stopped", "skipped"}
     steps = max(int(row["step"] or 0) for row in table()) + 5
     assert main([word if "steps=" not in word else f"steps={steps}" for word in words]) == 0
+
+
+@pytest.mark.slow
+def test_joblib_workers_end_when_the_command_is_killed():
+    """Running jobs store a checkpoint first; nothing of the command is left behind."""
+    words = [*SMALL, "beta=0.1,0.2,0.3", f"steps={ENDLESS}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    command = [sys.executable, "-m", "proxlearn", "train", "-m", *words]
+    with subprocess.Popen(command, start_new_session=True) as started:
+        when_running(0, lambda pid: started.kill()).join()
+    assert nobody_is_left(started.pid)
+    seen = the_sweep().look()
+    assert seen[0].state == "stopped"
+    assert [state.state for state in seen].count("running") == 0
 
 
 def parent_of(pid):
