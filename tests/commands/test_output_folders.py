@@ -28,7 +28,7 @@ def _in_empty_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", REFUSED)
 def test_folder_settings_that_would_be_ignored_or_unsafe_are_refused(name, tmp_path, capsys):
     words, said = REFUSED[name]
-    assert main(["train", *SMALL, *words]) == 2
+    assert main(["train", *words, *SMALL]) == 2
     shown = capsys.readouterr()
     assert said in shown.err
     assert shown.err.count("\n") == 1
