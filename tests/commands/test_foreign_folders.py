@@ -1,0 +1,96 @@
+"""Random command lines aimed at folders with files of other programs: none of these is changed, no traceback."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from small_runs import FULL, run, small
+
+from proxlearn.cli import main
+
+pytestmark = pytest.mark.faults
+
+COUNT = 500 if FULL else 30
+CHUNKS = 4 if FULL else 1
+NAMES = [
+    *("metrics.csv", "model.json", "status.json", "config.yaml", "points.csv", "accuracy.csv", "accuracy.md"),
+    *("selection.json", "train.log", "risk.png", "risk.pdf", "mlflow.json", ".lock", ".notes.tmp", ".draft.12.tmp"),
+    *("report.html", "film.gif", "sweep.yaml", "summary.csv", "summary.md", "jobs/0.json", "jobs/0.log", "notes.txt"),
+    *(
+        "checkpoints/cloud-000000000.safetensors",
+        "checkpoints/mine",
+        "tensorboard/events.out.tfevents.1",
+        "x/config.yaml",
+    ),
+    *(".hydra/config.yaml", "sweeps/mine.csv", "multirun.yaml", ".proxlearn-notes.txt"),
+]
+CONTENTS = [b"", b"mine\n", b"a,b\n1,2\n", b"{}", b'{"state": "finished"}', b"dataset: mine\nlr: 1\n", b"\x00\xff" * 40]
+SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "steps=1"]
+
+
+def commands(draw: random.Random, made: Path) -> list[str]:
+    overwrite = draw.choice([[], ["overwrite=true"]])
+    new = draw.choice(["new.html", "deep/none/new.html"])
+    return draw.choice(
+        [
+            ["train", *SMALL, *overwrite, "hydra.run.dir=F"],
+            ["train", *SMALL, *overwrite, "hydra.run.dir=F/../F"],
+            ["train", *SMALL, *overwrite, "hydra.run.dir=F", f"init_from={made}"],
+            ["train", *SMALL, *overwrite, "hydra.run.dir=F", "hydra.output_subdir=.hydra"],
+            ["train", *SMALL, "dataset.path=F/points.csv", "hydra.run.dir=F"],
+            ["train", *SMALL, "init_from=F", "hydra.run.dir=elsewhere"],
+            ["train", "-m", *SMALL, *overwrite, "hydra.sweep.dir=.", "hydra.sweep.subdir=F"],
+            ["train", "-m", *SMALL, *overwrite, "seed=0,1", "hydra.sweep.dir=F", "hydra.sweep.subdir=x"],
+            ["train", "-m", *SMALL, *overwrite, "seed=0,1", "hydra.run.dir=F"],
+            ["train", *SMALL, "--cfg", "job"],
+            ["resume", "F"],
+            ["resume", "F", "--steps", "9"],
+            ["status", "F"],
+            ["status", "."],
+            ["plot", "F"],
+            ["report", "F"],
+            ["report", str(made), "-o", f"F/{new}"],
+            ["film", "F"],
+            ["predict", "F", "--data", "rows.csv", "-o", "F/new.csv"],
+            ["predict", str(made), "--data", "rows.csv", "-o", "F/new.csv"],
+            ["evaluate", "F", "--data", "rows.csv"],
+            ["compare", "--dataset", "nosuch", "--output", "F"],
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    run(small(steps=1), folder)
+    return folder
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_file_of_another_program_is_changed(chunk, made, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("x\n0.5\n")
+    for seed in range(chunk, COUNT, CHUNKS):
+        draw = random.Random(seed)
+        shutil.rmtree("F", ignore_errors=True)
+        for name in draw.sample(NAMES, draw.randint(1, 9)):
+            Path("F", name).parent.mkdir(parents=True, exist_ok=True)
+            Path("F", name).write_bytes(draw.choice(CONTENTS))
+        args, before = commands(draw, made), contents(tmp_path)
+        try:
+            code = main(args)
+        except SystemExit as ending:
+            code = ending.code
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {args!r}, {list(before)}") from error
+        after, said = contents(tmp_path), capfd.readouterr().err
+        assert code in (0, 1, 2), (seed, args)
+        assert "Traceback" not in said, (seed, args, said)
+        assert {path: after.get(path) for path in before} == before, (seed, args)
+        if code == 2:
+            assert after == before, (seed, args)
