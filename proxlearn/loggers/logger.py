@@ -80,11 +80,13 @@ KINDS = {
         "proxlearn.loggers.mlflow_run",
         "MlflowLogger",
         "mlflow",
-        # It would tell its makers of its use, take databases only, and try for minutes to reach a server that is down.
+        # It would tell its makers of its use, take databases only, and wait for minutes for a server that is down or
+        # does not answer.
         {
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_ALLOW_FILE_STORE": "true",
             "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+            "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
         },
     ),
 }

@@ -9,10 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
+import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
@@ -22,11 +26,17 @@ from proxlearn.errors import RunError
 from proxlearn.loggers.logger import RUN_ID, About, Row, read_rows
 from proxlearn.schema import LoggerConfig
 
+TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
 TABLES = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
 STATES = {"finished": "FINISHED", "stopped": "KILLED"}
 MOST_METRICS, MOST_SETTINGS, LONGEST = 1000, 100, 500
 """What MLflow takes at once, and in one setting."""
+LOCK_SECONDS = 30.0
+"""How long a run waits for others that make their experiment in the same folder."""
+SILENT_SECONDS = 300.0
+_silent_since: dict[str, float] = {}
+"""Servers that gave no answer, and when: they are not asked again for SILENT_SECONDS."""
 
 
 class MlflowLogger:
@@ -40,11 +50,16 @@ class MlflowLogger:
         self._run_id = ""
         self._present: set[tuple[str, int]] = set()
         self._silent = False
+        self._client: Any = None
 
     def begin(self, metrics: Path) -> None:
+        if time.monotonic() - _silent_since.get(self._uri, -math.inf) < SILENT_SECONDS:
+            self._silent = True
+            return
         try:
             with self._alone():
-                self._client = MlflowClient(self._uri if self._local is None else self._local.as_uri())
+                client = MlflowClient(self._uri if self._local is None else self._local.as_uri())
+                self._client = client if self._local is not None else PatientClient(client)
                 run = self._known() or self._created()
             self._run_id = run.info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
@@ -57,6 +72,9 @@ class MlflowLogger:
             self._send(read_rows(metrics))
         except Exception as error:
             # MLflow's own errors, those of files and networks, and where a store has gone, a bare Exception.
+            if self._local is None and _is_silence(error):
+                self._give_up(error)
+                return
             problem = f"MLflow at {_public(self._uri)} cannot be used: {_line(error)}"
             raise RunError(problem, "put that right, or give the command with logger=csv") from error
 
@@ -129,8 +147,13 @@ class MlflowLogger:
         try:
             send()
         except Exception as error:
-            self._silent = True
-            self._warn(f"MLflow at {_public(self._uri)} takes no more: {_line(error)}; metrics.csv has everything")
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._silent = True
+        if self._local is None and _is_silence(error):
+            _silent_since[self._uri] = time.monotonic()
+        self._warn(f"MLflow at {_public(self._uri)} takes no more: {_line(error)}; metrics.csv has everything")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -140,10 +163,75 @@ class MlflowLogger:
             return
         self._local.parent.mkdir(parents=True, exist_ok=True)
         with (self._local.parent / f".{self._local.name}.lock").open("w") as file:
-            # A file system without locks: a run there goes on without one.
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
+            _lock(file.fileno())
             yield
+
+
+class PatientClient:
+    """MLflow's client for a server: a call that gets no answer ends, whatever the network does.
+
+    The time-out of its requests alone is not enough: it starts anew with every byte and every try. And Python obeys no
+    signal while it waits for a socket, only while it waits for a thread.
+    """
+
+    def __init__(self, client: MlflowClient) -> None:
+        self._client = client
+        try:
+            seconds, retries = (int(os.environ[name]) for name in (TIMEOUT, RETRIES))
+        except (KeyError, ValueError):
+            seconds, retries = 5, 2
+        self._seconds = max(1, seconds) * (max(0, retries) + 1)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._client, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            return within(self._seconds, lambda: method(*args, **options))
+
+        return call
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The result of ``call``; TimeoutError where it takes longer, and then it is left to itself."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"it did not answer within {seconds:g} s")
+    return results[0]
+
+
+def _is_silence(error: BaseException) -> bool:
+    """Whether a server took the call and gave no answer; one that refuses it is another matter."""
+    return isinstance(error, TimeoutError) or "timed out" in str(error)
+
+
+def _lock(handle: int) -> None:
+    """Wait for an exclusive lock, but not for ever: a process that hangs with it must not block others.
+
+    A file system without locks: a run there goes on without one.
+    """
+    end = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        except OSError:
+            return
+        else:
+            return
 
 
 def _public(uri: str) -> str:
