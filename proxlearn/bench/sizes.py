@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 import time
 from typing import Any
 
@@ -30,7 +31,8 @@ def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
         runner()
         times.append(time.perf_counter() - start)
     best = min(times)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # In KiB, on macOS in bytes.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     return {"N": config.N, "ms": 1e3 * best, "build_s": times[0] - best, "peak_mib": peak, "steps": steps}
 
 

@@ -70,8 +70,10 @@ def register_defaults() -> None:
 
 
 def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Those that this process may use; where the system does not say which (macOS), all that there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def name_of(master: DictConfig) -> str:

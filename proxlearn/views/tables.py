@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,8 @@ from proxlearn.views.source import Run
 
 def markdown(table: pd.DataFrame) -> str:
     """A table in aligned Markdown; numbers to four digits, empty where there is none."""
-    cells = [list(table.columns), *([cell(value) for value in row] for row in table.itertuples(index=False))]
+    rows = (list(table.columns), *table.itertuples(index=False))
+    cells = [[escaped(cell(value)) for value in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
@@ -84,3 +86,9 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
     return str(value)
+
+
+def escaped(text: str) -> str:
+    """The text of one Markdown cell: a `|` or a new line of a name's own would begin another cell or row."""
+    # Backslashes before a `|` are doubled: they would escape one another, and leave the `|` to end the cell.
+    return re.sub(r"(\\*)\|", r"\1\1\\|", " ".join(text.splitlines()))

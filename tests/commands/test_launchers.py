@@ -1,5 +1,8 @@
 """Launchers: threads to each job, our defaults inside the plugins' own, and an `sacct` where there is none."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from proxlearn.commands import launchers, sacct
@@ -51,3 +54,17 @@ def test_sacct_answers_from_scontrol():
         "JobId=9 JobName=y JobState=FAILED NodeList=n2\n"
     )
     assert sacct.rows(shown) == ["7_0|RUNNING|n1", "7_1-5%2|PENDING|", "9|FAILED|n2"]
+
+
+def test_cores_are_counted_where_the_system_knows_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS is simulated: os.sched_getaffinity does not exist there."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert launchers.cores() == os.cpu_count()
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert launchers.cores() == 1
+
+
+def test_nothing_else_asks_for_the_affinity() -> None:
+    package = Path(launchers.__file__).parent.parent
+    users = [path.name for path in package.rglob("*.py") if "sched_getaffinity" in path.read_text(encoding="utf-8")]
+    assert users == ["launchers.py"]

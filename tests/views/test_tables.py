@@ -1,0 +1,41 @@
+"""Tables in Markdown: a name is one cell of one row, whatever is in it."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxlearn.views.tables import markdown
+
+CELL = re.compile(r"(?:\\.|[^|\\]|\\(?=\s))*")
+"""A cell of GitHub's Markdown: a backslash takes the sign after it along."""
+
+
+def cells(line: str) -> list[str]:
+    assert line.startswith("|")
+    parts, at = [], 1
+    while at < len(line):
+        match = CELL.match(line, at)
+        assert match is not None
+        parts.append(match[0].strip())
+        at = match.end() + 1
+    return parts
+
+
+@given(st.text(alphabet="a|\\` \n\r\x0b\u2028", max_size=8), st.text(alphabet="b|\\\n", max_size=5))
+def test_a_cell_stays_one_cell(name: str, head: str) -> None:
+    table = pd.DataFrame([[name, 1.5]], columns=[f"x{head}", "last"])
+    lines = markdown(table).splitlines()
+    assert len(lines) == 3
+    for line in (lines[0], lines[2]):
+        assert len(cells(line)) == 2, line
+    assert cells(lines[2])[1] == "1.5"
+    shown = re.sub(r"(\\*)\\\|", lambda found: found[1][: len(found[1]) // 2] + "|", cells(lines[2])[0])
+    assert shown == " ".join(name.splitlines()).strip()
+
+
+def test_plain_names_are_left_as_they_are() -> None:
+    assert markdown(pd.DataFrame({"a": ["x_1", "C:\\data"]})) == "| a       |\n|---------|\n| x_1     |\n| C:\\data |\n"
