@@ -199,7 +199,21 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
 
 def digest(config: TrainConfig) -> str:
     """A hash of the trajectory: two runs with the same one are the same run."""
-    return hashlib.sha256(json.dumps(trajectory(config), sort_keys=True).encode()).hexdigest()
+    return settings_digest(trajectory(config))
+
+
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """The same, of a trajectory's plain values."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``, with lists for tuples as in a file."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        nested = isinstance(value, Mapping)
+        flat |= flat_settings(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": json.loads(json.dumps(value))}
+    return flat
 
 
 def run_name(config: TrainConfig) -> str:

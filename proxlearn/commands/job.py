@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from proxlearn.commands.session import work
-from proxlearn.errors import ProxlearnError
+from proxlearn.errors import ProxlearnError, StoppedBySignal
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory
 from proxlearn.run.folder import remove_if_empty
@@ -107,7 +107,8 @@ def perform(task: Task, number: int, folder: Path) -> int:
                 time.sleep(LOOK_AGAIN_SECONDS)
     except ProxlearnError as error:
         notice(str(error))
-        sweep.record(number, "failed", task.session, str(error))
+        state = "stopped" if isinstance(error, StoppedBySignal) else "failed"
+        sweep.record(number, state, task.session, str(error))
         return error.exit_code
     except Exception as error:
         traceback.print_exc()

@@ -23,7 +23,11 @@ def main(args: list[str]) -> int:
         description="Go on with a run from its newest valid checkpoint; a finished one shows its result.",
     )
     parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder that `proxlearn train` made")
-    parser.add_argument("--steps", help="extend the run to so many recursions")
+    parser.add_argument(
+        "--steps",
+        help="the number of recursions at which the run ends: more than before extend it; fewer, where it has not got "
+        "that far yet, end it earlier, and a later --steps with the old number gives what the run would have given",
+    )
     parsed = parser.parse_args(args)
     folder: Path = parsed.folder.absolute()
     if not folder.is_dir():

@@ -42,7 +42,8 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
 
     outcome = train(config, folder, command)
     if outcome.already_finished:
-        say(f"Finished before, with {outcome.step} steps: nothing to do. More steps= would continue it.\n")
+        more = f"{outcome.longest_steps}, as asked for before," if outcome.longest_steps > outcome.step else "More"
+        say(f"Finished before, with {outcome.step} steps: nothing to do. {more} steps= would continue it.\n")
     with disk_errors(folder):
         publish(config.logger, folder, render(folder))
     say(summary(folder))

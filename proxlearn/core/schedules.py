@@ -11,6 +11,8 @@ from torch import Tensor
 from proxlearn.core.kernel import squared_distances
 from proxlearn.core.options import Schedule
 
+MEASURED_PER_DECADE = 10
+"""How often a relative epsilon is measured again: the cloud changes fast at first, and slowly later."""
 LOWEST = 0.01
 """Where the cosine ends: a factor of 0 would be a step of nothing."""
 MOST_ASKED = 128

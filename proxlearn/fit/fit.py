@@ -37,7 +37,8 @@ class Fitted:
     generator: Tensor
     """State of the noise generator, bytes."""
     history: tuple[Row, ...] = ()
-    """step, train_risk, validation_risk where there is such a part, ess, h, beta, epsilon at logged steps."""
+    """step, train_risk, validation_risk where there is such a part, ess, and h, beta, epsilon of the step
+    that led there, at logged steps."""
 
     @property
     def best(self) -> Row:
@@ -99,7 +100,7 @@ def fit(
         cloud, _ = advance(cloud)
         if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
             continue
-        hyper = plan.hyper_at(plan.measured(cloud))
+        hyper = plan.hyper_before(cloud)
         row = {"step": cloud.step, "train_risk": risk_of(problem.neuron, cloud, train)}
         if held_out is not None:
             row["validation_risk"] = risk_of(problem.neuron, cloud, held_out)

@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.recursion import Hyper
-from proxlearn.core.schedules import falling, is_log_spaced, neighbour_quantile
-
-MEASURED_PER_DECADE = 10
-"""How often a relative epsilon is measured again: the cloud changes fast at first, and slowly later."""
+from proxlearn.core.schedules import MEASURED_PER_DECADE, falling, is_log_spaced, neighbour_quantile
 
 
 @dataclass(frozen=True)
@@ -55,3 +52,7 @@ class Plan:
         h = self.hyper.h * falling(self.h_schedule, cloud.step, self.horizon)
         beta = self.hyper.beta / falling(self.beta_schedule, cloud.step, self.horizon)
         return replace(self.hyper, h=h, beta=beta, epsilon=cloud.epsilon or self.hyper.epsilon)
+
+    def hyper_before(self, cloud: PointCloud) -> Hyper:
+        """The numbers of the step that led to ``cloud``; of the first step, where none has been made."""
+        return self.hyper_at(replace(cloud, step=max(cloud.step - 1, 0)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -46,6 +46,16 @@ class Selection:
     """A row for each candidate and rung: its numbers, the step and the value of its least validation risk."""
 
 
+class CandidateStore(Protocol):
+    """What is known of candidates from an interrupted selection of the same problem, settings and seed."""
+
+    def load(self, rung: int, candidate: int, settings: Settings) -> Fitted | RunError | None:
+        """The fit of a candidate after a rung, or the error that ended it; None where it is not known."""
+
+    def save(self, rung: int, candidate: int, settings: Settings, result: Fitted | RunError) -> None:
+        """Keep it."""
+
+
 def select(
     problem: Problem,
     base: Settings,
@@ -55,10 +65,12 @@ def select(
     candidates: tuple[dict[str, float], ...] = CANDIDATES,
     rungs: tuple[tuple[int, int], ...] = RUNGS,
     progress: Callable[[str], None] = lambda text: None,
+    store: CandidateStore | None = None,
 ) -> Selection:
     """Fill in what ``base`` leaves open (None), from the training samples alone.
 
     Steps that are given replace those that would be chosen, and change nothing else: more of them continue a run.
+    What ``store`` holds of an interrupted selection is not computed again.
     """
     tried = _distinct(base, candidates)
     if len(problem.samples) < FEWEST_ROWS:
@@ -73,22 +85,30 @@ def select(
         scores: dict[int, float] = {}
         for i, fitted in list(alive.items()):
             progress(f"selection: rung {rung + 1} of {len(rungs)}, {len(alive)} candidates to step {done}")
-            try:
-                alive[i] = made = fit(
-                    part,
-                    replace(tried[i], N=min(base.N, MOST_PARTICLES)),
-                    seed=seed,
-                    steps=more,
-                    start=fitted,
-                    threads=threads,
-                    validation=held_out,
-                    patience=PATIENCE,
-                )
-            except RunError as error:
+            settings = replace(tried[i], N=min(base.N, MOST_PARTICLES))
+            made = None if store is None else store.load(rung, i, settings)
+            if made is None:
+                try:
+                    made = fit(
+                        part,
+                        settings,
+                        seed=seed,
+                        steps=more,
+                        start=fitted,
+                        threads=threads,
+                        validation=held_out,
+                        patience=PATIENCE,
+                    )
+                except RunError as error:
+                    made = error
+                if store is not None:
+                    store.save(rung, i, settings, made)
+            if isinstance(made, RunError):
                 # A step size too large for the data is a candidate that lost.
                 scores[i] = np.inf
-                table.append(_row(rung, i, tried[i], None, str(error)))
+                table.append(_row(rung, i, tried[i], None, str(made)))
                 continue
+            alive[i] = made
             scores[i] = made.best["validation_risk"]
             table.append(_row(rung, i, tried[i], made))
         ranked = sorted(scores, key=lambda i: (scores[i], i))

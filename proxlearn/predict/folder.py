@@ -12,10 +12,10 @@ import torch
 from proxlearn.core.neurons import NEURONS, num_parameters
 from proxlearn.core.scores import TASKS
 from proxlearn.data.scaling import Scaler
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import newest_valid
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.folder import MODEL_FORMAT, RunFolder
 from proxlearn.run.overwrite import recover_for_reading
 
 
@@ -39,6 +39,8 @@ def find(path: Path) -> Model | None:
         raise InputError(f"{path} is not a run folder: no model.json in it", "name one `train` made") from error
     except (OSError, ValueError, RecursionError) as error:
         raise _unusable(folder, f"cannot be read ({type(error).__name__})") from error
+    if isinstance(described, dict):
+        refuse_newer_format(folder.model, described.get("format"), MODEL_FORMAT)
     found = newest_valid(folder.checkpoints)
     if found is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from proxlearn.run import sealed
 from proxlearn.run.files import write_atomically
 from proxlearn.run.schedule import is_film
 from proxlearn.run.sealed import InvalidCheckpoint, Sealed, stored, unseal
+
+Figure = float | int | bool | None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Checkpoint:
     switched_at: int | None = None
     """Step at which the fallback precision took over."""
     metrics: Mark = Mark()
+    proximal: Mapping[str, Figure] | None = None
+    """Figures of the step that led to the cloud, which the cloud alone does not tell: a run may be asked to end here.
+    Empty for a step without them; None where they are not known (checkpoints of version 0.1.0)."""
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -71,6 +76,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "metrics_sha256": checkpoint.metrics.sha256,
         "radius": None if cloud.screen is None else cloud.screen.radius,
         "epsilon": cloud.epsilon,
+        "proximal": None if checkpoint.proximal is None else dict(checkpoint.proximal),
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     path = sealed.path_of(folder, cloud.step)
@@ -107,7 +113,8 @@ def opened(file: Sealed) -> Checkpoint:
             raise InvalidCheckpoint("its tensors or its state are not those of a run")
         screen = _screen(tensors.get("reference"), file.state["radius"], theta)
         cloud = PointCloud(theta, log_rho, step, screen, _positive(file.state.get("epsilon"), "epsilon"))
-        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark)
+        proximal = _figures(file.state.get("proximal"))
+        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark, proximal)
     except (*sealed.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
@@ -158,6 +165,15 @@ def _screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen |
     if reach is None:
         raise InvalidCheckpoint("its reference cloud has no radius")
     return Screen(reference, reach)
+
+
+def _figures(values: object) -> dict[str, Figure] | None:
+    """The figures of the last step; checkpoints of version 0.1.0 have none."""
+    if values is None:
+        return None
+    if not isinstance(values, dict) or not all(isinstance(value, Figure) for value in values.values()):
+        raise InvalidCheckpoint("its figures of the last step are no numbers")
+    return values
 
 
 def _positive(value: object, name: str) -> float | None:

@@ -43,9 +43,13 @@ class Experiment:
     @property
     def identity(self) -> str:
         """What determines the trajectory, settings and data, as one word."""
-        asked = f"{digest(self.config)}-{self.prepared.table.sha256}"
         chosen = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
-        return "-".join((asked, *chosen))
+        return "-".join((self.asked_identity, *chosen))
+
+    @property
+    def asked_identity(self) -> str:
+        """The part of it that is known before the selection."""
+        return f"{digest(self.config)}-{self.prepared.table.sha256}"
 
     @property
     def plan(self) -> Plan:

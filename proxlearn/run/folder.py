@@ -14,12 +14,16 @@ from typing import Any
 import yaml
 
 from proxlearn.checks import choice, integer, real
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.loggers.logger import EVENTS, RUN_ID
 from proxlearn.run.files import remove_temporaries, write_atomically, write_json
 from proxlearn.run.sealed import stored
 from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
 from proxlearn.text import printable
+
+MODEL_FORMAT = "proxlearn-model-1"
+CANDIDATES = "selection-*.safetensors"
+"""Beside the checkpoints: candidates of a selection that was interrupted (selection_store.py)."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,20 @@ class Earlier:
     threads: int | None = None
     data_sha256: str | None = None
     engine: str | None = None
+    step: int = 0
+    steps: int = 0
+    """The largest number of steps that was ever asked for."""
+    run: str | None = None
+    """Identity of the run (Experiment.identity)."""
+    settings: dict[str, Any] | None = None
+    """What determines the trajectory, as it was when the run began: names the settings that were edited since."""
 
 
 DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
 WRITTEN = frozenset(
     (
         *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
-        *("selection.json", "train.log", RUN_ID, "accuracy.md"),
+        *("selection.json", "train.log", RUN_ID, "accuracy.md", "metrics-marks.json"),
         *(f"{name}.{ending}" for name in DRAWN for ending in ("png", "pdf")),
     )
 )
@@ -76,6 +87,7 @@ class RunFolder:
         self.config = path / "config.yaml"
         self.status = path / "status.json"
         self.metrics = path / "metrics.csv"
+        self.marks = path / "metrics-marks.json"
         self.model = path / "model.json"
         self.accuracy = path / "accuracy.csv"
         self.confusion = path / "confusion.csv"
@@ -96,9 +108,11 @@ class RunFolder:
 
     def clear(self) -> None:
         """Delete the run's own files; the status and the config last, by which a run folder is recognised."""
-        checkpoints = (path for _, path in stored(self.checkpoints))
+        stored_clouds = (path for _, path in stored(self.checkpoints))
+        candidates = self.checkpoints.glob(CANDIDATES)
         named = (self.path / name for name in sorted(WRITTEN - {self.status.name, self.config.name}))
-        for path in (*checkpoints, *named, *self.tensorboard.glob("*tfevents*"), self.status, self.config):
+        logged = self.tensorboard.glob("*tfevents*")
+        for path in (*stored_clouds, *candidates, *named, *logged, self.status, self.config):
             if path.is_file() or path.is_symlink():
                 path.unlink(missing_ok=True)
 
@@ -125,9 +139,22 @@ class RunFolder:
                 threads=THREADS("threads", threads),
                 data_sha256=str(data),
                 engine=choice(Engine)("engine", status["engine"]),
+                step=integer(at_least=0, example=0)("step", step),
+                steps=integer(at_least=0, example=0)("steps", status.get("longest_steps", status["steps"])),
+                run=str(status["run"]) if "run" in status else None,
+                settings=status["settings"] if isinstance(status.get("settings"), dict) else None,
             )
         except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
             return Earlier()
+
+    def refuse_newer_model(self) -> None:
+        """Refuse a folder whose model.json a later version wrote; it is rewritten by every session."""
+        try:
+            described = json.loads(self.model.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return
+        if isinstance(described, dict):
+            refuse_newer_format(self.model, described.get("format"), MODEL_FORMAT)
 
     def write_status(self, status: dict[str, Any]) -> None:
         write_json(self.status, status)

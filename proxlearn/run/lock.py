@@ -1,22 +1,25 @@
-"""One writer to a run folder: a lock that the system lets go when its process dies, however it dies."""
+"""One writer to a run folder: a lock that the system lets go when its process dies, however it dies.
+
+Where the file system has no locks, a file that one process can create takes its place (owner_file.py).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import json
 import os
-import platform
 import time
 from pathlib import Path
 from types import TracebackType
 
 from proxlearn.errors import InputError
+from proxlearn.run import owner_file
 from proxlearn.run.files import write_all
+from proxlearn.run.owner_file import OwnerFile, parse_owner, signature
 
 NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""What a file system without locks answers: a run there goes on without one."""
+"""What a file system without locks answers."""
 
 GLANCES = 3
 """Tries a few milliseconds apart: whoever only looks whether a folder is in use holds its lock for an instant."""
@@ -39,7 +42,7 @@ def in_use(folder: Path) -> bool | None:
     except BlockingIOError:
         return True
     except OSError:
-        return None
+        return owner_file.is_held(folder)
     finally:
         os.close(handle)
     return False
@@ -51,6 +54,7 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
         self._handle = -1
+        self._owner: OwnerFile | None = None
         self.left_by: str | None = None
         """A process that held the lock and died."""
 
@@ -61,18 +65,24 @@ class FolderLock:
                 self._take()
                 # The holder removes the file as it leaves: one that was opened before that locks nobody out.
                 if self._is_current():
-                    self.left_by = self._holder()
+                    self.left_by = self._owner.left_by if self._owner else self._holder()
                     self._sign()
                     return self
             except BaseException:
-                os.close(self._handle)
+                self._close()
                 raise
-            os.close(self._handle)
+            self._close()
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with contextlib.suppress(OSError):
             if self._is_current():
                 self._path.unlink()
+        self._close()
+
+    def _close(self) -> None:
+        if self._owner is not None:
+            self._owner.release()
+            self._owner = None
         os.close(self._handle)
 
     def _take(self) -> None:
@@ -88,7 +98,16 @@ class FolderLock:
             except OSError as error:
                 if error.errno not in NO_LOCKS_HERE:
                     raise
+                self._take_owner_file()
                 return
+
+    def _take_owner_file(self) -> None:
+        owner = OwnerFile(self._folder)
+        holder = owner.take()
+        if holder is not None:
+            problem = f"{self._folder} is in use by {holder}, as far as can be told where file locks do not exist"
+            raise InUse(problem, f"wait for it; if that process is gone, delete {owner.path}")
+        self._owner = owner
 
     def _is_current(self) -> bool:
         try:
@@ -97,16 +116,11 @@ class FolderLock:
             return False
 
     def _holder(self) -> str | None:
-        """Who signed the file, as words; anybody may have written it, so nothing is taken on trust."""
-        try:
-            signed = json.loads(os.pread(self._handle, 1000, 0))
-            pid, host, since = int(signed["pid"]), str(signed["host"]), str(signed["since"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
-        return f"process {pid} on {ascii(host)[1:60]}".rstrip("'") + f" since {ascii(since)[1:40]}".rstrip("'")
+        """Who signed the file, as words."""
+        owner = parse_owner(os.pread(self._handle, 1000, 0))
+        return None if owner is None else str(owner)
 
     def _sign(self) -> None:
         os.ftruncate(self._handle, 0)
         os.lseek(self._handle, 0, os.SEEK_SET)
-        signed = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-        write_all(self._handle, json.dumps(signed).encode())
+        write_all(self._handle, signature())

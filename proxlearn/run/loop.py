@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.neurons import num_parameters
-from proxlearn.errors import InputError, RunError
+from proxlearn.errors import InputError, RunError, StoppedBySignal
 from proxlearn.fit.advance import Advance, not_finite
 from proxlearn.loggers.logger import RunLogger, check_logger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
-from proxlearn.run.checkpoint import Checkpoint
+from proxlearn.run.checkpoint import Checkpoint, Figure
 from proxlearn.run.engine import choose_engine
 from proxlearn.run.experiment import (
     Experiment,
@@ -29,16 +30,19 @@ from proxlearn.run.files import disk_errors
 from proxlearn.run.folder import WRITTEN, RunFolder
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.logged import logged
-from proxlearn.run.metrics import MetricsLog, Row, measure
+from proxlearn.run.metrics import MetricsLog, Row, measure, proximal_figures
 from proxlearn.run.overwrite import new_run, place, recover
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 from proxlearn.run.progress import Progress
+from proxlearn.run.resume_point import ResumePoints, closing_step, convert_metrics, load_resume_point
 from proxlearn.run.schedule import is_logged, is_stored
-from proxlearn.run.sealed import InvalidCheckpoint
 from proxlearn.run.selection import choose, settled
-from proxlearn.run.signals import StopRequest
+from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status import Status
 from proxlearn.schema import TrainConfig
+
+SLOW_SECONDS = 0.5
+"""A step that takes longer is not waited for when a signal comes."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,21 @@ class Outcome:
     step: int
     signal: int | None = None
     already_finished: bool = False
+    longest_steps: int = 0
+    """The largest number of steps that the run was ever asked for."""
 
 
 def train(config: TrainConfig, path: Path, command: str) -> Outcome:
     """Run, continue or extend the run that ``config`` describes, in the folder ``path``; one process at a time."""
+    try:
+        return _train(config, path, command)
+    except Interrupted as stopped:
+        raise StoppedBySignal(
+            stopped.signal, "stopped before the first step of this session", "the same command goes on"
+        ) from stopped
+
+
+def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
     folder = RunFolder(path)
     check_logger(config.logger)
     with StopRequest() as stop, contextlib.ExitStack() as held:
@@ -69,13 +84,15 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
             made = held.enter_context(new_run(folder)) if config.overwrite else folder
             made.check_same_run(config)
             earlier = made.read_earlier()
-        experiment = build_experiment(config)
+        with stop.at_once():
+            experiment = build_experiment(config)
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
             raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
         known = settled(experiment, made)
+        ResumePoints(made, known or experiment, earlier).check_settings(known is not None)
         if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
-            return Outcome(path, "finished", earlier.finished_at, already_finished=True)
+            return Outcome(path, "finished", earlier.finished_at, already_finished=True, longest_steps=earlier.steps)
         engine = choose_engine(experiment, earlier.engine)
         # The order of a sum depends on the number of threads: a run keeps the number it began with.
         threads = earlier.threads or config.threads or torch.get_num_threads()
@@ -85,12 +102,18 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
             warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
         with disk_errors(path):
             experiment = known or choose(experiment, made, threads, stop)
-        now = resumed(made, experiment, warnings.append) or first_checkpoint(experiment)
+        now = load_resume_point(made, experiment, earlier, warnings.append) or first_checkpoint(experiment)
+        if experiment.steps < earlier.steps:
+            warnings.append(
+                f"the run was on its way to {earlier.steps} steps and now ends at {experiment.steps};"
+                f" steps={earlier.steps} goes on to there, with the result of an uninterrupted run"
+            )
         with disk_errors(path), torch.no_grad():
+            stop.check()
             if made is not folder:
                 begin(experiment, now, made, Status(made, experiment, engine, threads, command, earlier))
                 place(folder)
-                now = resumed(folder, experiment, warnings.append) or now
+                now = load_resume_point(folder, experiment, earlier, warnings.append) or now
             status = Status(folder, experiment, engine, threads, command, earlier)
             return session(experiment, now, folder, status, stop, warnings)
 
@@ -113,6 +136,7 @@ def session(
 ) -> Outcome:
     """One process's share of a run, with its log and its status whatever happens."""
     folder.create(experiment.config)
+    now = convert_metrics(folder, experiment, now)
     journal = folder.journal()
     try:
         for warning in warnings:
@@ -168,26 +192,50 @@ def recurse(
 
         def save() -> None:
             metrics.sync()
-            moment = replace(now, generator=generator.get_state(), metrics=metrics.mark)
+            moment = replace(now, generator=generator.get_state(), metrics=metrics.mark, proximal=proximal())
             checkpoints.save(folder.checkpoints, moment)
             checkpoints.prune(
                 folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every, config.films
             )
 
-        metrics.start(now.metrics, closing_step(now.cloud.step, experiment))
+        def proximal() -> Mapping[str, Figure] | None:
+            """The figures of the step that led to ``now``, computed where they are stored or logged only."""
+            nonlocal now
+            if now.proximal is None and now.cloud.step > first:
+                now = replace(now, proximal=proximal_figures(last))
+            return now.proximal
+
+        first, last = now.cloud.step, None
+        lacks_closing_row = metrics.start(now.metrics, closing_step(now.cloud.step, experiment))
+        if lacks_closing_row:
+            row = measure(experiment.problem, experiment.test, now.cloud, now.proximal, experiment.plan)
+            metrics.write(row, scheduled=False)
         logger.begin(folder.metrics)
         if not metrics.mark.size:
             record(measure(experiment.problem, experiment.test, now.cloud, None, experiment.plan))
             save()
+        seconds = math.inf
         while now.cloud.step < steps and stop.signal is None:
-            cloud, info = advance(now.cloud)
+            start = time.monotonic()
+            if seconds < SLOW_SECONDS:
+                cloud, info = advance(now.cloud)
+            else:
+                # The first step may compile for a minute, and a large cloud's takes as long: such a step is given up.
+                state = generator.get_state()
+                try:
+                    with stop.at_once():
+                        cloud, info = advance(now.cloud)
+                except Interrupted:
+                    generator.set_state(state)
+                    break
+            seconds = time.monotonic() - start
             if cloud.theta.dtype != now.cloud.theta.dtype:
                 experiment, now = experiment.to(cloud.theta.dtype), replace(now, switched_at=cloud.step)
             unmet = info is not None and not info.stopped
-            now = replace(now, cloud=cloud, unmet=now.unmet + unmet)
+            now, last = replace(now, cloud=cloud, unmet=now.unmet + unmet, proximal=None), info
             scheduled = is_logged(cloud.step, config.log_every)
             if scheduled or cloud.step == steps:
-                row = measure(experiment.problem, experiment.test, cloud, info, experiment.plan)
+                row = measure(experiment.problem, experiment.test, cloud, proximal(), experiment.plan)
                 record(row, scheduled)
                 progress.metrics(row)
             if is_stored(cloud.step, config.checkpoint_every, config.films) and cloud.step < steps:
@@ -200,34 +248,3 @@ def recurse(
         status.write("stopped" if stopped else "finished", now)
         logger.close(status.values["state"])
     return stop.signal if stopped else None
-
-
-def resumed(folder: RunFolder, experiment: Experiment, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint of earlier sessions from which this run can go on exactly."""
-    config, metrics = experiment.config, MetricsLog(folder.metrics)
-    shape = (config.N, num_parameters(experiment.problem.neuron, experiment.problem.samples.X.shape[1]))
-
-    def require(found: Checkpoint) -> None:
-        if found.run != experiment.identity or found.cloud.theta.shape != shape:
-            raise InvalidCheckpoint("it belongs to another run")
-        try:
-            torch.Generator(experiment.device).set_state(found.generator)
-        except RuntimeError as error:
-            raise InvalidCheckpoint("its generator is for another device") from error
-        if not found.metrics.size or not metrics.holds(found.metrics, closing_step(found.cloud.step, experiment)):
-            raise InvalidCheckpoint("metrics.csv lacks rows up to it")
-
-    found = checkpoints.newest_valid(
-        folder.checkpoints, lambda path, why: warn(f"skipping the checkpoint {path.name}: {why}"), require
-    )
-    if found is None:
-        return None
-    if found.cloud.step > experiment.steps:
-        problem = f"{folder.path} is at step {found.cloud.step} already, beyond steps={experiment.steps}"
-        raise InputError(problem, f"ask for steps={found.cloud.step} or more, or set overwrite=true")
-    return checkpoints.to(found, experiment.device)
-
-
-def closing_step(step: int, experiment: Experiment) -> int | None:
-    """``step``, if it is a run's last one and logged for that reason only: then its row must outlive a resume."""
-    return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None

@@ -1,4 +1,8 @@
-"""metrics.csv: one row a logged step. Between logged steps nothing is computed."""
+"""metrics.csv: one row per logged step. Between logged steps nothing is computed.
+
+The columns h, beta and epsilon, where they change, and the proximal ones belong to the step that led to the row; in the
+row of step 0 they are empty. Files of version 0.1.0 have other numbers there: see metrics_version.py.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import csv
 import hashlib
 import io
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -14,32 +19,41 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Info
 from proxlearn.fit.plan import Plan
-from proxlearn.run.checkpoint import Mark
+from proxlearn.run.checkpoint import Figure, Mark
 from proxlearn.run.files import sync_folder, write_all
+from proxlearn.run.metrics_version import CHANGING
 
-Row = dict[str, float | int | bool | None]
+Row = dict[str, Figure]
 
 
-def measure(problem: Problem, test: Samples, cloud: PointCloud, info: Info | None, plan: Plan) -> Row:
-    """Every reported figure of one moment; those of the proximal step are empty where none was made."""
-    hyper = plan.hyper_at(plan.measured(cloud))
+def measure(
+    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Figure] | None, plan: Plan
+) -> Row:
+    """Every reported figure of one moment; ``proximal`` are those of the step that led there, if there was one."""
+    hyper = plan.hyper_before(cloud)
     row: Row = {"step": cloud.step}
+    # Numbers that stay the same are in the config.
+    if plan.changes:
+        numbers = (hyper.h, hyper.beta, hyper.epsilon) if cloud.step else (None, None, None)
+        row |= dict(zip(CHANGING, numbers, strict=True))
     for part, samples in (("train", problem.samples), ("test", test)):
         row |= {f"{part}_{name}": value for name, value in scores.scores(problem.neuron, cloud, samples).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     row["discrete_free_energy"] = float(energy.discrete_free_energy(train_risk, cloud.log_rho, hyper.beta))
     row["ess"] = float(energy.effective_sample_size(cloud.log_rho))
     row["mass"] = float(cloud.rho.sum())
-    proximal: Row = dict.fromkeys(PROXIMAL)
-    if info is not None:
-        before, after = info.prox_objective()
-        solution = info.solution
-        step = (float(before), float(after), float(info.kernel_offdiag()), float(info.weights_change()))
-        rounds = (solution.rounds, float(solution.error), solution.contraction, solution.converged)
-        proximal = dict(zip(PROXIMAL, step + rounds, strict=True))
-    # Numbers that stay the same are in the config.
-    now: Row = {"h": hyper.h, "beta": hyper.beta, "epsilon": hyper.epsilon} if plan.changes else {}
-    return row | proximal | now
+    return row | {name: None if proximal is None else proximal.get(name) for name in PROXIMAL}
+
+
+def proximal_figures(info: Info | None) -> Row:
+    """The figures of one proximal step; none for a step of another kind."""
+    if info is None:
+        return {}
+    before, after = info.prox_objective()
+    solution = info.solution
+    step = (float(before), float(after), float(info.kernel_offdiag()), float(info.weights_change()))
+    rounds = (solution.rounds, float(solution.error), solution.contraction, solution.converged)
+    return dict(zip(PROXIMAL, step + rounds, strict=True))
 
 
 PROXIMAL = (
@@ -67,15 +81,15 @@ class MetricsLog:
         """How far the scheduled rows have got."""
         return Mark(self._size, self._sha256.hexdigest()) if self._size else Mark()
 
-    def holds(self, mark: Mark, closing: int | None) -> bool:
-        """Whether the file still has the rows of ``mark``, and after them the one of step ``closing``."""
-        content = self._content()
-        rows = content[: mark.size]
-        whole = len(rows) == mark.size and (mark.size == 0 or hashlib.sha256(rows).hexdigest() == mark.sha256)
-        return whole and (closing is None or bool(_closing_row(content, mark, closing)))
+    def holds_row(self, mark: Mark, closing: int) -> bool:
+        """Whether the row of step ``closing`` follows those of ``mark``."""
+        return bool(_closing_row(self._content(), mark, closing))
 
-    def start(self, mark: Mark, closing: int | None) -> None:
-        """Open for appending: what comes after the mark is cut off, but for the row of step ``closing``."""
+    def start(self, mark: Mark, closing: int | None) -> bool:
+        """Open for appending: what comes after the mark is cut off, but for the row of step ``closing``.
+
+        Returns whether that row, where one is asked for, has still to be written.
+        """
         content = self._content()
         kept = content[: mark.size]
         self._size, self._sha256 = len(kept), hashlib.sha256(kept)
@@ -83,6 +97,7 @@ class MetricsLog:
         self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         os.ftruncate(self._handle, len(kept) + len(closing_row))
         sync_folder(self.path.parent)
+        return closing is not None and not closing_row
 
     def write(self, row: Row, scheduled: bool = True) -> None:
         """Append a row. One off the schedule closes a run; a longer run goes on from before it."""

@@ -19,8 +19,8 @@ from proxlearn.run.overwrite import recover_for_reading
 from proxlearn.schema import digest
 
 SILENT_SECONDS = 120.0
-"""A run on another machine whose status is older than this is taken for dead; it is written every two seconds, but
-a first compilation or a step of a very large cloud takes longer."""
+"""A run on another machine whose status is older than this, or from further in the future, is taken for dead; it is
+written every two seconds, but a first compilation or a step of a very large cloud takes longer."""
 TAIL_BYTES = 16384
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
 
@@ -109,9 +109,10 @@ def _alive(folder: Path, host: str) -> bool:
     held = in_use(folder)
     if held or (held is False and host == platform.node()):
         return held
-    # Another machine's locks are not always seen here; that it still writes is.
+    # Another machine's locks are not always seen here; that it still writes is. Clocks differ a little: a time stamp
+    # far in the future was written under a clock that was wrong, and would never become old.
     try:
-        return time.time() - RunFolder(folder).status.stat().st_mtime < SILENT_SECONDS
+        return abs(time.time() - RunFolder(folder).status.stat().st_mtime) < SILENT_SECONDS
     except OSError:
         return False
 

@@ -89,7 +89,7 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
         return entry.name in STAGING or (entry.name == "checkpoints" and _holds_temporaries_only(path))
     if not entry.is_file(follow_symlinks=False):
         return False
-    if entry.name == ".lock":
+    if entry.name in (".lock", ".lock-owner"):
         signed = _content(path)
         return not signed or {"pid", "host", "since"} <= set(_json(path))
     if entry.name == "selection.json":

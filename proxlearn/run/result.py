@@ -16,7 +16,7 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.data.prepare import Prepared
 from proxlearn.data.scaling import Scaler
 from proxlearn.run.files import write_atomically, write_json
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.folder import MODEL_FORMAT, RunFolder
 
 MOST_POINTS = 2000
 """Rows of points.csv: enough for a picture."""
@@ -28,7 +28,7 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     write_json(
         folder.model,
         {
-            "format": "proxlearn-model-1",
+            "format": MODEL_FORMAT,
             "neuron": neuron,
             "task": table.task,
             "columns": table.columns,

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxlearn.errors import refuse_newer_format
+
 FORMAT = "proxlearn-cloud-2"
 NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
 BLANK = b"0" * 64
@@ -60,18 +62,20 @@ def seal(blob: bytes, state: dict[str, Any]) -> bytes:
     return blank[:start] + hashlib.sha256(blank).hexdigest().encode() + blank[end:]
 
 
-def unseal(path: Path) -> Sealed:
-    """Read a file that vouches for itself, or raise InvalidCheckpoint."""
+def unseal(path: Path, named: bool = True) -> Sealed:
+    """Read a file that vouches for itself, and is ``named`` after its step, or raise InvalidCheckpoint."""
     try:
         blob = path.read_bytes()
+        about = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
+        # Before the checksum, which a newer format may compute in another way.
+        refuse_newer_format(path, about["format"], FORMAT)
         start, end = _checksum_place(blob)
         if hashlib.sha256(blob[:start] + BLANK + blob[end:]).hexdigest().encode() != blob[start:end]:
             raise InvalidCheckpoint("the checksum does not match")
-        about = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
         if about["format"] != FORMAT:
             raise InvalidCheckpoint(f"format {about['format']!r:.60} instead of {FORMAT!r}")
         state = json.loads(about["state"])
-        if path_of(path.parent, state["step"]) != path:
+        if named and path_of(path.parent, state["step"]) != path:
             raise InvalidCheckpoint("its name does not fit its step")
         return Sealed(blob, blob[start:end].decode(), state)
     except UNREADABLE as error:

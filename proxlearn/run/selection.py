@@ -9,25 +9,18 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from proxlearn.checks import integer, real
-from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.errors import InputError, StoppedBySignal
 from proxlearn.fit.select import select
 from proxlearn.notice import notice
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.files import write_json
 from proxlearn.run.folder import RunFolder
-from proxlearn.run.signals import StopRequest
+from proxlearn.run.selection_store import SelectionFiles
+from proxlearn.run.signals import Interrupted, StopRequest
 
 FORMAT = "proxlearn-selection-1"
 POSITIVE = real(above=0, example=1.0)
 CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"steps": integer(at_least=0, example=1)}
-
-
-class StoppedEarly(ProxlearnError):
-    """A signal came before there was anything to store."""
-
-    def __init__(self, signal: int) -> None:
-        super().__init__("stopped during the selection", "the same command begins it again")
-        self.exit_code = 128 + signal
 
 
 def settled(experiment: Experiment, folder: RunFolder) -> Experiment | None:
@@ -56,19 +49,32 @@ def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRe
 
     def progress(text: str) -> None:
         nonlocal shown
-        if stop.signal is not None:
-            raise StoppedEarly(stop.signal)
+        stop.check()
         if sys.stderr.isatty() or time.monotonic() - shown > 2:
             shown = time.monotonic()
             notice(text)
 
     # Steps are chosen even where some are given: the run may be asked for without them later.
     base = replace(experiment.settings, steps=None)
-    found = select(experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress)
+    # The config first: by it the folder is known as a run's, and the run can go on from there.
+    folder.create(experiment.config)
+    store = SelectionFiles(folder.checkpoints, experiment.asked_identity, threads)
+    try:
+        with stop.at_once():
+            found = select(
+                experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress, store=store
+            )
+    except Interrupted as stopped:
+        remedy = f"the same command goes on with it: {len(store)} results of candidates are kept"
+        if experiment.config.overwrite:
+            # The new run is made beside the old one, and is gone with its folder.
+            remedy = "the old run is as it was, and the same command begins again"
+        raise StoppedBySignal(stopped.signal, "stopped during the selection", remedy) from stopped
     chosen = {name: asdict(found.settings)[name] for name in CHECKS}
     seconds = round(time.monotonic() - start, 3)
     record = {"format": FORMAT, "chosen": chosen, "seconds": seconds, "candidates": list(found.table)}
     write_json(folder.selection, record)
+    store.clear()
     numbers = ", ".join(f"{name}={chosen[name]:g}" for name in CHECKS if name in experiment.config.selected)
     notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of the training part (selection.json)")
     return _with(experiment, chosen)

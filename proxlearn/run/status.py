@@ -14,8 +14,9 @@ from proxlearn import __version__
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.folder import Earlier, RunFolder
+from proxlearn.run.metrics_version import VERSION
 from proxlearn.run.pace import Pace
-from proxlearn.schema import digest
+from proxlearn.schema import digest, trajectory
 
 EVERY_SECONDS = 2.0
 
@@ -34,6 +35,7 @@ class Status:
             "state": "running",
             "step": 0,
             "steps": experiment.steps,
+            "longest_steps": max(experiment.steps, earlier.steps),
             "seconds": earlier.seconds,
             "rate": None,
             "dtype": experiment.config.device.dtype,
@@ -42,6 +44,9 @@ class Status:
             "device": experiment.device.type,
             "engine": engine,
             "threads": threads,
+            "metrics_version": VERSION,
+            "run": experiment.identity,
+            "settings": trajectory(experiment.config),
             "settings_sha256": digest(experiment.config),
             "data_sha256": experiment.prepared.table.sha256,
             "versions": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ import pandas as pd
 import yaml
 
 from proxlearn.errors import InputError
+from proxlearn.run import sealed
 from proxlearn.run.folder import PlainLoader
+from proxlearn.run.metrics_version import Conversion, version_of
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,13 @@ class Run:
 def read(path: Path) -> Run:
     """Read a finished or running run."""
     try:
+        config = _config(path)
         return Run(
             path=path,
-            config=_config(path),
+            config=config,
             status=json.loads((path / "status.json").read_text(encoding="utf-8")),
             model=json.loads((path / "model.json").read_text(encoding="utf-8")),
-            metrics=pd.read_csv(path / "metrics.csv"),
+            metrics=read_metrics(path, config),
             accuracy=_table(path / "accuracy.csv"),
             confusion=_table(path / "confusion.csv"),
             points=_table(path / "points.csv"),
@@ -53,6 +57,25 @@ def read(path: Path) -> Run:
         raise InputError(
             f"{path} is not a run folder: no {Path(error.filename).name} in it", "name a folder `train` made"
         ) from error
+
+
+def read_metrics(path: Path, config: dict[str, Any]) -> pd.DataFrame:
+    """metrics.csv of a run folder; the rows of version 0.1.0 with the meaning that they have now."""
+    with (path / "metrics.csv").open(encoding="utf-8") as file:
+        version = version_of(file.readline())
+        if version != 1:
+            return pd.read_csv(path / "metrics.csv")
+        file.seek(0)
+        content = file.read()
+    return pd.read_csv(io.StringIO(Conversion(config, lambda step: _stored_epsilon(path, step))(content)))
+
+
+def _stored_epsilon(path: Path, step: int) -> float | None:
+    try:
+        epsilon = sealed.unseal(sealed.path_of(path / "checkpoints", step)).state.get("epsilon")
+    except sealed.InvalidCheckpoint:
+        return None
+    return epsilon if isinstance(epsilon, float) else None
 
 
 def _config(path: Path) -> dict[str, Any]:

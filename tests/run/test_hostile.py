@@ -117,7 +117,7 @@ def test_a_generator_that_is_none_is_skipped(made, tmp_path, capfd):
     assert_same_run(made, tmp_path / "whole")
 
 
-@pytest.mark.parametrize("file", ["checkpoints/cloud-000000006.safetensors", "status.json", "metrics.csv", ".lock"])
+@pytest.mark.parametrize("file", ["checkpoints/cloud-000000006.safetensors", "status.json", ".lock"])
 def test_a_pickle_in_place_of_any_file_is_not_unpickled(file, made, tmp_path):
     exploded = tmp_path / "exploded"
     (made / file).write_bytes(pickle.dumps(Bomb(exploded)))

@@ -76,6 +76,20 @@ def test_on_another_machine_silence_is_death(folder):
     assert observe(folder).state == "dead"
 
 
+@pytest.mark.parametrize("ahead", [SILENT_SECONDS + 5, 3600, 10 * 365 * 86400])
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_time_stamp_in_the_future_is_no_sign_of_life(ahead, locked, folder):
+    # A host that was renamed, simulated by another name in the status; its clock was wrong.
+    say(folder, state="running", host="not-" + platform.node())
+    if locked:
+        (folder / ".lock").touch()
+    os.utime(folder / "status.json", (time.time() + ahead, time.time() + ahead))
+    assert observe(folder).state == "dead"
+    # A little ahead is a clock that differs.
+    os.utime(folder / "status.json", (time.time() + 30, time.time() + 30))
+    assert observe(folder).state == "running"
+
+
 def test_a_row_that_is_being_written_is_left_out(folder):
     before = observe(folder).newest
     with (folder / "metrics.csv").open("a") as file:

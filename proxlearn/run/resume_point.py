@@ -1,0 +1,224 @@
+"""From which checkpoint a run goes on, and why it does not where every one is rejected.
+
+A folder whose checkpoints cannot be used holds somebody's results: it is never begun again over them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proxlearn.core.neurons import num_parameters
+from proxlearn.errors import InputError
+from proxlearn.run import checkpoint as checkpoints
+from proxlearn.run import sealed
+from proxlearn.run.checkpoint import Checkpoint, Mark
+from proxlearn.run.experiment import Experiment
+from proxlearn.run.files import write_atomically, write_json
+from proxlearn.run.folder import Earlier, RunFolder
+from proxlearn.run.metrics import MetricsLog
+from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, version_of
+from proxlearn.run.schedule import is_logged
+from proxlearn.run.sealed import InvalidCheckpoint
+from proxlearn.schema import flat_settings, settings_digest, trajectory
+
+AGAIN = "or train again with overwrite=true"
+DIGEST = 64
+"""Characters of a run's identity that stand for its settings; those of the data follow."""
+
+
+class Rejected(InvalidCheckpoint):
+    """The file is whole and the run cannot go on from it."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class ResumePoints:
+    """The checkpoints of a run folder, as seen by the run that wants to go on in it."""
+
+    folder: RunFolder
+    experiment: Experiment
+    previous: Earlier
+
+    def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint from which the run can go on exactly; None where it has not begun."""
+        steps = self.experiment.steps
+        rejected: list[InvalidCheckpoint] = []
+
+        def skip(path: Path, why: InvalidCheckpoint) -> None:
+            rejected.append(why)
+            skipped.append(f"skipping the checkpoint {path.name}: {why}")
+
+        skipped: list[str] = []
+        usable = checkpoints.newest_valid(self.folder.checkpoints, skip, self._require)
+        if usable is None:
+            self._refuse(rejected)
+            return None
+        for line in skipped:
+            warn(line)
+        if usable.cloud.step > steps:
+            problem = f"{self.folder.path} is at step {usable.cloud.step} already, beyond steps={steps}"
+            raise InputError(problem, f"ask for steps={usable.cloud.step} or more, or set overwrite=true")
+        return checkpoints.to(replace(usable, metrics=self._mark(usable)), self.experiment.device)
+
+    def check_settings(self, selected: bool) -> None:
+        """Refuse a folder whose config is not the one that its checkpoints were made with.
+
+        Where numbers are still to be ``selected``, the rest is compared. One checkpoint that fits is enough: a foreign
+        file among them is skipped as a run goes on.
+        """
+        self.folder.refuse_newer_model()
+        identity = self.experiment.identity if selected else self.experiment.asked_identity
+        wrong: Rejected | None = None
+        for file in sealed.valid(self.folder.checkpoints):
+            run = str(file.state.get("run"))
+            if run.startswith(identity):
+                return
+            wrong = wrong or self._other_run(run)
+        if wrong is None and self.previous.run is not None and not self.previous.run.startswith(identity):
+            wrong = self._other_run(self.previous.run)
+        if wrong is not None:
+            raise InputError(f"{self.folder.path} cannot be continued: {wrong}", wrong.remedy)
+
+    def _require(self, candidate: Checkpoint) -> None:
+        experiment = self.experiment
+        shape = (
+            experiment.config.N,
+            num_parameters(experiment.problem.neuron, experiment.problem.samples.X.shape[1]),
+        )
+        if candidate.run != experiment.identity:
+            raise self._other_run(candidate.run)
+        if candidate.cloud.theta.shape != shape:
+            raise Rejected("it belongs to another run", "copy the run folder again")
+        try:
+            torch.Generator(experiment.device).set_state(candidate.generator)
+        except RuntimeError as error:
+            raise Rejected("its generator is for another device", "continue it on the device it began on") from error
+        mark = self._mark(candidate)
+        self._require_rows(mark)
+        closing = closing_step(candidate.cloud.step, experiment)
+        # A checkpoint of version 0.1.0 does not hold the figures of its step, so that step is made once more.
+        lacks_figures = closing is not None and candidate.proximal is None
+        if lacks_figures and not MetricsLog(self.folder.metrics).holds_row(mark, candidate.cloud.step):
+            raise Rejected("metrics.csv lacks the row of the last step", "ask for more steps")
+
+    def _mark(self, candidate: Checkpoint) -> Mark:
+        """Where metrics.csv ended when the checkpoint was written, in the present file."""
+        mark = candidate.metrics
+        if version_of(_first_line(self.folder.metrics)) == 1:
+            return mark
+        return Mark(*read_marks(self.folder.marks).get((mark.size, mark.sha256), (mark.size, mark.sha256)))
+
+    def _require_rows(self, mark: Mark) -> None:
+        path = self.folder.metrics
+        if not path.is_file():
+            raise Rejected("metrics.csv is missing", f"copy it back, {AGAIN}")
+        content = path.read_bytes()
+        if mark.size and _holds(content, mark):
+            return
+        if _holds(content.replace(b"\r\n", b"\n"), mark) and mark.size:
+            raise Rejected("metrics.csv was saved with other line ends (CRLF)", f"save it with LF, {AGAIN}")
+        raise Rejected("metrics.csv was changed, or lacks rows", f"restore it, {AGAIN}")
+
+    def _other_run(self, run: str) -> Rejected:
+        """What differs between the run that wrote a checkpoint and this one, as far as can be told."""
+        ours = self.experiment.asked_identity
+        if run.startswith(ours):
+            return Rejected("selection.json was changed", f"restore it, {AGAIN}")
+        if run[:DIGEST] == ours[:DIGEST]:
+            return Rejected("the data has changed since it began", f"restore it, {AGAIN}")
+        config, began = flat_settings(trajectory(self.experiment.config)), self.previous.settings
+        if began is None or settings_digest(began) != run[:DIGEST]:
+            known = Path(self.folder.config).name
+            return Rejected(f"it belongs to another run, or {known} was edited", f"undo the edit of {known}, {AGAIN}")
+        earlier = flat_settings(began)
+        names = [key for key in {**earlier, **config} if earlier.get(key) != config.get(key)]
+        now, then = (_named(names, values) for values in (config, earlier))
+        return Rejected(
+            f"it began with {then}, and config.yaml has {now}",
+            f"set it back, or train with {now} in another hydra.run.dir",
+        )
+
+    def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
+        """Say why no checkpoint can be used; nothing is said of a folder in which no step was made."""
+        path = self.folder.path
+        if not rejected:
+            if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
+                raise InputError(f"the checkpoints of {path} are missing", f"copy them back, {AGAIN}")
+            return
+        reasons = list(dict.fromkeys(str(each) for each in rejected))
+        # What concerns the folder as a whole comes first; single files may be damaged besides.
+        cause = next((each for each in rejected if isinstance(each, Rejected)), None)
+        ordered = sorted(reasons, key=lambda reason: reason != str(cause))
+        more = f" (and {len(ordered) - 3} other reasons)" if len(ordered) > 3 else ""
+        problem = f"none of the checkpoints of {path} can be used: {', '.join(ordered[:3])}{more}"
+        raise InputError(problem, cause.remedy if cause else f"copy the run folder again, {AGAIN}")
+
+
+def load_resume_point(
+    folder: RunFolder, experiment: Experiment, earlier: Earlier, warn: Callable[[str], None]
+) -> Checkpoint | None:
+    """The newest checkpoint of earlier sessions from which this run can go on exactly; None where it has not begun."""
+    return ResumePoints(folder, experiment, earlier).load(warn)
+
+
+def closing_step(step: int, experiment: Experiment) -> int | None:
+    """``step``, if it is a run's last one and logged for that reason only: then its row must outlive a resume."""
+    return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
+
+
+def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
+    """Bring a metrics.csv of version 1 to version 2, up to the rows of ``now``; returns it with its new mark.
+
+    The marks of the stored checkpoints are written first: killed before the file is replaced, the run has its old file
+    and the old marks; afterwards the new file, in which the old marks are looked up.
+    """
+    if not now.metrics.size or version_of(_first_line(folder.metrics)) != 1:
+        return now
+    content = folder.metrics.read_bytes()
+    closing = closing_step(now.cloud.step, experiment)
+    old = content[: now.metrics.size]
+    row = content[now.metrics.size :].partition(b"\n")[0] + b"\n"
+    if closing is not None and MetricsLog(folder.metrics).holds_row(now.metrics, closing):
+        old += row
+    states = {int(file.state["step"]): file.state for file in sealed.valid(folder.checkpoints)}
+    convert = Conversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
+    new = convert(old.decode()).encode()
+    positions = [(state["metrics_size"], state["metrics_sha256"]) for state in states.values()]
+    table = marks_json(old, new, positions)
+    write_json(folder.marks, table)
+    write_atomically(folder.metrics, new)
+    return replace(now, metrics=Mark(*read_marks(folder.marks)[(now.metrics.size, now.metrics.sha256)]))
+
+
+def has_rows_beyond_first(path: Path) -> bool:
+    """Whether a metrics.csv tells of a step that was made."""
+    try:
+        with path.open("rb") as file:
+            return len([line for line, _ in zip(file, range(3), strict=False)]) > 2
+    except OSError:
+        return False
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.readline(10_000).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _holds(content: bytes, mark: Mark) -> bool:
+    return len(content) >= mark.size and hashlib.sha256(content[: mark.size]).hexdigest() == mark.sha256
+
+
+def _named(names: list[str], values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={values.get(name)}" for name in names[:4]) + (", ..." if len(names) > 4 else "")

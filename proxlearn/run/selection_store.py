@@ -1,0 +1,78 @@
+"""Candidates of a selection that was interrupted: each one finished so far is in a file, so that the selection goes on.
+
+The files are sealed as checkpoints are, lie beside them, and are deleted when the selection is done. A file counts only
+for the very same fit: its key holds the run's settings and data, the candidate's numbers, the rung and the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from proxlearn import __version__
+from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.errors import RunError
+from proxlearn.fit.fit import Fitted
+from proxlearn.fit.settings import Settings
+from proxlearn.run import sealed
+from proxlearn.run.files import write_atomically
+from proxlearn.run.folder import CANDIDATES
+from proxlearn.run.sealed import InvalidCheckpoint
+
+
+class SelectionFiles:
+    """The finished candidates of one run's selection."""
+
+    def __init__(self, folder: Path, identity: str, threads: int) -> None:
+        self._folder = folder
+        self._identity = f"{identity}-{threads}-{__version__}"
+
+    def __len__(self) -> int:
+        return len(list(self._folder.glob(CANDIDATES)))
+
+    def load(self, rung: int, candidate: int, settings: Settings) -> Fitted | RunError | None:
+        """How a candidate did in a rung, if that is known; a file that does not fit or is damaged is not used."""
+        try:
+            file = sealed.unseal(self._path(rung, candidate), named=False)
+            if file.state["key"] != self._key(rung, settings):
+                return None
+            if file.state["error"] is not None:
+                return RunError(*file.state["error"])
+            # Cloned for their alignment, as in a checkpoint.
+            tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
+            radius, step, epsilon = (file.state[name] for name in ("radius", "step", "epsilon"))
+            screen = None if radius is None else Screen(tensors["reference"], radius)
+            cloud = PointCloud(tensors["theta"], tensors["log_rho"], step, screen, epsilon)
+            return Fitted(cloud, cloud, tensors["generator"], tuple(file.state["history"]))
+        except (*sealed.UNREADABLE, InvalidCheckpoint, safetensors.SafetensorError, RuntimeError):
+            return None
+
+    def save(self, rung: int, candidate: int, settings: Settings, result: Fitted | RunError) -> None:
+        state: dict[str, Any] = {"key": self._key(rung, settings), "error": None}
+        tensors = {"generator": torch.zeros(1, dtype=torch.uint8)}
+        if isinstance(result, RunError):
+            state["error"] = (result.problem, result.remedy)
+        else:
+            # The selection goes on from the newest cloud and reads the history: the best cloud is not needed.
+            cloud, screen = result.newest, result.newest.screen
+            tensors = {"theta": cloud.theta, "log_rho": cloud.log_rho, "generator": result.generator}
+            tensors |= {} if screen is None else {"reference": screen.reference.clone()}
+            state |= {"step": cloud.step, "epsilon": cloud.epsilon, "history": result.history}
+            state["radius"] = None if screen is None else screen.radius
+        blob = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+        write_atomically(self._path(rung, candidate), sealed.seal(blob, state))
+
+    def clear(self) -> None:
+        for path in self._folder.glob(CANDIDATES):
+            path.unlink(missing_ok=True)
+
+    def _path(self, rung: int, candidate: int) -> Path:
+        return self._folder / f"selection-{rung + 1}-{candidate + 1}.safetensors"
+
+    def _key(self, rung: int, settings: Settings) -> str:
+        return f"{self._identity}-{rung}-{sorted(asdict(replace(settings, steps=None)).items())}"

@@ -1,0 +1,121 @@
+"""A signal before a run's first step is obeyed at once, and what a selection has computed is kept."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from small_runs import assert_same_run, composed, run, small, status
+
+from proxlearn.errors import StoppedBySignal
+from proxlearn.fit import select as halving
+from proxlearn.fit.advance import Advance
+from proxlearn.run import loop, selection
+from proxlearn.run.folder import CANDIDATES
+
+QUICK_SECONDS = 2.0
+
+
+def wait_long(*args, **kwargs):
+    """What takes minutes, with a signal soon after its start; a library may catch every Exception."""
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            time.sleep(0.01)
+        except Exception:
+            continue
+    raise AssertionError("the signal was not obeyed")
+
+
+@pytest.mark.parametrize("module, slow", [(loop, "build_experiment"), (selection, "select")])
+def test_a_signal_before_the_first_step_ends_the_run_at_once(module, slow, tmp_path, monkeypatch):
+    config = small(steps=5) if module is loop else tuned()
+    monkeypatch.setattr(module, slow, wait_long)
+    began = time.monotonic()
+    with pytest.raises(StoppedBySignal, match="the same command goes on") as stopped:
+        run(config, tmp_path)
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert stopped.value.exit_code == 128 + signal.SIGTERM
+    assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_a_signal_while_the_first_step_compiles_ends_the_session_at_once(first, tmp_path, monkeypatch):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    config = small(steps=20)
+    run(config, whole)
+    if first:
+        run(replace(config, steps=first), stopped)
+    began = time.monotonic()
+    made = Advance.__call__
+
+    def slow(self, cloud):
+        made(self, cloud)
+        wait_long()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Advance, "__call__", slow)
+        outcome = run(config, stopped)
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert (outcome.signal, outcome.step, status(stopped)["state"]) == (signal.SIGTERM, first, "stopped")
+    run(config, stopped)
+    assert_same_run(stopped, whole)
+
+
+def tuned():
+    return composed("dataset=sine", "recipe=tuned", "N=12", "dataset.points=24", "threads=1", "checkpoint_every=7")
+
+
+def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatch):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    fits = []
+    made = halving.fit
+
+    def counted(*args, **kwargs):
+        if len(fits) in interruptions:
+            interruptions.remove(len(fits))
+            wait_long()
+        fits.append(kwargs["steps"])
+        return made(*args, **kwargs)
+
+    monkeypatch.setattr(halving, "fit", counted)
+    interruptions: list[int] = []
+    run(tuned(), whole)
+    every = list(fits)
+    fits.clear()
+    interruptions += [0, 5, 14]
+    for kept in (0, 5, 14):
+        with pytest.raises(StoppedBySignal, match=f"goes on with it: {kept} results of candidates are kept"):
+            run(tuned(), stopped)
+    run(tuned(), stopped)
+    assert fits == every
+    assert_same_run(stopped, whole)
+    assert not list((stopped / "checkpoints").glob(CANDIDATES))
+
+
+def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
+    made = halving.fit
+    count = 0
+
+    def interrupted(*args, **kwargs):
+        nonlocal count
+        count += 1
+        if count == 4:
+            wait_long()
+        return made(*args, **kwargs)
+
+    monkeypatch.setattr(halving, "fit", interrupted)
+    with pytest.raises(StoppedBySignal):
+        run(tuned(), tmp_path)
+    kept = sorted((tmp_path / "checkpoints").glob(CANDIDATES))
+    # One candidate's result under another's name, and a damaged one.
+    kept[0].write_bytes(kept[1].read_bytes())
+    kept[2].write_bytes(kept[2].read_bytes()[:-5])
+    count = -100
+    run(tuned(), tmp_path)
+    fresh = tmp_path / "fresh"
+    run(tuned(), fresh)
+    assert (tmp_path / "metrics.csv").read_bytes() == (fresh / "metrics.csv").read_bytes()

@@ -1,0 +1,73 @@
+"""A run that is asked to end earlier than before: its checkpoint there is used, and the old target is not forgotten."""
+
+import random
+
+import pytest
+from small_runs import assert_same_run, run, small, status
+
+from proxlearn.cli import main
+from proxlearn.fit.advance import Advance
+from proxlearn.run import sealed
+
+STEPS = 60
+
+
+class Killed(BaseException):
+    pass
+
+
+def config(steps):
+    return small(steps=steps, log_every=7, checkpoint_every=5)
+
+
+def run_until(killed_at, folder, patch):
+    made = Advance.__call__
+
+    def advance(self, cloud):
+        if cloud.step == killed_at:
+            raise Killed
+        return made(self, cloud)
+
+    with patch.context() as context:
+        context.setattr(Advance, "__call__", advance)
+        with pytest.raises(Killed):
+            run(config(STEPS), folder)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    run(config(STEPS), folder)
+    return folder
+
+
+@pytest.mark.parametrize("killed_at", random.Random(3).sample(range(6, STEPS), 4))
+def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
+    killed_at, whole, tmp_path, monkeypatch, capfd
+):
+    folder, short = tmp_path / "run", tmp_path / "short"
+    run_until(killed_at, folder, monkeypatch)
+    newest = sealed.stored(folder / "checkpoints")[0][0]
+    run(config(newest), short)
+    with monkeypatch.context() as context:
+        # No step has to be made again.
+        context.setattr(Advance, "__call__", None)
+        assert run(config(newest), folder).step == newest
+    assert f"the run was on its way to {STEPS} steps and now ends at {newest}" in capfd.readouterr().err
+    assert_same_run(folder, short)
+    assert status(folder)["longest_steps"] == STEPS
+    assert run(config(newest), folder).longest_steps == STEPS
+    run(config(STEPS), folder)
+    assert_same_run(folder, whole)
+
+
+def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
+    run_until(33, tmp_path, monkeypatch)
+    assert main(["resume", str(tmp_path), "--steps", "28"]) == 2
+    assert "is at step 30 already" in capsys.readouterr().err
+    assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
+    assert "steps=60 goes on to there" in capsys.readouterr().err
+    assert main(["resume", str(tmp_path)]) == 0
+    assert "Finished before, with 40 steps: nothing to do. 60, as asked for before," in capsys.readouterr().out
+    assert main(["resume", str(tmp_path), "--steps", "60"]) == 0
+    assert status(tmp_path)["longest_steps"] == status(tmp_path)["step"] == 60
