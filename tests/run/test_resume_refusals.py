@@ -144,7 +144,7 @@ def test_an_edited_setting_of_a_finished_run_is_named_before_its_result_is_shown
     assert main(["resume", str(folder)]) == 2
     shown = capsys.readouterr()
     assert "it began with beta=0.3, seed=0, and config.yaml has beta=5.0, seed=3" in shown.err
-    assert "test" not in shown.out
+    assert "| test" not in shown.out
 
 
 def test_the_command_that_fits_an_edited_config_is_refused(folder):
