@@ -19,7 +19,7 @@ import torch
 
 from proxlearn.commands.compose import compose, parse
 from proxlearn.commands.configured import checked_config
-from proxlearn.compare.statistics import interval
+from proxlearn.compare.statistics import paired
 from proxlearn.core.energy import effective_sample_size
 from proxlearn.core.options import Weights
 from proxlearn.core.scores import scores
@@ -28,6 +28,7 @@ from proxlearn.fit.select import select
 from proxlearn.fit.settings import Settings
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.files import write_atomically, write_json
+from reproduce.measured import majority_accuracy
 
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
@@ -43,13 +44,13 @@ DATASETS = {
 """Each with what makes its splits; sine has one split, so there the seed of cloud_0 and noise changes."""
 
 
-def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str, dict[str, Any]]:
-    """Test figures of the weighted estimate by each update."""
+def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str, Any]:
+    """Test figures of the weighted estimate by each update, and the accuracy of the majority class."""
     seed = split if dataset == "sine" else 0
     words = [f"dataset={dataset}", "recipe=tuned", f"split_seed={split}", *DATASETS[dataset]]
     experiment = build_experiment(checked_config(compose(parse(words))))
     problem, test = experiment.source, experiment.prepared.test
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Any] = {"majority": majority_accuracy(experiment.prepared)}
     settings: Settings | None = None
     for weights in UPDATES:
         start = time.monotonic()
@@ -69,27 +70,28 @@ def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str,
     return found
 
 
-def difference(differences: list[float]) -> str:
-    """Mean and half-width of the 95 % confidence interval of a paired difference."""
-    found = interval(differences)
-    sign = "" if abs(found.mean) <= found.student else " *"
-    return f"{found.mean:+.4f} ± {found.student:.4f}{sign}"
+def test_share(dataset: str) -> float:
+    """Test rows over training rows of its splits; 0 where there is one split and the seeds are independent."""
+    fractions = [float(word.partition("=")[2]) for word in DATASETS[dataset] if "train_fraction" in word]
+    return (1 - fractions[0]) / fractions[0] if fractions else 0.0
 
 
-def table(runs: dict[str, list[dict[str, dict[str, Any]]]]) -> list[str]:
-    head = ["dataset", "splits", "risk, proximal", "− uniform", "− fisher_rao", "accuracy, proximal", "− uniform"]
-    head += ["− fisher_rao", "ESS / N: proximal, fisher_rao"]
+def table(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
+    head = ["dataset", "splits", "risk, proximal", "− uniform", "− fisher_rao", "majority class", "accuracy, proximal"]
+    head += ["− uniform", "− fisher_rao", "ESS / N: proximal, fisher_rao"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for dataset, found in runs.items():
         cells = [dataset, str(len(found))]
         for figure in ("risk", "accuracy"):
-            values = {weights: [each[weights][figure] for each in found] for weights in UPDATES}
+            values = {weights: dict(enumerate(each[weights][figure] for each in found)) for weights in UPDATES}
             if values["proximal"][0] is None:
-                cells += ["", "", ""]
+                cells += [""] * 4
                 continue
-            cells.append(f"{mean(values['proximal']):.4f}")
+            if figure == "accuracy":
+                cells.append(f"{mean(each['majority'] for each in found):.4f}")
+            cells.append(f"{mean(values['proximal'].values()):.4f}")
             for other in UPDATES[1:]:
-                cells.append(difference([a - b for a, b in zip(values["proximal"], values[other], strict=True)]))
+                cells.append(paired(values["proximal"], values[other], test_share(dataset)).text(4))
         ess = [mean(each[weights]["ess"] for each in found) / 500 for weights in ("proximal", "fisher_rao")]
         lines.append(f"| {' | '.join(cells)} | {ess[0]:.2f}, {ess[1]:.2f} |")
     return lines
@@ -100,10 +102,12 @@ def report(folder: Path, output: Path) -> None:
         "# Do the proximal weights help?",
         "",
         "`make weights` (scripts/weights.py): recipe=tuned, N = 500, paired splits (the same rows, cloud_0, noise and",
-        "numbers). Test figures of the weighted estimate; differences are proximal minus the other, with the 95 %",
-        "confidence interval of Student's t over the splits; * marks those that do not contain 0. A lower risk and a",
-        "higher accuracy are better. Random splits of one dataset overlap, so these intervals are too narrow as",
-        "statements on other data: Nadeau and Bengio's correction widens them 4.6 times for halves.",
+        "numbers). Test figures of the weighted estimate; differences are proximal minus the other, with half-widths",
+        "of 95 % intervals over the splits: ± Student's, too narrow because random splits of one dataset overlap, and",
+        "in brackets Nadeau and Bengio's corrected one (4.6 times as wide for halves); * marks a corrected interval",
+        "that does not contain 0. A lower risk and a higher accuracy are better. Majority class: the accuracy of",
+        "always answering the training part's more frequent class. sine has one split and 20 seeds, whose results are",
+        "independent: there both intervals are the same.",
         "",
     ]
     titles = {
@@ -138,7 +142,7 @@ def main() -> None:
             if not path.exists():
                 found = measure(dataset, split, asked.selection, asked.threads)
                 write_json(path, found)
-                print(dataset, split, {name: round(each["risk"], 4) for name, each in found.items()}, flush=True)
+                print(dataset, split, {name: round(found[name]["risk"], 4) for name in UPDATES}, flush=True)
             report(folder, asked.output)
 
 

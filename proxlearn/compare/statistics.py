@@ -8,7 +8,7 @@ s^2/k.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,13 @@ class Interval:
         """Whether the corrected interval leaves 0 out."""
         return abs(self.mean) > self.corrected
 
+    def text(self, digits: int) -> str:
+        """Mean ± Student's half-width (± the corrected one), with a star where the corrected interval leaves 0 out."""
+        if math.isnan(self.student):
+            return "" if math.isnan(self.mean) else f"{self.mean:+.{digits}f}"
+        star = " *" if self.clear else ""
+        return f"{self.mean:+.{digits}f} ± {self.student:.{digits}f} (± {self.corrected:.{digits}f}){star}"
+
 
 def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
     """Of the mean of ``values``; ``test_share`` is the number of test rows over that of training rows."""
@@ -66,6 +73,6 @@ def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
     )
 
 
-def paired(theirs: dict[int, float], ours: dict[int, float], test_share: float) -> Interval:
-    """Theirs minus ours, on the splits that both have."""
-    return interval([theirs[split] - ours[split] for split in sorted(theirs.keys() & ours.keys())], test_share)
+def paired(first: Mapping[int, float], second: Mapping[int, float], test_share: float) -> Interval:
+    """The first minus the second, on the splits that both have."""
+    return interval([first[split] - second[split] for split in sorted(first.keys() & second.keys())], test_share)

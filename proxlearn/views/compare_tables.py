@@ -69,12 +69,7 @@ def _figures(found: Comparison, measure: str) -> Show:
 
 def _differences(found: Comparison, measure: str) -> Show:
     def show(method: Method, dataset: str) -> str:
-        each = difference(found, dataset, method.name, measure)
-        if math.isnan(each.mean):
-            return "not finished"
-        if math.isnan(each.student):
-            return f"{each.mean:+.4f}"
-        return f"{each.mean:+.4f} ± {each.student:.4f} (± {each.corrected:.4f}){' *' if each.clear else ''}"
+        return difference(found, dataset, method.name, measure).text(4) or "not finished"
 
     return show
 

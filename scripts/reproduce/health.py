@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from proxlearn.run.files import write_atomically
-from reproduce.measured import over
+from reproduce.comparison import majority
+from reproduce.measured import Measured, over
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table, provenance
 
@@ -118,13 +119,12 @@ def result(found: Found, estimate: str) -> float:
 
 
 def changed(differences: list[float], least: float) -> str:
-    """Whether a mean difference is beyond both what matters and twice its standard error."""
-    if not differences:
-        return ""
+    """Whether a mean difference is beyond both what matters and twice its standard error; one run has none."""
+    if len(differences) < 2:
+        return "one run: no verdict" if differences else ""
     mean = over(differences)
-    error = 0.0 if math.isnan(mean.sd) else mean.sd / math.sqrt(len(differences))
-    said = "yes" if abs(mean.mean) > max(least, 2 * error) else "no"
-    return f"{said} ({len(differences)} run{'s' * (len(differences) > 1)})"
+    said = "yes" if abs(mean.mean) > max(least, 2 * mean.sd / math.sqrt(len(differences))) else "no"
+    return f"{said} ({len(differences)} runs)"
 
 
 def weights_table(root: Path) -> Table:
@@ -210,6 +210,7 @@ def effect_table(root: Path) -> Table:
         cells: list[Cell] = [
             each.name,
             "accuracy (%)" if classes else "risk (1e-2)",
+            Measured(100 * majority(runs).mean),
             over(weighted),
             over(unweighted),
             over(apart),
@@ -224,6 +225,7 @@ def effect_table(root: Path) -> Table:
         (
             Column("experiment"),
             Column("figure"),
+            Column("majority class"),
             Column("weighted"),
             Column("unweighted"),
             Column("weighted − unweighted", 3),
@@ -285,5 +287,7 @@ docs/reproduction.md says what follows from these numbers.
   test risk in hundredths, where lower is better).
 - *Proximal − uniform weights*: the same seed with and without the proximal step (`weights=uniform`), so that what the
   weights do to the particles' way is in it too. Empty where no such pair of equal length was run.
-- *Yes*: the mean difference is beyond half a point (a hundredth of the risk) and beyond twice its standard error.
+- *Yes*: the mean difference is beyond half a point (a hundredth of the risk) and beyond twice its standard error. One
+  run has no standard error, and gets no verdict.
+- *Majority class*: the test accuracy of always answering the training part's more frequent class.
 """

@@ -15,6 +15,8 @@ from reproduce.measured import over
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table
 
+SHARE = 0.15
+"""Of the paper's figure, within which one of ours agrees."""
 DATA = {
     "table5": "100 points, weights 1/N",
     "table5-points": "1000 points, weights 1/N",
@@ -97,9 +99,19 @@ def verdict(rows: list[Row], distances: list[float], best: int | None) -> str:
     near = distances[best - 1]
     if any(" of " in str(row.cells[-1]) for row in rows):
         return "Some runs are shorter than the paper's: no verdict on which reading matches best."
-    said = "agrees" if near <= math.log(1.15) else "is nearest, but does not agree"
+    said = "agrees" if near <= math.log(1 + SHARE) else "is nearest, but does not agree"
     slopes = f"slope {_text(rows[best].cells[6])} against the paper's {_text(rows[0].cells[6])}"
-    return f"The reading that {said}: {rows[best].cells[0]}; {rows[best].cells[1]} (distance {near:.2f}, {slopes})."
+    reading = f"The reading that {said}: {rows[best].cells[0]}; {rows[best].cells[1]} (distance {near:.2f}, {slopes})."
+    apart = {
+        N: cell.mean / paper - 1
+        for (N, paper), cell in zip(published.TABLE5.items(), rows[best].cells[2:6], strict=True)
+        if isinstance(cell, Measured)
+    }
+    within = [f"N={N} ({each:+.0%})" for N, each in apart.items() if abs(each) <= SHARE]
+    beyond = [f"N={N} ({each:+.0%})" for N, each in apart.items() if abs(each) > SHARE]
+    parts = [f"within {SHARE:.0%} of the paper's at {', '.join(within)}" if within else ""]
+    parts += [f"beyond it at {', '.join(beyond)}" if beyond else ""]
+    return f"{reading} It is {' and '.join(part for part in parts if part)}."
 
 
 def distance(figures: dict[int, Measured]) -> float:
