@@ -35,7 +35,7 @@ weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 pa
 	$(BIN)/python scripts/weights.py
 
 .PHONY: compare
-compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (under 45 minutes; resumable)
+compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (10 minutes on 2 cores; resumable)
 	$(BIN)/proxlearn compare --dataset banana diabetes twonorm wdbc --splits 5
 
 .PHONY: test

@@ -10,6 +10,7 @@ from proxlearn.checks import integer, real
 from proxlearn.commands.predict import check_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
+from proxlearn.notice import notice
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.overwrite import recover_for_reading
 
@@ -28,6 +29,7 @@ examples:
   proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, and finer where the run has stored so many
 """
 MOST_BYTES = 3_000_000
+FRAMES = 60
 
 
 def main(args: list[str]) -> int:
@@ -41,7 +43,7 @@ def main(args: list[str]) -> int:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="a .gif or .mp4; default: RUN_FOLDER/film.gif"
     )
-    parser.add_argument("--frames", type=float, default=60, help="at most so many pictures, log-spaced (60)")
+    parser.add_argument("--frames", type=float, help=f"at most so many pictures, log-spaced ({FRAMES})")
     parser.add_argument("--particles", type=float, default=300, help="at most so many particles (300)")
     parser.add_argument(
         "--seconds", type=float, default=8, help="how long it takes, the last picture's pause aside (8)"
@@ -53,7 +55,9 @@ def main(args: list[str]) -> int:
     recover_for_reading(folder)
     RunFolder(folder).refuse_links()
     output: Path = parsed.output or folder / "film.gif"
-    frames = integer(at_least=1, below=1001, example=60)("--frames", parsed.frames)
+    frames = integer(at_least=1, below=1001, example=FRAMES)(
+        "--frames", FRAMES if parsed.frames is None else parsed.frames
+    )
     particles = integer(at_least=1, below=100_001, example=300)("--particles", parsed.particles)
     seconds = real(above=0, below=601, example=8)("--seconds", parsed.seconds)
     check_output(str(output), str(folder))
@@ -69,6 +73,8 @@ def main(args: list[str]) -> int:
     from proxlearn.views.film_file import WIDTHS, gif, mp4
 
     film = Film(folder, frames, particles)
+    if len(film) < frames and parsed.frames is not None:
+        notice(f"{len(film)} pictures instead of {frames}: {film.why_fewer}")
     interval = 0.1 if sys.stderr.isatty() else 10.0
     pictures = film.pictures(WIDTHS[output.suffix.lower()])
     shown = tqdm(pictures, total=len(film), desc="film", unit="frame", delay=2, mininterval=interval)

@@ -104,7 +104,11 @@ class RunFolder:
             remove_temporaries(folder)
         # `overwrite` was for this once: whoever reads the config later wants to go on.
         values = dataclasses.asdict(dataclasses.replace(config, overwrite=False))
-        write_atomically(self.config, yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False).encode())
+        text = yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False)
+        if config.selected:
+            keys = ", ".join(config.selected)
+            text = f"# {keys}: null here, selected from the training part; status.json has their values.\n{text}"
+        write_atomically(self.config, text.encode())
 
     def clear(self) -> None:
         """Delete the run's own files; the status and the config last, by which a run folder is recognised."""

@@ -41,6 +41,8 @@ class Status:
             "dtype": experiment.config.device.dtype,
             "switched_at": None,
             "unmet": 0,
+            # What the config leaves open; it stays null there, because the hash of a run is that of its config.
+            "selected": {name: getattr(experiment.settings, name) for name in experiment.config.selected},
             "device": experiment.device.type,
             "engine": engine,
             "threads": threads,

@@ -52,11 +52,19 @@ class Film:
         self._run, self._model = read(folder), load(folder)
         every = read_frames(folder, particles=particles, frames=ALL)
         self._frames = chosen(every, frames)
+        self._stored = len(every.steps)
         self._places = self._frames.projected
         self._checkpoints = RunFolder(folder).checkpoints
 
     def __len__(self) -> int:
         return len(self._frames.steps)
+
+    @property
+    def why_fewer(self) -> str:
+        """Why there are fewer pictures than were asked for."""
+        if len(self) == self._stored:
+            return "the run has stored no more; train with a smaller checkpoint_every and a larger keep_checkpoints"
+        return f"of the {self._stored} stored clouds the others are not at log-spaced steps"
 
     def pictures(self, width: int) -> Iterator[Image.Image]:
         """RGB pictures of ``width`` pixels, 16 to 9, from the first moment to the newest."""

@@ -72,21 +72,25 @@ def run_data(shown: Shown, cloud: dict[str, Any] | None, rows: int) -> dict[str,
 def about(shown: Shown) -> list[list[str]]:
     """What was run: version, machine, time."""
     status = shown.run.status
-    versions = status.get("versions")
-    named = versions.items() if isinstance(versions, dict) else ()
     known = {
         "state": shown.state,
         "recursions": f"{status['step']} of {status.get('steps')}",
+        "selected": ", ".join(f"{key}={value}" for key, value in _items(status.get("selected"))),
         "seconds": status.get("seconds"),
         "started": status.get("started"),
         "machine": f"{status.get('host')}: {status.get('device')}, {status.get('threads')} threads",
         "engine": f"{status.get('engine')}, {status.get('dtype')}",
-        "versions": ", ".join(f"{key} {value}" for key, value in named),
+        "versions": ", ".join(f"{key} {value}" for key, value in _items(status.get("versions"))),
         "command": status.get("command"),
         "data, sha256": status.get("data_sha256"),
         "error": status.get("error"),
     }
     return [[key, str(value)] for key, value in known.items() if value not in (None, "")]
+
+
+def _items(values: Any) -> Iterable[tuple[Any, Any]]:
+    """Of a group in a status file that anybody may have written."""
+    return values.items() if isinstance(values, dict) else ()
 
 
 def table_of(frame: pd.DataFrame) -> Table:

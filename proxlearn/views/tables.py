@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from proxlearn.core.scores import ESTIMATES
 from proxlearn.views.source import Run
 
 
@@ -53,6 +54,8 @@ MORE_NOTES = {
 def remarks(run: Run) -> list[str]:
     """What a user should know about this run and would not see in its accuracy."""
     said = []
+    if run.confusion is not None and (share := majority_share(run.confusion)) is not None:
+        said.append(f"Always answering the training part's more frequent class has a test accuracy of {share:.4g}.")
     if run.config["dataset"]["scaling"] == "paper":
         apart = ", each part by its own figures: a test point's features depend on the other test points"
         said.append(
@@ -79,6 +82,15 @@ def remarks(run: Run) -> list[str]:
         before, after = run.config["device"]["dtype"], run.status["dtype"]
         said.append(f"Not finite in {before} at step {run.status['switched_at']}: went on in {after}.")
     return said
+
+
+def majority_share(confusion: pd.DataFrame) -> float | None:
+    """Share of the test part that is of the training part's most frequent class; None where a part has no rows."""
+    rows = confusion[confusion["estimate"] == ESTIMATES[0]].groupby(["part", "actual"])["count"].sum()
+    parts = set(rows.index.get_level_values("part"))
+    if not {"train", "test"} <= parts or not rows["test"].sum():
+        return None
+    return float(rows["test"].get(rows["train"].idxmax(), 0) / rows["test"].sum())
 
 
 def cell(value: object) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from proxlearn.compare.statistics import Measured
 from proxlearn.views import published
-from reproduce.measured import majority_of_counts, over, verdict
+from proxlearn.views.tables import majority_share
+from reproduce.measured import over, verdict
 from reproduce.source import Found, complete, load, steps
 from reproduce.table import Cell, Column, Row, Table
 
@@ -69,6 +70,5 @@ def majority(runs: list[Found]) -> Measured:
     shares = []
     for each in runs:
         if each.run.confusion is not None:
-            cells = each.run.confusion.query("estimate == 'weighted'").groupby(["part", "actual"])["count"].sum()
-            shares.append(majority_of_counts(cells["train"].to_numpy(), cells["test"].to_numpy()))
-    return over(shares)
+            shares.append(majority_share(each.run.confusion))
+    return over(share for share in shares if share is not None)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from proxlearn.compare.statistics import Measured, over
 from proxlearn.data.prepare import Prepared
 
-__all__ = ["Measured", "majority_accuracy", "majority_of_counts", "over", "verdict"]
+__all__ = ["Measured", "majority_accuracy", "over", "verdict"]
 
 
 def verdict(ours: Measured, paper: Measured, allowed: float, digits: int, complete: bool) -> str:
@@ -27,19 +25,9 @@ def verdict(ours: Measured, paper: Measured, allowed: float, digits: int, comple
     return f"differs by {difference:+.{digits}f}{alone}"
 
 
-def majority_of_counts(train: np.ndarray, test: np.ndarray) -> float:
-    """The test accuracy of always answering the class that most training rows have, from the rows of each class."""
-    return float(test[train.argmax()] / test.sum())
-
-
 def majority_accuracy(prepared: Prepared) -> float | None:
-    """The same of a split; None for a real target."""
-    parts = [prepared.train.labels, prepared.test.labels]
-    if parts[0] is None or parts[1] is None:
+    """The test accuracy of always answering the class that most training rows have; None for a real target."""
+    train, test = prepared.train.labels, prepared.test.labels
+    if train is None or test is None:
         return None
-    counts = [
-        np.bincount(labels.cpu().numpy(), minlength=len(prepared.table.classes))
-        for labels in parts
-        if labels is not None
-    ]
-    return majority_of_counts(*counts)
+    return float((test == train.mode().values).double().mean())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from proxlearn.compare.statistics import Measured, interval, over, paired
+from proxlearn.compare.statistics import Interval, Measured, interval, over, paired
 
 FIGURES = st.lists(st.tuples(*[st.floats(0, 1).map(lambda x: round(x, 6))] * 2), min_size=2, max_size=12)
 
@@ -64,3 +64,9 @@ def test_only_splits_that_both_have_are_paired_and_one_says_nothing_of_the_sprea
 
 def test_a_mean_of_splits_has_the_sample_standard_deviation() -> None:
     assert over([1.0, 3.0]) == Measured(2.0, math.sqrt(2))
+
+
+def test_the_text_has_both_intervals_and_a_star_by_the_corrected_one() -> None:
+    clear, doubtful = Interval(1.0, 0.5, 0.9), Interval(-1.0, 0.5, 1.1)
+    assert (clear.text(1), doubtful.text(1)) == ("+1.0 ± 0.5 (± 0.9) *", "-1.0 ± 0.5 (± 1.1)")
+    assert (interval([0.5]).text(2), interval([]).text(2)) == ("+0.50", "")

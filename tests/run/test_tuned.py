@@ -12,6 +12,9 @@ from small_runs import assert_same_run, composed, run, status
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run import selection
+from proxlearn.run.folder import RunFolder
+from proxlearn.schema import digest
+from proxlearn.views.report import Builder
 from proxlearn.views.source import read
 
 
@@ -48,6 +51,25 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
     assert view.metrics["epsilon"].nunique() > 2
     measured = view.metrics["epsilon"].diff().fillna(0) != 0
     assert all(is_log_spaced(step - 1, 10) for step in view.metrics["step"][measured] if step < 10)
+
+
+def test_the_selected_values_are_stated_and_the_config_stays_the_runs_own(reference):
+    assert status(reference)["selected"] == chosen(reference)
+    text = (reference / "config.yaml").read_text()
+    assert text.startswith("# beta, h, epsilon, steps, init_scale: null here, selected from the training part; status")
+    config = RunFolder(reference).read_config()
+    assert (config.beta, config.steps) == (None, None)
+    assert digest(config) == digest(tuned())
+    about = dict(Builder([reference]).data()["runs"][0]["about"])
+    assert f"beta={chosen(reference)['beta']}, h=" in about["selected"]
+
+
+def test_what_is_given_is_not_said_to_be_selected(tmp_path):
+    run(tuned(h=0.1, steps=2), tmp_path)
+    assert set(status(tmp_path)["selected"]) == {"beta", "epsilon", "init_scale"}
+    run(composed("dataset=sine", "N=5", "steps=1", "threads=1"), tmp_path / "paper")
+    assert status(tmp_path / "paper")["selected"] == {}
+    assert not (tmp_path / "paper" / "config.yaml").read_text().startswith("#")
 
 
 def test_the_same_run_twice_has_the_same_bits(reference, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from proxlearn.compare.statistics import Measured
 from reproduce import sine
+from reproduce.health import changed
 from reproduce.measured import over, verdict
 from reproduce.table import Column, Row, Table
 
@@ -34,7 +35,7 @@ def test_a_figure_is_shown_with_its_spread_and_one_that_ran_away_by_its_size() -
     "ours, paper, said",
     [
         (Measured(92.0), Measured(93.5), "agrees within 2.0 (-1.5)"),
-        (Measured(92.0), Measured(95.0), "differs by -3.0"),
+        (Measured(92.0), Measured(95.0), "differs by -3.0 (one run)"),
         (Measured(92.0, 1.6), Measured(95.0), "agrees within the spread (-3.0)"),
         (Measured(92.0, 1.2), Measured(95.0, 1.2), "agrees within the spread (-3.0)"),
         (Measured(92.0, 1.2), Measured(95.0), "differs by -3.0"),
@@ -43,6 +44,14 @@ def test_a_figure_is_shown_with_its_spread_and_one_that_ran_away_by_its_size() -
 def test_a_verdict_is_by_the_allowance_or_by_twice_the_joint_spread(ours, paper, said) -> None:
     assert verdict(ours, paper, 2.0, 1, complete=True) == said
     assert verdict(ours, paper, 2.0, 1, complete=False) == "no verdict: partial"
+
+
+def test_one_run_has_no_verdict_on_a_difference_and_is_named_as_one_where_it_differs() -> None:
+    assert changed([], 0.5) == ""
+    assert changed([40.0], 0.5) == "one run: no verdict"
+    assert changed([40.0, 40.1], 0.5) == "yes (2 runs)"
+    assert changed([40.0, -30.0], 0.5) == "no (2 runs)"
+    assert verdict(Measured(92.0), Measured(95.0), 2.0, 1, complete=True) == "differs by -3.0 (one run)"
 
 
 def test_a_table_says_the_same_in_its_three_forms(tmp_path: Path) -> None:

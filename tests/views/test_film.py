@@ -83,6 +83,16 @@ def test_each_stored_moment_is_one_picture_of_the_gif(sine: Path, capsys: pytest
     assert (sine / "film.gif").stat().st_size < 3e6
 
 
+def test_fewer_pictures_than_asked_for_are_told(sine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moments = len(stored(sine / "checkpoints"))
+    words = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
+    assert cli.main([*words, str(moments + 1)]) == 0
+    told = f"proxlearn: {moments} pictures instead of {moments + 1}: the run has stored no more; train with a smaller"
+    assert told in capsys.readouterr().err
+    assert cli.main([*words, str(moments)]) == 0
+    assert "instead of" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("where", ["left", "above", "below"])
 def test_cloud_function_and_risk_move_with_the_moment(sine: Path, where: str) -> None:
     first, *_, last = Film(sine, 3, 300).pictures(480)

@@ -1,0 +1,152 @@
+"""What README and docs say of results is what the committed files hold, number by number."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+import weights
+
+ROOT = Path(__file__).parents[1]
+OUTPUTS = ROOT / "outputs"
+
+
+def text_of(name: str) -> str:
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def rows_of(path: Path) -> dict[str, list[str]]:
+    """A Markdown table's rows by their first cell."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return {cells[0]: cells[1:] for cells in ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)}
+
+
+def csv_rows(name: str) -> list[dict[str, str]]:
+    with (OUTPUTS / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("dataset", ["wdbc", "banana", "diabetes", "twonorm", "shd", "digits"])
+def test_readmes_table_of_tuned_fits_is_the_generated_one(dataset: str) -> None:
+    said = re.search(rf"\| {dataset} \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ", text_of("README.md"))
+    assert said is not None
+    _, majority, accuracy, _, seconds, _, paper, *_ = rows_of(OUTPUTS / "tuned.md")[dataset]
+    for shown, stored, unit in (
+        (said[1], majority, 1e-3),
+        (said[2], accuracy.split()[0], 1e-3),
+        (said[4], paper, 1e-3),
+    ):
+        assert shown == "-" if not stored else abs(float(shown) - float(stored)) <= 0.51 * unit
+    assert said[3] == seconds.split()[0]
+
+
+def test_the_table_of_weights_is_made_from_the_stored_results(tmp_path: Path) -> None:
+    weights.report(OUTPUTS / "weights", tmp_path / "weights.md")
+    assert (tmp_path / "weights.md").read_bytes() == (OUTPUTS / "weights.md").read_bytes()
+
+
+def test_readme_says_which_differences_between_weights_are_clear() -> None:
+    rows = rows_of(OUTPUTS / "weights.md")
+    head = rows.pop("dataset")
+    clear = {
+        (dataset, head[place], "risk" if place < head.index("majority class") else "accuracy")
+        for dataset, cells in rows.items()
+        for place, cell in enumerate(cells)
+        if cell.endswith("*")
+    }
+    assert clear == {("banana", "− fisher_rao", "accuracy"), ("digits", "− fisher_rao", "risk")}
+    said = (
+        "no difference to `weights=uniform`, in accuracy or in risk, is beyond its interval corrected for overlapping"
+    )
+    assert said in text_of("README.md")
+    assert "to `weights=fisher_rao` two are, both in favour" in text_of("README.md")
+    assert "(accuracy on banana, risk on digits)" in text_of("README.md")
+
+
+def test_no_network_of_the_comparison_differs_clearly_and_fisher_raos_figure_is_the_tables() -> None:
+    networks = [row for row in csv_rows("compare/matched-light/networks.csv") if row["kind"] == "network"]
+    assert len(networks) == 16
+    for row in networks:
+        assert abs(float(row["accuracy_difference"])) <= float(row["accuracy_difference_corrected"])
+    (row,) = (row for row in networks if (row["dataset"], row["method"]) == ("banana", "fisher_rao"))
+    mean, half = (f"{float(row[f'accuracy_difference{end}']):.3f}".replace("0.", ".") for end in ("", "_corrected"))
+    assert f"Fisher-Rao's on banana too, whose selected step is not stable: {mean} ± {half}." in text_of("README.md")
+
+
+def test_one_time_is_given_for_make_compare_and_its_fits_fit_into_it() -> None:
+    (minutes,) = re.findall(r"light presets \((\d+) minutes on 2 cores", text_of("Makefile"))
+    assert re.findall(r"as `make compare` wrote it here \((\d+) minutes on 2 cores", text_of("README.md")) == [minutes]
+    cells = [json.loads(path.read_text()) for path in (OUTPUTS / "compare" / "cells").glob("*/*.json")]
+    light = [
+        cell
+        for cell in cells
+        if cell["split"] != "authors" and (cell["preset"] or "light") == "light" and cell["threads"] == 1
+    ]
+    busy = sum(cell["figures"]["seconds"] for cell in light) / 60 / 2
+    assert busy < float(minutes) < 3 * busy
+
+
+def test_docs_and_table_5_agree_on_which_N_are_near() -> None:
+    verdict = re.search(
+        r"It is within 15% of the paper's at (.*?) and beyond it at (.*?)\.", text_of("outputs/paper/table5.md")
+    )
+    assert verdict is not None
+    assert "is nearest, but does not agree: 1000 points, weights 1/N; 0.5/n" in text_of("outputs/paper/table5.md")
+    near, far = (re.findall(r"N=(\d+) \(([-+]\d+)%\)", part) for part in verdict.groups())
+    words = (
+        f"is within 15 % at N = {near[0][0]} ({near[0][1]} %) and {near[1][0]} ({near[1][1]} %) only "
+        f"(N = {far[0][0]}: {far[0][1]} %, {far[1][0]}: {far[1][1]} %)"
+    )
+    assert words in text_of("docs/reproduction.md")
+    readings = [row for row in csv_rows("paper/table5.csv") if row["figure"]]
+    assert f"all {len(readings)} readings" in text_of("docs/reproduction.md")
+
+
+def test_docs_say_until_when_the_saturated_count_lags_in_tables_1_and_2() -> None:
+    lags = []
+    for entry in ("table1", "table1-seeds", "table1-float64", "table2", "table2-seeds", "table2-more"):
+        for path in (OUTPUTS / "paper" / "runs" / entry).glob("*/metrics.csv"):
+            metrics = pd.read_csv(path)
+            lag = 100 * (metrics["test_accuracy_unweighted"] - metrics["test_accuracy_unweighted_saturated"])
+            lags.append(pd.DataFrame({"step": metrics["step"], "lag": lag, "run": path.parent.name}))
+    assert len(lags) >= 9
+    every = pd.concat(lags)
+    assert every[every["step"] >= 2.3e5]["lag"].max() < 2
+    last = every[every["lag"] >= 2].sort_values("step").iloc[-1]
+    beta = re.match(r"beta([\d.]+)-", last["run"])
+    assert beta is not None
+    said = (
+        "between k = 6e4 and 2.3e5, while f grows past log 1000 = 6.9, and by less than 2 from then on (the last "
+        f"larger lag is {last['lag']:.2f} at k = {last['step']}, β = {beta[1]})"
+    )
+    assert said in text_of("docs/reproduction.md")
+
+
+def test_the_majority_class_stands_beside_every_accuracy() -> None:
+    for name in ("table1", "table2", "table4", "shd"):
+        head = next(iter(csv_rows(f"paper/{name}.csv")))
+        assert any(column.startswith("majority class") for column in head), name
+    for name in ("paper/health.md", "weights.md", "tuned.md", "compare/matched-light/compare.md"):
+        assert "majority class" in (OUTPUTS / name).read_text(encoding="utf-8"), name
+    (share,) = {row["majority class (%)"] for row in csv_rows("paper/table1.csv")}
+    assert f"{float(share):.2f} % for WDBC's test part" in text_of("docs/reproduction.md")
+    assert f"the majority class has {float(share) / 100:.3f})".replace("0.", ".") in text_of("README.md")
+
+
+def test_one_run_gets_no_verdict_in_health() -> None:
+    text = (OUTPUTS / "paper" / "health.md").read_text(encoding="utf-8")
+    assert "(1 run)" not in text
+    assert text.count("one run: no verdict") >= 4
+    (alone,) = (row for row in csv_rows("paper/table1.csv") if row["verdict on unweighted"].startswith("differs"))
+    assert (alone["runs"], alone["verdict on unweighted"]) == ("1", "differs by +14.71 (one run)")
+
+
+def test_readmes_film_has_as_many_pictures_as_it_says() -> None:
+    with Image.open(OUTPUTS / "readme" / "film.gif") as film:
+        assert f"fewer than you ask for ({film.n_frames} here)" in text_of("README.md")
