@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -28,23 +29,76 @@ def test_every_dataset_config_states_the_papers_settings() -> None:
         assert set(settings["paper"]) == {"beta", "h", "epsilon", "N", "delta", "L", "steps", "rho0"}
 
 
-def test_rooms_look_one_way_only() -> None:
-    """core imports nothing of ours but core; a run knows nothing of how it is looked at."""
-    forbidden = {
-        "core": ("data", "run", "predict", "views", "commands", "schema", "cli"),
-        "data": ("run", "predict", "views", "commands"),
-        "loggers": ("data", "run", "predict", "views", "commands"),
-        "run": ("predict", "views", "commands"),
-        "predict": ("views", "commands"),
-        "baselines": ("compare", "views", "commands"),
-        "compare": ("views", "commands"),
-        "views": ("commands",),
-    }
-    for room, others in forbidden.items():
-        for path in (ROOT / "proxlearn" / room).glob("*.py"):
-            for other in others:
-                for form in (f"from proxlearn.{other}", f"import proxlearn.{other}", f"from proxlearn import {other}"):
-                    assert form not in path.read_text(), f"{path} imports from {other}"
+LAYERS = (
+    ("core",),
+    ("text",),
+    ("errors", "notice"),
+    ("checks",),
+    ("schema",),
+    ("data", "fit", "loggers"),
+    ("run",),
+    ("predict",),
+    ("baselines", "bench", "estimator"),
+    ("compare",),
+    ("views",),
+    ("commands",),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+"""Folders and modules of the package from the bottom to the top: each imports from itself and from those before it."""
+LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
+
+
+def imports_of(source: str) -> set[str]:
+    """First names below ``proxlearn`` that a module imports anywhere, also inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    parts = [name.split(".") for name in names]
+    return {each[1] for each in parts if each[0] == "proxlearn" and len(each) > 1} - {"__version__"}
+
+
+def upward_imports(sources: dict[str, str]) -> list[str]:
+    """Each import from a layer that is not below; paths are relative to the package."""
+    found = []
+    for path, source in sources.items():
+        own = Path(path).parts[0].removesuffix(".py")
+        for other in sorted(imports_of(source) - {own}):
+            if LEVELS[other] >= LEVELS[own]:
+                found.append(f"{path} imports {other}")
+    return found
+
+
+def package_sources() -> dict[str, str]:
+    package = ROOT / "proxlearn"
+    return {str(path.relative_to(package)): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+
+
+def test_imports_go_one_way_only() -> None:
+    sources = package_sources()
+    assert {Path(path).parts[0].removesuffix(".py") for path in sources} == set(LEVELS)
+    assert upward_imports(sources) == []
+
+
+@pytest.mark.parametrize(
+    "path, line",
+    [
+        ("core/fused/engine.py", "from proxlearn.run.files import write_json"),
+        ("core/cloud.py", "from proxlearn import schema"),
+        ("fit/fit.py", "import proxlearn.run.loop as loop"),
+        ("bench/clock.py", "def now():\n    from proxlearn.views.style import figure"),
+        ("run/loop.py", "from proxlearn import views"),
+        ("compare/cells.py", "from proxlearn.views import tables"),
+        ("views/film.py", "from proxlearn.commands.compose import compose"),
+    ],
+)
+def test_an_import_that_goes_up_is_seen_in_every_folder(path: str, line: str) -> None:
+    sources = package_sources()
+    assert path in sources
+    assert len(upward_imports(sources | {path: line})) == 1
 
 
 @pytest.fixture(scope="module")

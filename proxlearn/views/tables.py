@@ -54,8 +54,8 @@ MORE_NOTES = {
 def remarks(run: Run) -> list[str]:
     """What a user should know about this run and would not see in its accuracy."""
     said = []
-    if run.confusion is not None and (share := majority_share(run.confusion)) is not None:
-        said.append(f"Always answering the training part's more frequent class has a test accuracy of {share:.4g}.")
+    if run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
+        said.append(f"Always answering the training part's more frequent class has a test accuracy of {majority:.4g}.")
     if run.config["dataset"]["scaling"] == "paper":
         apart = ", each part by its own figures: a test point's features depend on the other test points"
         said.append(

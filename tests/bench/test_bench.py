@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import io
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from proxlearn.bench import clock
 from proxlearn.bench.clock import best_of, busy_share
 from proxlearn.bench.shapes import Shape
 from proxlearn.bench.sizes import measure_epsilons, measure_growth, measure_literal
@@ -16,15 +19,62 @@ from proxlearn.views.bench import draw_bench, tables
 from tests.conftest import config_of
 
 
-def test_the_best_of_several_is_about_the_true_time() -> None:
-    found = best_of({"short": lambda: time.sleep(0.002), "long": lambda: time.sleep(0.006)}, seconds=0.1)
-    assert 2 <= found["short"] < 4
-    assert 6 <= found["long"] < 9
+class Clock:
+    """A clock that only calls move, so that what is measured is known exactly."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def call(self, *milliseconds: float) -> Callable[[], None]:
+        """A call that takes these times in turn."""
+        taken = itertools.cycle(milliseconds)
+
+        def spend() -> None:
+            self.now += next(taken) / 1e3
+
+        return spend
 
 
-def test_a_busy_machine_is_noticed() -> None:
-    share = busy_share(0.05)
-    assert share is None or 0 <= share <= 1
+def test_the_best_of_several_is_the_shortest_batch_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    passing = Clock()
+    monkeypatch.setattr(clock, "time", passing)
+    # One call a batch; disturbed ones are longer. The calls take turns, so that both see the same machine.
+    calls = {"steady": passing.call(200.0), "disturbed": passing.call(600.0, 900.0, 700.0)}
+    batches = clock.timings(calls, seconds=4.0)
+    assert {len(each) for each in batches.values()} == {len(batches["steady"])}
+    assert batches["steady"] == pytest.approx([200.0] * len(batches["steady"]))
+    assert best_of(calls, seconds=4.0) == {"steady": pytest.approx(200.0), "disturbed": pytest.approx(600.0)}
+
+
+def test_a_short_call_is_timed_in_batches_and_for_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    passing = Clock()
+    monkeypatch.setattr(clock, "time", passing)
+    (batches,) = clock.timings({"short": passing.call(1.0)}, seconds=4.0).values()
+    assert batches == pytest.approx([1.0] * len(batches))
+    # 40 batches of 100 calls each, after two calls that find out how long one is.
+    assert (len(batches), passing.now) == (pytest.approx(40, abs=2), pytest.approx(4.0, abs=0.2))
+
+
+@pytest.mark.parametrize(
+    "later, share",
+    [
+        ("cpu 10 0 0 95 15 0", 0.0),
+        ("cpu 110 0 0 5 5 0", 1.0),
+        ("cpu 30 0 0 75 15 0", 0.2),
+        ("nonsense", None),
+        ("", None),
+    ],
+)
+def test_the_busy_share_is_what_others_used_between_two_readings(
+    later: str, share: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's counters by simulation: user, nice, system, idle and waiting ticks."""
+    readings = iter(["cpu 10 0 0 5 5 0", later])
+    monkeypatch.setattr(clock, "open", lambda *args, **kwargs: io.StringIO(next(readings)), raising=False)
+    assert busy_share(0.0) == (None if share is None else pytest.approx(share))
 
 
 def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
