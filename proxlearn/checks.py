@@ -10,6 +10,8 @@ from typing import Any, get_args
 from proxlearn.errors import InputError, did_you_mean
 
 Check = Callable[[str, Any], Any]
+LARGEST_END = 3e38
+"""Of an interval: the first cloud is drawn from ends in single precision."""
 
 
 def real(
@@ -113,8 +115,8 @@ def _interval(name: str, ends: Any) -> tuple[float, float]:
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
         raise InputError(f"{name} must be [low, high], got {ends!r}", remedy)
     low, high = (_number(end) for end in ends)
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"{name} must be two finite numbers, low < high, got {ends!r}", remedy)
+    if low is None or high is None or not (-LARGEST_END <= low < high <= LARGEST_END):
+        raise InputError(f"{name} must be two numbers, low < high, within +-{LARGEST_END:g}, got {ends!r}", remedy)
     return low, high
 
 

@@ -13,7 +13,8 @@ from proxlearn.errors import InputError
 
 DESCRIPTION = """\
 Score the newest cloud of a run on labelled rows, from the run folder alone: for classes accuracy, log-loss, expected
-calibration error and risk, for a real target risk, RMSE and R2, by both estimates. The columns are matched by name.
+calibration error and risk, for a real target risk, RMSE and R2, by both estimates. The columns are matched by name. The
+log-loss is that of the probabilities that `proxlearn predict` gives, each at least 1e-6.
 """
 EXAMPLES = """\
 examples:

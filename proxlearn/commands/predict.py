@@ -21,10 +21,11 @@ STDOUT = "-"
 DESCRIPTION = """\
 Predict new rows with the newest cloud of a run, from the run folder alone. The columns are matched by name.
 
-The output has a line for each row: `prediction`; for classes the probability of each one, `probability_<class>`; and
-`spread`, the standard error of the prediction (of a class: of its probability) as a mean over the cloud's particles:
-how far it would typically move if as many particles were drawn anew, independently. It tells where the particles
-disagree, not how noisy the targets are. Trained particles make up for one another: a run with another seed moves less.
+The output has a line for each row: `prediction`; for classes the probability of each one, `probability_<class>`, which
+is at least 1e-6 and so never exactly 0 or 1; and `spread`, the standard error of the prediction (of a class: of its
+probability) as a mean over the cloud's particles: how far it would typically move if as many particles were drawn anew,
+independently. It tells where the particles disagree, not how noisy the targets are. Trained particles make up for one
+another: a run with another seed moves less.
 """
 EXAMPLES = """\
 examples:

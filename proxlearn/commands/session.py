@@ -35,12 +35,14 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
     say(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {shown(folder)}\n")
     # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
+    from proxlearn.fit.memory import memory_errors
     from proxlearn.run.files import disk_errors
     from proxlearn.run.logged import publish
     from proxlearn.run.loop import train
     from proxlearn.views.render import render, summary
 
-    outcome = train(config, folder, command)
+    with memory_errors():
+        outcome = train(config, folder, command)
     if outcome.already_finished:
         more = f"{outcome.longest_steps}, as asked for before," if outcome.longest_steps > outcome.step else "More"
         say(f"Finished before, with {outcome.step} steps: nothing to do. {more} steps= would continue it.\n")

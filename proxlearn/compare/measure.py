@@ -19,7 +19,7 @@ from proxlearn.compare.asked import SCALINGS
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.splits import split_of
 from proxlearn.core.compilation import COMPILATION
-from proxlearn.core.scores import probability_scores, share
+from proxlearn.core.scores import floored, probability_scores, share
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
 
@@ -78,7 +78,7 @@ def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):
         raise RunError("the method's answers are no probabilities", "report it, or try other settings")
-    both = torch.stack((1 - p, p))
+    both = floored(torch.stack((1 - p, p)))
     found = probability_scores(both, labels, "test")
     return {
         "accuracy": float(share((p > 0.5) == (labels > 0))),

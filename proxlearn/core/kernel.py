@@ -39,6 +39,16 @@ class Kernel(Protocol):
         """log of z o Gamma^T (rho / Gamma z): each row's mass spread along the row, so none is lost."""
 
 
+class FullKernelNeeded(Exception):
+    """A step of many particles cannot be made with a neighbour list, and no N x N kernel is formed for it."""
+
+    def __init__(self, N: int, largest: int, crowded: bool) -> None:
+        """``largest``: particles up to which one is formed; ``crowded``: whether the list would be too long."""
+        cause = "too many neighbours" if crowded else "the potentials leave the range of plain numbers"
+        super().__init__(f"{cause}: N={N} particles need an N x N kernel")
+        self.N, self.largest, self.crowded = N, largest, crowded
+
+
 class DenseKernel:
     """Gamma as a matrix: two matrix-vector products a round; underflows where C exceeds some 200 epsilon."""
 

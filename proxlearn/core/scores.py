@@ -25,7 +25,8 @@ ESTIMATES = ("weighted", "unweighted")
 SATURATION = 1e-3
 """How near logistic(f) must be to a label for the paper's code to count it."""
 LEAST_PROBABILITY = 1e-6
-"""Where the log-loss stops looking: one impossible answer would hide all others."""
+"""Of any class, in every prediction and score: a finite cloud never proves a class impossible, and one answer of 0 for
+the right class would make a log-loss infinite."""
 CALIBRATION_BINS = 15
 """Of equal width, over the probability of the predicted class."""
 
@@ -44,7 +45,8 @@ class Task(Protocol):
         """What is predicted, n: class indices, or values."""
 
     def probabilities(self, answers: Tensor) -> Tensor:
-        """Of every class, C x n in float64, each column on the simplex; 0 x n where the target is a real number."""
+        """Of every class, C x n in float64, each column on the simplex and no entry below ``LEAST_PROBABILITY``; 0 x n
+        where the target is a real number."""
 
     def errors(self, spread: Tensor) -> Tensor:
         """Standard errors of the probabilities, C x n, or of the values, from those of the answers."""
@@ -70,7 +72,7 @@ class Binary:
     def probabilities(self, answers: Tensor) -> Tensor:
         # f's target is 2 p - 1, and nothing keeps f itself within [-1, 1].
         p = ((1 + answers[0].double()) / 2).clamp(0, 1)
-        return torch.stack((1 - p, p))
+        return floored(torch.stack((1 - p, p)))
 
     def errors(self, spread: Tensor) -> Tensor:
         return spread.expand(2, -1) / 2
@@ -112,7 +114,7 @@ class Multiclass:
         # Those of softmax neurons are there already; what regresses one-hot targets may leave the simplex.
         positive = answers.double().clamp_min(0)
         total = positive.sum(dim=0)
-        return torch.where(total > 0, positive / total, 1 / len(answers))
+        return floored(torch.where(total > 0, positive / total, 1 / len(answers)))
 
     def errors(self, spread: Tensor) -> Tensor:
         return spread
@@ -209,11 +211,22 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, flo
     return {name: float(value) for name, value in found.items()}
 
 
+def floored(probabilities: Tensor) -> Tensor:
+    """Probabilities (C x n) with each one at least ``LEAST_PROBABILITY``; their order in a column stays.
+
+    What is too small is raised, and the column divided by its new sum. The sum is at most 1 + (C - 1) low, so that with
+    this ``low`` the division leads back to the floor and not below it.
+    """
+    low = LEAST_PROBABILITY / (1 - (len(probabilities) - 1) * LEAST_PROBABILITY)
+    raised = probabilities.clamp_min(low)
+    return raised / raised.sum(dim=0)
+
+
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """How good probabilities are, beyond the class they favour."""
+    """How good (floored) probabilities are, beyond the class they favour."""
     right = probabilities.gather(0, labels[None])[0]
     return {
-        f"log_loss_{estimate}": -right.clamp_min(LEAST_PROBABILITY).log().mean(),
+        f"log_loss_{estimate}": -right.log().mean(),
         f"calibration_error_{estimate}": calibration_error(probabilities, labels),
     }
 

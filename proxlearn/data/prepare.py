@@ -10,6 +10,7 @@ import torch
 
 from proxlearn.core.problem import Samples
 from proxlearn.data import scaling
+from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
 from proxlearn.data.scaling import Fit, Scaler
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
@@ -77,6 +78,25 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
         rows={"train": train_rows, "test": test_rows},
         table=table,
     )
+
+
+def check_magnitudes(prepared: Prepared, dtypes: tuple[str | None, ...]) -> None:
+    """Refuse data that cannot be scaled, or computed with in any of these precisions, by the column's name."""
+    table, limit = prepared.table, largest_scaled(*dtypes)
+    names = [f"column `{name}`" for name in table.columns]
+    target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]
+    check_scaler(prepared.scaler, names)
+    check_scaler(prepared.target_scaler, target)
+    for rows, samples in ((prepared.rows["train"], prepared.train), (prepared.rows["test"], prepared.test)):
+
+        def row_name(i: int, rows: np.ndarray = rows) -> str:
+            return f"data row {rows[i] + 1}"
+
+        remedy = "use dataset.scaling=standard, correct the number, or delete its row"
+        check_scaled(table.X[rows], samples.X.numpy(), names, limit, row_name, remedy)
+        if samples.labels is None:
+            remedy = "use dataset.target_scaling=standard, correct the number, or delete its row"
+            check_scaled(table.target[rows, None], samples.y.numpy()[:, None], target, limit, row_name, remedy)
 
 
 def _fit(table: Table, config: DatasetConfig) -> Fit:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from proxlearn.data import csv_file
+from proxlearn.data.magnitude import LARGEST, OTHER_UNIT
 from proxlearn.errors import InputError, did_you_mean
 
 STDIN = "-"
@@ -131,6 +132,10 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
     """Refuse cells that hold no finite number; ``first`` is the table's row that X begins with, from 0."""
     finite = np.isfinite(X)
     if finite.all():
+        if (np.abs(X) > LARGEST).any():
+            row, column = (int(i) for i in np.argwhere(np.abs(X) > LARGEST)[0])
+            problem = f"column `{columns[column]}` holds {X[row, column]:.6g} in data row {first + row + 1}"
+            raise InputError(f"{problem}, too large", OTHER_UNIT)
         return
     row, column = (int(i) for i in np.argwhere(~finite)[0])
     missing = "lacks a value" if np.isnan(X[row, column]) else "is infinite"

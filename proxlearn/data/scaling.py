@@ -27,6 +27,9 @@ class Scaler:
         return scaled
 
 
+CONSTANT_ERROR = 1e-3
+"""Rounding error of a constant column's mean that is left as it is: nothing is learnt from it."""
+
 Fit = Callable[[np.ndarray], Scaler]
 """From the rows that may be looked at to the map."""
 
@@ -43,7 +46,19 @@ def times(X: np.ndarray, factor: float) -> Scaler:
 
 def standard(X: np.ndarray) -> Scaler:
     """Mean 0, standard deviation 1."""
-    return Scaler(X.mean(axis=0), _inverse(X.std(axis=0), X))
+    constant = X.max(axis=0) == X.min(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, width = X.mean(axis=0), X.std(axis=0)
+        # Squares of 1e200 overflow, those of 1e-200 vanish: such columns in units of their largest number.
+        beyond = ~np.isfinite(mean) | ~np.isfinite(width) | ((width == 0) & ~constant)
+        unit = np.where(beyond, np.abs(X).max(axis=0), 1.0)
+        if beyond.any():
+            relative = X / unit
+            mean = np.where(beyond, unit * relative.mean(axis=0), mean)
+            width = np.where(beyond, unit * relative.std(axis=0), width)
+    # A constant column's mean may be rounded; of 1e200 that alone is 1e184.
+    mean = np.where(constant & (np.abs(mean - X[0]) > CONSTANT_ERROR), X[0], mean)
+    return Scaler(mean, _inverse(width, X))
 
 
 def minmax(X: np.ndarray, top: float = 1.0) -> Scaler:
@@ -66,7 +81,8 @@ def largest(X: np.ndarray) -> Scaler:
 def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
     """1 / width; 1 for a column that is constant on these rows (its width may be rounding error, not zero)."""
     constant = (X.max(axis=0) == X.min(axis=0)) | (width == 0)
-    inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))
+    with np.errstate(over="ignore"):
+        inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))
     return inverse
 
 

@@ -50,13 +50,13 @@ class Advance:
         after, info = self._make(before, rows, noise, z0)
         if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
-                raise not_finite(after)
+                raise not_finite(after, self._remedy(after))
             assert self.fallback is not None
             self.switching(after)
             before = before.to(before.theta.device, self.fallback)
             after, info = self._make(before, rows, noise.to(self.fallback), z0.to(self.fallback))
             if not is_finite(after):
-                raise not_finite(after)
+                raise not_finite(after, self._remedy(after))
         if plan.epsilon_quantile is not None:
             after = PointCloud(after.theta, after.log_rho, after.step, after.screen, before.epsilon)
         if plan.resample == "systematic" and is_poor(after, plan.ess_threshold):
@@ -79,6 +79,16 @@ class Advance:
         if self.plan.changes:
             self._step.at(hyper)
         return self._step(cloud, noise, z0)
+
+    def _remedy(self, bad: PointCloud) -> str:
+        """What helps against a cloud that is not finite; nothing that the run has already."""
+        if has_finite_locations(bad):
+            if self.engine == "literal":
+                return "use solver=closed_form"
+            if self.plan.hyper.weights == "proximal" and self.plan.hyper.kernel == "dense":
+                return "use kernel=log"
+        wider = bad.theta.dtype == torch.float32 and self.fallback is None
+        return "choose a smaller h" + (", or device=jetson-float32-to-float64" if wider else "")
 
     def _rows(self) -> Tensor | None:
         """The step's mini-batch, drawn with replacement: O(batch) however many rows there are."""
@@ -112,8 +122,11 @@ def is_finite(cloud: PointCloud) -> bool:
     return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
 
 
-def not_finite(cloud: PointCloud) -> RunError:
+def not_finite(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
     """What to say when a cloud has left the finite range."""
-    quantity = "rho" if bool(torch.isfinite(cloud.theta.sum())) else "theta"
-    remedy = "use kernel=log" if quantity == "rho" else "choose a smaller h, or device=jetson-float32-to-float64"
+    quantity = "rho" if has_finite_locations(cloud) else "theta"
     return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)
+
+
+def has_finite_locations(cloud: PointCloud) -> bool:
+    return bool(torch.isfinite(cloud.theta.sum()))

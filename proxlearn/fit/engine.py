@@ -12,10 +12,12 @@ from torch import Tensor
 from proxlearn.core import paper, recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.kernel import FullKernelNeeded
 from proxlearn.core.neurons import Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper, Info
 from proxlearn.errors import RunError
+from proxlearn.fit.memory import full_kernel_remedy
 from proxlearn.notice import notice
 
 LONG_SECONDS = 2.0
@@ -86,8 +88,9 @@ class Fused:
             # A cloud that leaves the finite range is told by whoever drives the steps.
             with np.errstate(all="ignore"), CompilationReport():
                 return self.made(cloud, noise, z0)
-        except MemoryError as error:
-            raise RunError(str(error), "choose a smaller N or epsilon, or weights=uniform") from error
+        except FullKernelNeeded as error:
+            remedy = full_kernel_remedy(error.N, error.largest, error.crowded, cloud.theta.itemsize)
+            raise RunError(f"{error}, which kernel=auto does not form", remedy) from error
 
 
 class CompilationReport:

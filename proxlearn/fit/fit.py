@@ -46,6 +46,14 @@ class Fitted:
         return min((row for row in self.history if "validation_risk" in row), key=lambda row: row["validation_risk"])
 
 
+class Interrupted(KeyboardInterrupt):
+    """A fit that the user interrupted, with what it had reached."""
+
+    def __init__(self, fitted: Fitted) -> None:
+        super().__init__(f"interrupted after step {fitted.newest.step}")
+        self.fitted = fitted
+
+
 def seeds(seed: int) -> tuple[int, int]:
     """Of cloud_0 and of the noise: each has a stream of its own."""
     of_cloud, of_noise = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
@@ -80,8 +88,9 @@ def fit(
 ) -> Fitted:
     """``steps`` recursions (those of the settings, if not said) from ``start``, or from the cloud_0 of ``seed``.
 
-    Going on from what was fitted gives the bits of one longer fit. With a ``validation`` part the cloud of its least
-    risk is kept, and ``patience`` logged steps without a new one end the fit. ``callback`` sees every logged step.
+    Going on from what was fitted gives the bits of one longer fit, also after an ``Interrupted``. With a ``validation``
+    part the cloud of its least risk is kept, and ``patience`` logged steps without a new one end the fit. ``callback``
+    sees every logged step.
     """
     now = start or begin(problem, settings, seed)
     number = steps if steps is not None else settings.steps
@@ -96,25 +105,35 @@ def fit(
     held_out = None if validation is None else validation.to("cpu", dtype)
     cloud, best, history = now.newest, now.cloud, list(now.history)
     last = cloud.step + number
-    while cloud.step < last:
-        cloud, _ = advance(cloud)
-        if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
-            continue
-        hyper = plan.hyper_before(cloud)
-        row = {"step": cloud.step, "train_risk": risk_of(problem.neuron, cloud, train)}
-        if held_out is not None:
-            row["validation_risk"] = risk_of(problem.neuron, cloud, held_out)
-        row |= {"ess": float(effective_sample_size(cloud.log_rho))}
-        row |= {"h": hyper.h, "beta": hyper.beta, "epsilon": hyper.epsilon}
-        history.append(row)
-        callback(cloud, row)
-        if held_out is not None:
-            rows = [each.get("validation_risk", np.inf) for each in history]
-            since = len(rows) - 1 - int(np.argmin(rows))
-            best = cloud if since == 0 else best
-            if patience is not None and since >= patience:
-                break
-    return Fitted(best if held_out is not None else cloud, cloud, generator.get_state(), tuple(history))
+    state = now.generator
+
+    def fitted() -> Fitted:
+        return Fitted(best if held_out is not None else cloud, cloud, state, tuple(history))
+
+    try:
+        while cloud.step < last:
+            after, _ = advance(cloud)
+            # Together: an interrupted step leaves cloud and noise as they were before it.
+            cloud, state = after, generator.get_state()
+            if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
+                continue
+            hyper = plan.hyper_before(cloud)
+            row = {"step": cloud.step, "train_risk": risk_of(problem.neuron, cloud, train)}
+            if held_out is not None:
+                row["validation_risk"] = risk_of(problem.neuron, cloud, held_out)
+            row |= {"ess": float(effective_sample_size(cloud.log_rho))}
+            row |= {"h": hyper.h, "beta": hyper.beta, "epsilon": hyper.epsilon}
+            history.append(row)
+            callback(cloud, row)
+            if held_out is not None:
+                rows = [each.get("validation_risk", np.inf) for each in history]
+                since = len(rows) - 1 - int(np.argmin(rows))
+                best = cloud if since == 0 else best
+                if patience is not None and since >= patience:
+                    break
+    except KeyboardInterrupt as error:
+        raise Interrupted(fitted()) from error
+    return fitted()
 
 
 def risk_of(neuron: Neuron, cloud: PointCloud, samples: Samples) -> float:

@@ -51,7 +51,9 @@ class Plan:
             return self.hyper
         h = self.hyper.h * falling(self.h_schedule, cloud.step, self.horizon)
         beta = self.hyper.beta / falling(self.beta_schedule, cloud.step, self.horizon)
-        return replace(self.hyper, h=h, beta=beta, epsilon=cloud.epsilon or self.hyper.epsilon)
+        # Only a relative epsilon is the cloud's: an absolute one is not to be replaced by what another run measured.
+        measured = cloud.epsilon if self.epsilon_quantile is not None else None
+        return replace(self.hyper, h=h, beta=beta, epsilon=measured or self.hyper.epsilon)
 
     def hyper_before(self, cloud: PointCloud) -> Hyper:
         """The numbers of the step that led to ``cloud``; of the first step, where none has been made."""

@@ -7,7 +7,7 @@ its least validation risk, are what the final fit on the whole training part is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -62,17 +62,20 @@ def select(
     *,
     seed: int,
     threads: int | None = None,
-    candidates: tuple[dict[str, float], ...] = CANDIDATES,
+    candidates: tuple[dict[str, Any], ...] = CANDIDATES,
+    fixed: Collection[str] = (),
     rungs: tuple[tuple[int, int], ...] = RUNGS,
     progress: Callable[[str], None] = lambda text: None,
     store: CandidateStore | None = None,
 ) -> Selection:
-    """Fill in what ``base`` leaves open (None), from the training samples alone.
+    """Choose the fields of ``candidates`` that ``base`` leaves at their defaults, from the training samples alone.
 
-    Steps that are given replace those that would be chosen, and change nothing else: more of them continue a run.
+    A field whose value in ``base`` is not its default keeps that value, and so does one named in ``fixed``. Steps that
+    are given replace those that would be chosen, and change nothing else: more of them continue a run.
     What ``store`` holds of an interrupted selection is not computed again.
     """
-    tried = _distinct(base, candidates)
+    tried = _distinct(base, candidates, fixed)
+    names = tuple(dict.fromkeys(name for candidate in candidates for name in candidate))
     if len(problem.samples) < FEWEST_ROWS:
         return Selection(replace(tried[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
     training, held_out = hold_out(problem.samples, seed)
@@ -106,11 +109,11 @@ def select(
             if isinstance(made, RunError):
                 # A step size too large for the data is a candidate that lost.
                 scores[i] = np.inf
-                table.append(_row(rung, i, tried[i], None, str(made)))
+                table.append(_row(rung, i, tried[i], names, None, str(made)))
                 continue
             alive[i] = made
             scores[i] = made.best["validation_risk"]
-            table.append(_row(rung, i, tried[i], made))
+            table.append(_row(rung, i, tried[i], names, made))
         ranked = sorted(scores, key=lambda i: (scores[i], i))
         alive = {i: alive[i] for i in ranked[:keep] if np.isfinite(scores[i])}
         if not alive:
@@ -131,20 +134,23 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
     return some_rows(samples, (~held).nonzero()[:, 0]), some_rows(samples, held.nonzero()[:, 0])
 
 
-def _distinct(base: Settings, candidates: tuple[dict[str, float], ...]) -> list[Settings]:
+def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
     """The candidates with what the base has fixed; each different one once."""
-    fixed = {field.name for field in fields(base) if getattr(base, field.name) is not None}
-    made = [replace(base, **{k: v for k, v in each.items() if k not in fixed}) for each in candidates]  # type: ignore[arg-type]
+    defaults = Settings()
+    kept = {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)}
+    kept.update(fixed)
+    made = [replace(base, **{k: v for k, v in each.items() if k not in kept}) for each in candidates]
     return list(dict.fromkeys(made))
 
 
-def _row(rung: int, i: int, settings: Settings, fitted: Fitted | None, error: str = "") -> dict[str, Any]:
-    numbers = {name: getattr(settings, name) for name in CANDIDATES[0]}
+def _row(
+    rung: int, i: int, settings: Settings, names: tuple[str, ...], fitted: Fitted | None, error: str = ""
+) -> dict[str, Any]:
     best = fitted.best if fitted is not None else {"step": None, "validation_risk": None}
     return {
         "rung": rung + 1,
         "candidate": i + 1,
-        **numbers,
+        **{name: getattr(settings, name) for name in names},
         "step": best["step"],
         "validation_risk": best["validation_risk"],
         "error": error,

@@ -11,6 +11,7 @@ import torch
 from proxlearn.core.problem import Samples
 from proxlearn.core.scores import ESTIMATES
 from proxlearn.data import labels
+from proxlearn.data.magnitude import LARGEST, largest_scaled
 from proxlearn.data.rows import Piece
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
@@ -46,10 +47,15 @@ def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
             raise InputError(f"{problem}, none of the classes of the run", did_you_mean(cells[row], model.classes))
         return found
     numbers = np.array([_number(cell) for cell in cells])
-    if not np.isfinite(numbers).all():
-        row = int((~np.isfinite(numbers)).argmax())
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = model.target_scaler(numbers[:, None])[:, 0]
+    # Scores are means of squares.
+    usable = (np.abs(numbers) <= LARGEST) & (np.abs(scaled) <= largest_scaled("float64"))
+    if not usable.all():
+        row = int((~usable).argmax())
         problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
-        raise InputError(f"{problem}, no finite number", "correct the cell, or delete the row")
+        why = "too large a number" if np.isfinite(numbers[row]) else "no finite number"
+        raise InputError(f"{problem}, {why}", "correct the cell, or delete the row")
     return numbers
 
 

@@ -13,6 +13,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons import Neuron
 from proxlearn.core.scores import Task, answers, spread
 from proxlearn.data.scaling import Scaler
+from proxlearn.errors import InputError
 
 BLOCK = 2**22
 """Answers of single particles alive at once (32 MiB): the memory of a prediction does not grow with its rows."""
@@ -55,7 +56,10 @@ class Model:
     def answers(self, X: np.ndarray) -> dict[str, Tensor]:
         """By both estimates, (outputs) x n: what the task reads."""
         blocks = [answers(outputs, self.cloud) for outputs in self._outputs(X)]
-        return {name: torch.cat([block[name] for block in blocks], dim=-1) for name in blocks[0]}
+        both = {name: torch.cat([block[name] for block in blocks], dim=-1) for name in blocks[0]}
+        for f in both.values():
+            self._check_finite(X, f)
+        return both
 
     def values(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """f by both estimates, in the target's own units."""
@@ -72,12 +76,13 @@ class Model:
             for outputs in self._outputs(X)
         ]
         f, errors = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
+        self._check_finite(X, f)
         deviations = self.task.errors(errors).T.numpy()
         if self.classes:
             return Prediction(self.task.predicted(f).numpy(), self.task.probabilities(f).T.numpy(), deviations)
-        return Prediction(
-            self._in_units(f), np.empty((len(X), 0)), _one_or_many(deviations / self.target_scaler.factor)
-        )
+        values = self._in_units(f)
+        self._check_finite(X, torch.from_numpy(np.atleast_2d(values.T)))
+        return Prediction(values, np.empty((len(X), 0)), _one_or_many(deviations / self.target_scaler.factor))
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
         """What each particle says of each row, N x (outputs) x rows, block by block."""
@@ -85,11 +90,26 @@ class Model:
         rows = max(1, BLOCK // (N * outputs))
         with torch.no_grad():
             for start in range(0, max(1, len(X)), rows):
-                scaled = torch.from_numpy(self.scaler(X[start : start + rows]))
+                with np.errstate(over="ignore", invalid="ignore"):
+                    # What overflows is refused once the answer is known not to be finite.
+                    scaled = torch.from_numpy(self.scaler(X[start : start + rows]))
                 yield self.neuron.outputs(self.cloud.theta, scaled)
 
+    def _check_finite(self, X: np.ndarray, f: Tensor) -> None:
+        """Refuse rows without a finite answer (outputs x n), by the column that is farthest from the training rows."""
+        finite = f.isfinite().all(dim=0).numpy()
+        if finite.all():
+            return
+        row = X[int((~finite).argmax())]
+        with np.errstate(all="ignore"):
+            column = int(np.nan_to_num(np.abs(self.scaler(row[None])[0]), nan=np.inf).argmax())
+        name = f"column `{self.columns[column]}`" if self.columns else f"feature {column}"
+        problem = f"{name} holds {row[column]:.6g}, too far from the training rows for a finite prediction"
+        raise InputError(problem, "correct the number, or delete its row")
+
     def _in_units(self, f: Tensor) -> np.ndarray:
-        return _one_or_many(f.T.numpy() / self.target_scaler.factor + self.target_scaler.shift)
+        with np.errstate(over="ignore"):
+            return _one_or_many(f.T.numpy() / self.target_scaler.factor + self.target_scaler.shift)
 
 
 def _one_or_many(values: np.ndarray) -> np.ndarray:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import importlib.util
 
 from proxlearn.errors import InputError
+from proxlearn.fit.memory import kernel_bytes, largest_N, memory_of
 from proxlearn.schema import TrainConfig
-
-KERNEL_COPIES = 4
-"""N x N matrices alive at once: the costs, the kernel, and a round's two temporaries."""
 
 OUTPUT_COPIES = 4
 """N x rows matrices alive at once: what the neurons answer, and the way back to their parameters."""
@@ -28,26 +26,33 @@ def resolve_device(name: str) -> str:
 
 def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
     """Refuse data that cannot fit beside the cloud: each particle answers for each row (and class)."""
+    device = resolve_device(config.device.device)
     needed = OUTPUT_COPIES * _bytes(config) * config.N * rows * (classes if classes > 2 else 1)
-    if resolve_device(config.device.device) == "cpu" and needed > _physical():
+    if needed > memory_of(device):
         raise InputError(
-            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and this machine has "
-            f"{_physical() / 2**30:.0f} GiB",
+            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and {_has(device)}",
             "choose a smaller N, or fewer rows",
         )
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuse a kernel that cannot fit, before the machine starts to swap; kernel=auto forms none that is large."""
-    fused = config.kernel == "auto" and config.compile != "off" and config.solver != "literal"
-    if config.weights == "uniform" or fused or resolve_device(config.device.device) != "cpu":
+    """Refuse a kernel that cannot fit, before the machine starts to swap; a fused kernel=auto forms no large one."""
+    if config.weights != "proximal":
         return
-    needed = KERNEL_COPIES * _bytes(config) * config.N**2
-    if needed > _physical():
+    device = resolve_device(config.device.device)
+    eager = config.compile == "off" or device != "cpu" or importlib.util.find_spec("numba") is None
+    if config.kernel == "auto" and config.solver != "literal" and not eager:
+        return
+    available = memory_of(device)
+    needed = kernel_bytes(config.N, _bytes(config))
+    if needed > available:
+        remedy = f"choose N={largest_N(available, _bytes(config))} or less"
+        if config.solver != "literal":
+            remedy += ", or weights=uniform"
+            if not eager:
+                remedy += ", or kernel=auto with an epsilon so small that few particles are neighbours"
         raise InputError(
-            f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and this machine has "
-            f"{_physical() / 2**30:.0f} GiB",
-            "choose a smaller N, kernel=auto, or weights=uniform",
+            f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and {_has(device)}", remedy
         )
 
 
@@ -56,5 +61,5 @@ def _bytes(config: TrainConfig) -> int:
     return 8 if "float64" in (config.device.dtype, config.device.fallback_dtype) else 4
 
 
-def _physical() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def _has(device: str) -> str:
+    return f"this {'machine' if device == 'cpu' else 'GPU'} has {memory_of(device) / 2**30:.0f} GiB"

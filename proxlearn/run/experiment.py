@@ -13,9 +13,10 @@ from proxlearn.core.neurons import NEURONS, Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Hyper
 from proxlearn.data import registry
-from proxlearn.data.prepare import Prepared, prepare
+from proxlearn.data.prepare import Prepared, check_magnitudes, prepare
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError, did_you_mean
+from proxlearn.fit.advance import is_finite
 from proxlearn.fit.fit import begin, seeds
 from proxlearn.fit.plan import Plan
 from proxlearn.fit.settings import Settings
@@ -76,6 +77,7 @@ def build_experiment(config: TrainConfig) -> Experiment:
     """Load the data and put everything where the config says."""
     device = torch.device(resolve_device(config.device.device))
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
+    check_magnitudes(prepared, (config.device.dtype, config.device.fallback_dtype))
     neuron = choose_neuron(prepared.table, config.dataset.neuron)
     prepared = replace(prepared, train=regressed(neuron, prepared.train), test=regressed(neuron, prepared.test))
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
@@ -124,6 +126,11 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
     else:
         cloud = cloud_of(config.init_from, config.init_sha256, (config.N, sum(coordinates.values())))
     cloud = cloud.to(experiment.device, dtype_of(config.device.dtype))
+    if not is_finite(cloud):
+        source = {"box": "dataset.initial", "normal": "init_scale"}[config.init]
+        source = source if config.init_sha256 is None else "init_from"
+        problem = f"{source} gives a first cloud that is not finite in {config.device.dtype}"
+        raise InputError(problem, f"choose another {source}, or device.dtype=float64")
     noise = torch.Generator(experiment.device).manual_seed(noise_seed)
     return Checkpoint(cloud, noise.get_state(), experiment.identity)
 
@@ -134,7 +141,8 @@ def cloud_of(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCl
         if file.sha256 == sha256:
             cloud = checkpoints.opened(file).cloud
             if cloud.theta.shape == shape:
-                return replace(cloud, step=0)
+                # Neither its epsilon nor its neighbour list: both are of the other run's settings.
+                return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
             remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"
             raise InputError(

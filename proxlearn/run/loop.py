@@ -15,6 +15,7 @@ import torch
 from proxlearn.core.cloud import PointCloud
 from proxlearn.errors import InputError, RunError, StoppedBySignal
 from proxlearn.fit.advance import Advance, not_finite
+from proxlearn.fit.memory import memory_errors
 from proxlearn.loggers.logger import RunLogger, check_logger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result
@@ -145,7 +146,7 @@ def session(
         result.write_points(folder, experiment.prepared)
         status.write("running", now)
         journal.info("%s: from step %d to %d", status.values["command"], now.cloud.step, experiment.steps)
-        with logged(experiment.config.logger, folder, journal.warning) as logger:
+        with memory_errors(), logged(experiment.config.logger, folder, journal.warning) as logger:
             signal = recurse(experiment, now, folder, status, stop, journal, logger)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except BaseException as error:

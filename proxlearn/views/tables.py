@@ -62,8 +62,10 @@ def remarks(run: Run) -> list[str]:
             "dataset.scaling=paper: the features were scaled as the paper did"
             f"{apart if run.model['scaled_apart'] else ''}. The other scalings look at the training part only."
         )
-    if run.model["target_scaling"]["factor"] != [1.0]:
-        unit = 1 / run.model["target_scaling"]["factor"][0]
+    factor = run.model["target_scaling"]["factor"][0]
+    # Earlier versions stored a factor of 0 for targets of 1e200.
+    if factor not in (0.0, 1.0):
+        unit = 1 / factor
         said.append(f"The target was standardised: risk and rmse are in units of its standard deviation, {unit:.4g}.")
     share = run.metrics.dropna(subset=["kernel_offdiag"])
     unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24

@@ -18,7 +18,7 @@ from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.fixed_point import FixedPoint
-from proxlearn.core.fused.log_domain import FusedLogKernel
+from proxlearn.core.fused.log_domain import FusedLogKernel, keeps_mass
 from proxlearn.core.fused.neighbours import Neighbours, build_list, farthest, widest_empty
 from proxlearn.core.fused.potentials import FusedDrift
 from proxlearn.core.fused.saturated import SaturatedTanhDrift, saturates
@@ -30,6 +30,7 @@ from proxlearn.core.fused.tanh_outputs import TanhOutputsDrift
 from proxlearn.core.fused.threads import set_threads
 from proxlearn.core.fused.tiled import TiledTanhDrift
 from proxlearn.core.fused.two_valued import TwoValuedDrift, suits
+from proxlearn.core.kernel import FullKernelNeeded
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.recursion import Hyper, Info
@@ -61,6 +62,12 @@ DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], FusedDrift]] = {
 
 MOST_DENSE = 8192
 """Particles beyond which an N x N matrix is never formed."""
+
+
+LARGEST_LENGTH = 1e150
+"""Steps and cut-offs beyond this cannot be squared in any precision; in float32 they are infinite before."""
+LARGE_LOG = 2.0**23
+"""Size of log z up to which log rho = log z + log(Gamma^T q) keeps the mass to 2^-29; beyond, the mass is compared."""
 
 
 class FusedStep:
@@ -96,12 +103,13 @@ class FusedStep:
         if hyper.kernel != "auto":
             return self._plain(cloud, theta, w, z0)
         max_step = farthest(theta.numpy(), cloud.theta.numpy(), self._block)
-        if not math.isfinite(max_step):
-            # No neighbours can be told of such a cloud; whoever drives the recursion looks at it and stops.
-            return PointCloud(theta, cloud.log_rho, cloud.step + 1), None
         of_start, of_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
         osc_z = max(of_start, hyper.h / hyper.epsilon * of_potential)
-        radius = cutoff(max_step, spread, osc_z, self.N, hyper.epsilon)
+        radius = cutoff(max_step, spread, osc_z, self.N, hyper.epsilon) if max_step < LARGEST_LENGTH else math.inf
+        if not radius < LARGEST_LENGTH:
+            # A distance or a potential has left the range of this precision, so the weights are unknown (as with
+            # kernel=log); the training loop detects this and stops.
+            return PointCloud(theta, torch.full_like(cloud.log_rho, torch.nan), cloud.step + 1), None
         screen, found = self._screened(cloud, theta, w, z0, radius, max_step)
         if found is None:
             after = PointCloud(theta, cloud.log_rho, cloud.step + 1, screen)
@@ -116,7 +124,7 @@ class FusedStep:
         """The screen to go on with and the fixed point; no fixed point where the weights stay."""
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
-        tries = 0
+        tries, crowded = 0, True
         while screen is not None or (self.N > MOST_DENSE and tries == 0):
             if screen is not None:
                 neighbours = self._list_of(screen)
@@ -127,6 +135,7 @@ class FusedStep:
                 if neighbours is not None and not neighbours.empty and slack >= radius:
                     found = self._solve(self._sparse(cloud, theta, neighbours), w, z0)
                     if found is None:
+                        crowded = False
                         break
                     excess = found.log_eta(slack, epsilon) - LOG_TOLERANCE
                     if excess <= 0:
@@ -138,7 +147,7 @@ class FusedStep:
             screen = self._around(cloud.theta, 1.001 * radius + max_step + skin(radius + max_step, max_step))
             before = 0.0
         if self.N > MOST_DENSE:
-            raise MemoryError(f"too many neighbours: N={self.N} particles would need an N x N kernel")
+            raise FullKernelNeeded(self.N, MOST_DENSE, crowded)
         return self._dense(cloud, theta, w, z0, radius, max_step)
 
     def _dense(
@@ -171,7 +180,10 @@ class FusedStep:
         hyper = self.hyper
         log_xi = -hyper.beta * w.astype(np.float64) - 1
         log_z0 = np.log(z0.numpy().astype(np.float64))
-        return fixed_point.solve(kernel, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
+        found = fixed_point.solve(kernel, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
+        if found is None or np.abs(found.log_z).max() < LARGE_LOG or keeps_mass(found.log_rho, kernel.log_rho):
+            return found
+        return None
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Where plain numbers leave their range: the reference's own solver, in float64."""

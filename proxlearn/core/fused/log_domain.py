@@ -66,6 +66,17 @@ def _over_rows(log_Gamma, log_z, log_row, found, blocks):  # type: ignore[no-unt
             found[first + j] = top[j] + np.log(total[j])
 
 
+BLOCK = 2**20
+"""Entries of the temporary matrices of ``_transport_by_rows``."""
+LOG_MASS_ERROR = 1e-9
+"""Change of the logarithm of the total mass that rounding may cause; a larger one means that mass was lost or made."""
+
+
+def keeps_mass(log_rho: np.ndarray, before: np.ndarray) -> bool:
+    """Whether the total mass is the same, to rounding."""
+    return bool(abs(np.logaddexp.reduce(log_rho) - np.logaddexp.reduce(before)) <= LOG_MASS_ERROR)
+
+
 class FusedLogKernel:
     """log Gamma, with each row's smallest cost subtracted, in memory that is given."""
 
@@ -90,7 +101,21 @@ class FusedLogKernel:
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
         # log z inside the sum, as in LogKernel: outside, two large logarithms would lose the mass to rounding.
-        return self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
+        moved = self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
+        return moved if keeps_mass(moved.numpy(), log_rho.numpy()) else self._transport_by_rows(log_rho, log_z)
+
+    def _transport_by_rows(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        """The same with each row's shares normalised, as in LogKernel, some rows at a time.
+
+        In a cloud that diverges log(Gamma z) is so large (1e20) that log 2 vanishes beside it: two equal entries of a
+        row would then receive the row's whole mass each.
+        """
+        log_Gamma, moved = torch.from_numpy(self.log_Gamma), torch.full_like(log_rho, -torch.inf)
+        size = max(1, BLOCK // len(log_z))
+        for first in range(0, len(log_z), size):
+            shares = torch.log_softmax(log_Gamma[first : first + size] + log_z, dim=1)
+            moved = torch.logaddexp(moved, torch.logsumexp(shares + log_rho[first : first + size, None], dim=0))
+        return moved
 
     def _transposed(self, log_z: np.ndarray, log_row: np.ndarray) -> Tensor:
         found = np.empty(len(log_z))

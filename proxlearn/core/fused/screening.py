@@ -46,5 +46,5 @@ def skin(radius: float, max_step: float) -> float:
     In m steps two particles come nearer by some 2 sqrt(m) steps. Wider lists cost more in every step: a quarter of the
     radius is the most that is added, and nothing where that would not last for one step.
     """
-    steps = (0.25 * radius / (2 * max_step)) ** 2 if max_step > 0 else 0.0
-    return 0.25 * radius if steps >= 1 else 0.0
+    lasts = max_step > 0 and 0.25 * radius >= 2 * max_step
+    return 0.25 * radius if lasts else 0.0

@@ -1,0 +1,43 @@
+"""Numbers that the arithmetic cannot hold: refused by the name of their column, before anything is learnt from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from proxlearn.data.scaling import Scaler
+from proxlearn.errors import InputError
+
+LARGEST = 1e300
+"""Of a number in a table: the distance of two such numbers is still finite."""
+OTHER_UNIT = "give the column in another unit"
+
+
+def largest_scaled(*dtypes: str | None) -> float:
+    """How large a scaled number may be in the widest of these precisions: its square must be finite."""
+    return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
+
+
+def check_scaler(scaler: Scaler, names: Sequence[str]) -> None:
+    """Refuse a column whose numbers differ by so little that they cannot be scaled."""
+    bad = np.flatnonzero(~np.isfinite(scaler.factor) | ~np.isfinite(scaler.shift) | (scaler.factor == 0))
+    if len(bad):
+        raise InputError(f"{names[bad[0]]} cannot be scaled: its numbers are too close to one another", OTHER_UNIT)
+
+
+def check_scaled(
+    X: np.ndarray,
+    scaled: np.ndarray,
+    names: Sequence[str],
+    limit: float,
+    row_name: Callable[[int], str],
+    remedy: str,
+) -> None:
+    """Refuse numbers that are too large as they are, or once they are scaled."""
+    for numbers, most, means in ((X, LARGEST, ""), (scaled, limit, " once it is scaled")):
+        bad = np.argwhere(~(np.abs(numbers) <= most))
+        if len(bad):
+            row, column = (int(i) for i in bad[0])
+            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, too large{means}"
+            raise InputError(problem, OTHER_UNIT if not means else remedy)
