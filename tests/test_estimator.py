@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -291,3 +292,43 @@ def test_unseen_tables_give_the_same_by_either_way(load: Callable, tmp_path: Pat
     frame["target"] = bunch.target if labels is None else np.array(labels)[bunch.target]
     make = ProxLearnRegressor if labels is None else ProxLearnClassifier
     agree(frame, tmp_path, make(threads=1, random_state=0))
+
+
+@pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
+def test_an_interrupt_leaves_a_fitted_estimator_and_a_warning(make: type) -> None:
+    X, y = moons()
+
+    def interrupt(row: dict[str, float], cloud: object) -> None:
+        if row["step"] == 9:
+            signal.raise_signal(signal.SIGINT)
+
+    stopped = make(**QUICK, callbacks=[interrupt])
+    with pytest.warns(UserWarning, match="interrupted"):
+        stopped.fit(X, y)
+    assert stopped.n_steps_ == 9
+    assert len(stopped.predict(X)) == len(X)
+    stopped.set_params(callbacks=[]).partial_fit(X, y, steps=QUICK["steps"] - 9)
+    np.testing.assert_array_equal(stopped.particles_, make(**QUICK).fit(X, y).particles_)
+
+
+def test_threads_limit_torchs_products_and_are_given_back() -> None:
+    X, y = moons()
+    before = torch.get_num_threads()
+    seen: list[int] = []
+    callback = [lambda row, cloud: seen.append(torch.get_num_threads())]
+    torch.set_num_threads(3)
+    try:
+        ProxLearnClassifier(**QUICK | {"threads": 2, "steps": 2}, callbacks=callback).fit(X, y).predict(X)
+        assert set(seen) == {2}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_warm_start_can_set_parameters_back_to_none() -> None:
+    X, y = moons()
+    warm = ProxLearnClassifier(**QUICK | {"batch_size": 16, "steps": 3, "warm_start": True}).fit(X, y)
+    warm.set_params(batch_size=None, epsilon_quantile=None, h=None, epsilon=0.25).fit(X, y)
+    assert (warm.settings_["batch_size"], warm.settings_["epsilon_quantile"]) == (None, None)
+    assert warm.settings_["h"] == QUICK["h"]
+    assert warm.history_[-1]["epsilon"] == 0.25

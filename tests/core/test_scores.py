@@ -7,10 +7,20 @@ import math
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import log_loss
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Samples
-from proxlearn.core.scores import CALIBRATION_BINS, TASKS, calibration_error, estimates, scores, spread, task_of
+from proxlearn.core.scores import (
+    CALIBRATION_BINS,
+    LEAST_PROBABILITY,
+    TASKS,
+    calibration_error,
+    estimates,
+    scores,
+    spread,
+    task_of,
+)
 from proxlearn.core.softmax import SoftmaxNeuron
 from proxlearn.core.tanh import TanhNeuron
 
@@ -137,3 +147,21 @@ def test_the_spread_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> 
     # All the mass on one particle: nothing is known of the others, and the spread is nil.
     alone = PointCloud(cloud.theta, torch.tensor([0.0, *[-800.0] * (len(cloud.theta) - 1)]).double())
     assert float(spread(outputs, alone, "weighted").max()) < 1e-12
+
+
+@given(st.integers(0, 10**6), st.integers(2, 12))
+@settings(max_examples=30, deadline=None)
+def test_no_probability_is_below_the_floor_and_the_log_loss_is_theirs(seed: int, C: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    f = (3 * torch.randn(1 if C == 2 else C, 40, generator=generator, dtype=torch.float64)).round(decimals=1)
+    task, labels = TASKS["binary" if C == 2 else "multiclass"], torch.randint(0, C, (40,), generator=generator)
+    p = task.probabilities(f)
+    assert float(p.min()) >= LEAST_PROBABILITY * (1 - 1e-12)
+    assert float(p.max()) < 1
+    torch.testing.assert_close(p.sum(0), torch.ones(40).double(), rtol=1e-14, atol=0)
+    hopeful = (f > 0).any(0)
+    assert torch.equal(p.argmax(0)[hopeful], task.predicted(f)[hopeful])
+    y = 2.0 * labels.double() - 1 if C == 2 else torch.ones(40).double()
+    found = task.scores(f, Samples(torch.empty(40, 0), y, labels), "weighted")
+    by_scikit_learn = log_loss(labels.numpy(), p.T.numpy(), labels=list(range(C)))
+    assert math.isclose(float(found["log_loss_weighted"]), by_scikit_learn, rel_tol=1e-9)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import asdict, replace
 
 import pytest
 import torch
 from sklearn.datasets import load_iris
 
+from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.scores import estimates
 from proxlearn.core.tanh import TanhNeuron
 from proxlearn.core.tanh_outputs import TanhOutputsNeuron
 from proxlearn.errors import RunError
-from proxlearn.fit.fit import Fitted, fit, risk_of
+from proxlearn.fit.fit import Fitted, Interrupted, begin, fit, risk_of
 from proxlearn.fit.settings import Settings
 from proxlearn.run.experiment import settings_of
 from tests.conftest import config_of
@@ -127,3 +129,21 @@ def test_risk_in_pieces_is_the_risk(iris: Problem, monkeypatch: pytest.MonkeyPat
 def test_the_defaults_are_those_of_recipe_tuned() -> None:
     for dataset in ("wdbc", "sine", "digits", "banana", "shd"):
         assert asdict(settings_of(config_of(f"dataset={dataset}", "recipe=tuned"))) == asdict(Settings())
+
+
+def test_an_absolute_epsilon_is_not_replaced_by_what_another_run_measured(wave: Problem) -> None:
+    plan = replace(SMALL, epsilon_quantile=None, h_schedule="cosine").plan
+    cloud = replace(begin(wave, SMALL, seed=0).newest, epsilon=123.0)
+    assert plan.hyper_at(plan.measured(cloud)).epsilon == SMALL.epsilon
+
+
+def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Problem) -> None:
+    def interrupt(cloud: PointCloud, row: dict[str, float]) -> None:
+        if cloud.step == 9:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted) as stopped:
+        fit(wave, SMALL, seed=4, steps=30, callback=interrupt)
+    part = stopped.value.fitted
+    assert part.newest.step == 9
+    assert same(fit(wave, SMALL, seed=4, steps=21, start=part), fit(wave, SMALL, seed=4, steps=30))

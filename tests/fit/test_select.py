@@ -74,3 +74,16 @@ def test_too_few_rows_to_hold_out_any_get_the_first_candidate(problem: Problem) 
     found = select(few, BASE, seed=0)
     assert found.table == ()
     assert found.settings.steps == RUNGS[0][0]
+
+
+def test_candidates_of_any_field_are_tried_and_stored_by_their_own_names(problem: Problem) -> None:
+    base = replace(BASE, h=0.5, epsilon=1.0, beta=1e4, init_scale=1.0)
+    candidates = ({"L": 5, "delta": 1e-3}, {"L": 50, "delta": 1e-3})
+    rungs = ((2, 1),)
+    found = select(problem, base, seed=0, candidates=candidates, rungs=rungs)
+    assert [(row["L"], row["delta"]) for row in found.table] == [(5, 1e-3), (50, 1e-3)]
+    assert "h" not in found.table[0]
+    given = select(problem, replace(base, L=7), seed=0, candidates=candidates, rungs=rungs)
+    assert [row["L"] for row in given.table] == [7]
+    fixed = select(problem, base, seed=0, candidates=candidates, rungs=rungs, fixed=("L",))
+    assert [row["L"] for row in fixed.table] == [Settings().L]

@@ -1,0 +1,65 @@
+"""Memory is checked for what will be computed, where it will be computed; the remedies help at that size."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+from proxlearn.errors import InputError, RunError
+from proxlearn.fit import memory
+from proxlearn.fit.memory import full_kernel_remedy, memory_errors
+from proxlearn.run import device
+from proxlearn.run.device import check_memory
+from tests.conftest import config_of
+
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def sixteen_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulated machine of 16 GiB with a GPU of 8 GiB."""
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: 2**22 if name == "SC_PHYS_PAGES" else 4096)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (7 * GIB, 8 * GIB))
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(InputError, match="N x N kernel") as error:
+        check_memory(config_of(*words))
+    return str(error.value)
+
+
+def test_only_proximal_weights_need_a_kernel() -> None:
+    for weights in ("fisher_rao", "uniform"):
+        check_memory(config_of("N=100000", f"weights={weights}", "compile=off"))
+    check_memory(config_of("N=100000"))
+    assert "16 GiB" in refused("N=100000", "compile=off")
+
+
+def test_an_eager_engine_and_a_gpu_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "this GPU has 8 GiB" in refused("N=25000", "device=cuda")
+    assert "kernel=auto" not in refused("N=25000", "device=cuda")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None if name == "numba" else find(name))
+    refused("N=100000")
+
+
+def test_messages_do_not_recommend_each_other() -> None:
+    assert "kernel=log" in full_kernel_remedy(20_000, 8192, True, 4)
+    assert "kernel=" not in full_kernel_remedy(100_000, 8192, True, 4)
+    assert "N=8192" in full_kernel_remedy(100_000, 8192, True, 4)
+    line = refused("N=100000", "kernel=log")
+    N = int(line.split("choose N=")[1].split()[0])
+    check_memory(config_of(f"N={N}", "kernel=log"))
+    assert "few particles are neighbours" in line
+
+
+def test_torchs_out_of_memory_errors_become_one_line() -> None:
+    with pytest.raises(RunError, match="choose a smaller N"), memory_errors():
+        torch.empty(2**50)
+    with pytest.raises(RunError), memory_errors():
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(RuntimeError, match="another"), memory_errors():
+        raise RuntimeError("another")
