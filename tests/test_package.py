@@ -40,6 +40,7 @@ LAYERS = (
     ("data", "fit", "loggers"),
     ("run",),
     ("predict",),
+    ("estimator_base",),
     ("baselines", "bench", "estimator"),
     ("compare",),
     ("views",),

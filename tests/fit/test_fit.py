@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.schedules import falling
 from proxlearn.core.scores import estimates
 from proxlearn.core.tanh import TanhNeuron
 from proxlearn.core.tanh_outputs import TanhOutputsNeuron
@@ -94,7 +95,7 @@ def test_the_history_tells_the_numbers_of_each_logged_step(wave: Problem) -> Non
     fitted = fit(wave, settings, seed=0, callback=lambda cloud, row: seen.append(cloud.step))
     assert [row["step"] for row in fitted.history] == seen
     assert seen[-1] == 40
-    assert fitted.history[-1]["h"] == pytest.approx(0.01 * 0.3)
+    assert fitted.history[-1]["h"] == pytest.approx(0.3 * falling("cosine", 39, 40))
     assert len({row["epsilon"] for row in fitted.history}) > 3
     cloud = fitted.newest.to("cpu", torch.float64)
     assert fitted.history[-1]["train_risk"] == pytest.approx(risk_of(wave.neuron, cloud, wave.samples), rel=1e-4)
