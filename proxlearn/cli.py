@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from proxlearn import __version__
-from proxlearn.errors import ProxlearnError, did_you_mean
+from proxlearn.errors import ProxlearnError, RunError, did_you_mean, is_out_of_memory, system_failure
 from proxlearn.notice import notice
 from proxlearn.streams import OutputError, ReaderGone, open_standard_streams, require_output
 
@@ -96,6 +96,15 @@ def run(name: str, args: list[str]) -> int:
     except ReaderGone:
         # `proxlearn data | head`: the reader has what it wanted.
         return 0
+    except (OSError, MemoryError) as error:
+        notice(str(system_failure(error)))
+        return RunError.exit_code
+    except RuntimeError as error:
+        # torch has its own kind of MemoryError; any other RuntimeError is a mistake in the program, to be seen whole.
+        if not is_out_of_memory(error):
+            raise
+        notice(str(system_failure(error)))
+        return RunError.exit_code
     except KeyboardInterrupt:
         # While a run is recursing it stops by itself; this is before or after.
         notice("interrupted; the same command goes on")

@@ -39,6 +39,21 @@ class StoppedBySignal(ProxlearnError):
         self.exit_code = 128 + signal
 
 
+def system_failure(error: BaseException) -> RunError:
+    """A disk, a device or a memory that fails, in one line."""
+    if not isinstance(error, OSError):
+        return RunError("this machine's memory is not enough", "choose a smaller N, fewer rows, or a larger machine")
+    place = f"{error.filename}: " if error.filename is not None else ""
+    why = error.strerror or str(error) or type(error).__name__
+    return RunError(f"{place}{why}", "put that right, and give the same command again")
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch says so: on the CPU it raises a plain RuntimeError, on a GPU a class of its own."""
+    text = str(error)
+    return "can't allocate memory" in text or "out of memory" in text
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt name: the nearest known one, or all of them."""
     names = sorted(known)

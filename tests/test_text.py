@@ -48,7 +48,7 @@ def test_status_shows_names_and_remarks_without_control_characters(
 ) -> None:
     run = tmp_path / "a\x1b]0;title\x07\n\x9b31m"
     run.mkdir()
-    values = {"state": f"failed{HOSTILE}", "step": 1, "steps": 2, "seconds": 1.0, "started": HOSTILE, "pid": 1}
+    values = {"state": "failed", "step": 1, "steps": 2, "seconds": 1.0, "started": HOSTILE, "pid": 1}
     (run / "status.json").write_text(json.dumps(values | {"host": HOSTILE, "error": f"{HOSTILE}\n{HOSTILE}"}))
     dead = tmp_path / "dead"
     dead.mkdir()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxlearn.commands.compose import compose, parse
 from proxlearn.commands.configured import checked_config
+from proxlearn.commands.output import check_output, is_written_through, write_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SHAPES = ("wdbc", "diabetes", "shd", "banana", "sine")
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
 BUSY = 0.1
+PLOTS = (".png", ".pdf")
 DESCRIPTION = (
     "Time one recursion on the paper's experiments, beside the paper's algorithms as printed and beside the least that "
     "torch could take; its growth with N; its dependence on epsilon. Several minutes; --quick: one."
@@ -44,16 +46,22 @@ def main(args: list[str]) -> int:
         help="bench.json; its plot beside it, as .png and .pdf",
     )
     options = parser.parse_args(args)
-    if not options.output.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {options.output.absolute().parent}", "choose another -o FILE")
+    output: Path = options.output
+    if output.suffix.lower() in PLOTS:
+        raise InputError(f"-o {output} is the name of the plot", "name a .json file: its plot is put beside it")
+    alone = is_written_through(output)
+    for path in (output, *(() if alone else (output.with_suffix(ending) for ending in PLOTS))):
+        check_output(path)
     found = measure(options.quick)
-    options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    write_output(output, (json.dumps(found, indent=2) + "\n").encode())
     from proxlearn.views.bench import draw_bench, tables
 
+    if alone:
+        return 0
     say(tables(found) + "\n")
-    for path in draw_bench(found, options.output.absolute().parent, options.output.stem):
+    for path in draw_bench(found, output.absolute().parent, output.stem):
         say(f"{path}\n")
-    say(f"{options.output}\n")
+    say(f"{output}\n")
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from proxlearn.checks import integer, real
-from proxlearn.commands.predict import check_output
+from proxlearn.commands.output import check_output, is_written_through, write_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
@@ -60,7 +60,7 @@ def main(args: list[str]) -> int:
     )
     particles = integer(at_least=1, below=100_001, example=300)("--particles", parsed.particles)
     seconds = real(above=0, below=601, example=8)("--seconds", parsed.seconds)
-    check_output(str(output), str(folder))
+    check_output(output)
 
     from proxlearn.views.film_file import check_ending
 
@@ -68,7 +68,6 @@ def main(args: list[str]) -> int:
     # torch and matplotlib: not before the words are known to be good.
     from tqdm import tqdm
 
-    from proxlearn.run.files import write_atomically
     from proxlearn.views.film import Film
     from proxlearn.views.film_file import WIDTHS, gif, mp4
 
@@ -80,9 +79,7 @@ def main(args: list[str]) -> int:
     shown = tqdm(pictures, total=len(film), desc="film", unit="frame", delay=2, mininterval=interval)
     each = seconds / len(film)
     made = mp4(shown, each) if output.suffix.lower() == ".mp4" else gif(shown, each, MOST_BYTES)
-    try:
-        write_atomically(output, made)
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror or error}", "choose another -o FILE") from error
-    say(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)\n")
+    write_output(output, made)
+    if not is_written_through(output):
+        say(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)\n")
     return 0

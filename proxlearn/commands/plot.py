@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from proxlearn.commands.session import say
@@ -31,6 +32,9 @@ def main(args: list[str]) -> int:
                 "name a folder that `train` made",
             )
         RunFolder(folder).refuse_links()
+    for folder in folders:
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(f"cannot write to {folder}", "copy it to a place where you can write")
     from proxlearn.views.render import render
     from proxlearn.views.sweep import render_sweep
 

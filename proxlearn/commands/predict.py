@@ -6,18 +6,21 @@ import argparse
 import contextlib
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from proxlearn.commands.output import check_output, open_output, same_file
 from proxlearn.errors import InputError
+from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:
     from proxlearn.data.rows import Piece, Rows
     from proxlearn.predict.model import Model
 
-STDOUT = "-"
+STDIN = STDOUT = "-"
 DESCRIPTION = """\
 Predict new rows with the newest cloud of a run, from the run folder alone. The columns are matched by name.
 
@@ -51,7 +54,7 @@ def main(args: list[str]) -> int:
         "--estimate", choices=("weighted", "unweighted"), default="weighted", help="mean under rho (default), or plain"
     )
     parsed = parser.parse_args(args)
-    check_output(parsed.output, parsed.data)
+    refuse_input(parsed.output, parsed.data)
 
     # torch takes seconds to import: not before the words are known to be good.
     from proxlearn.data.rows import Rows, Wanted
@@ -102,39 +105,31 @@ def shown(rows: Rows, pieces: Iterable[Piece], what: str) -> Iterator[Piece]:
             bar.update(rows.done - bar.n)
 
 
-def check_output(output: str, data: str) -> None:
-    """Refuse a place that cannot be written, before anything is computed."""
-    if output == STDOUT:
+def refuse_input(output: str, data: str) -> None:
+    """Refuse an output that is the table to predict, by whatever name or redirection, or that cannot be written."""
+    source = 0 if data == STDIN else Path(data).expanduser()
+    if output != STDOUT:
+        check_output(Path(output), [source])
         return
-    path = Path(output)
-    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write to {output}", "choose another -o FILE")
-    if path.exists() and Path(data).exists() and path.samefile(data):
-        raise InputError(f"-o {output} is the table to predict", "choose another -o FILE")
+    with contextlib.suppress(OSError):
+        # `predict --data x.csv >> x.csv` would read what it writes, without end.
+        status = os.fstat(1)
+        if stat.S_ISREG(status.st_mode) and same_file(status, source):
+            raise InputError("the standard output is the table to predict", "write to another file: -o FILE")
 
 
 @contextlib.contextmanager
 def opened(output: str) -> Iterator[TextIO]:
     """The output; a file appears under its name when it is whole."""
     if output == STDOUT:
-        with exact_output() as file:
-            yield file
+        with exact_output() as shown_on:
+            yield shown_on
         return
-    path = Path(output)
-    if path.exists() and not path.is_file():
-        # A pipe or a device has no name to be replaced.
-        with path.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror or error}", "choose another -o FILE") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with open_output(Path(output)) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.flush()
+        text.detach()
 
 
 @contextlib.contextmanager
@@ -143,7 +138,14 @@ def exact_output() -> Iterator[TextIO]:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "backslashreplace":
         sys.stdout.reconfigure(errors="strict")
     try:
-        yield sys.stdout
+        yield PrintableOutput() if sys.stdout.isatty() else sys.stdout
     except UnicodeEncodeError as error:
         problem = f"standard output is {error.encoding}, which cannot write {error.object[error.start]!a}"
         raise InputError(problem, "give -o FILE, which is UTF-8, or set PYTHONIOENCODING=utf-8") from error
+
+
+class PrintableOutput(io.StringIO):
+    """A terminal that shows a table: classes and kept columns may hold control characters."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(printable_lines(text))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from proxlearn.commands.output import check_output, is_written_through, write_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
-from proxlearn.run.files import write_atomically
 
 DESCRIPTION = """\
 Write one self-contained HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions.
@@ -36,16 +36,12 @@ def main(args: list[str]) -> int:
     if options.watch:
         return watch(folders, options.port)
     output: Path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        raise InputError(f"cannot write {output}", "name a file in a folder that exists with -o")
+    check_output(output)
     from proxlearn.views.report import Builder, page
 
-    text = page(Builder(folders).data(progress=True))
-    try:
-        write_atomically(output, text.encode())
-    except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror}", "name another file with -o") from error
-    say(f"{output}\n")
+    write_output(output, page(Builder(folders).data(progress=True)).encode())
+    if not is_written_through(output):
+        say(f"{output}\n")
     return 0
 
 

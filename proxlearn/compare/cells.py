@@ -20,6 +20,7 @@ from proxlearn.compare.asked import AUTHORS, Name
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.data.files import digest
 from proxlearn.run.files import write_json
+from proxlearn.safe_read import read_json
 from proxlearn.schema import DatasetConfig
 
 FORMAT = "proxlearn-cell-2"
@@ -112,7 +113,7 @@ class Cell:
     def read(self, folder: Path) -> Record | None:
         """What came of it; None where it has not been done, or its file is damaged or another cell's."""
         try:
-            values = json.loads((folder / self.path).read_text(encoding="utf-8"))
+            values = read_json(folder / self.path)
             if any(values[key] != wanted for key, wanted in self.identity.items()):
                 return None
             return record_of(values)
@@ -134,7 +135,7 @@ def settings_text(settings: dict[str, Any]) -> str:
 def stored_record(path: Path) -> Record | None:
     """The record in a cell's file; None where it is damaged, or belongs to an identity with another file name."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         return record_of(values) if file_name({key: values[key] for key in IDENTITY}) == path.name else None
     except UNREADABLE:
         return None

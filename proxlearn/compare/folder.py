@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from proxlearn.compare.cells import Cell, Record, stored_record
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.errors import InputError
 from proxlearn.run.files import write_json
+from proxlearn.safe_read import read_json
 
 PLAN = "plan.json"
 
@@ -114,7 +114,7 @@ def write_plan(asked: Asked, cells: list[Cell], output: Path, command: str, ours
 def read(folder: Path) -> Comparison:
     """The comparison whose tables are in ``folder``; its cells are beside it."""
     try:
-        values = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        values = read_json(folder / PLAN)
         results = [
             Result(
                 each["dataset"],

@@ -20,11 +20,12 @@ from proxlearn.data import prepare
 from proxlearn.data.files import digest
 from proxlearn.data.table import Table
 from proxlearn.run.files import write_atomically
+from proxlearn.safe_read import UnreadableFile, read_json
 from proxlearn.schema import DatasetConfig
 
 FORMAT = "proxlearn-split-1"
 TRAIN_FRACTION = 0.8
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+UNREADABLE = (UnreadableFile, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """What reading a JSON file that anybody may have written can raise."""
 
 
@@ -70,7 +71,7 @@ def _train_rows(rows: int, name: Name) -> int:
 
 def _stored(path: Path, table: Table, name: Name) -> Split | None:
     try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         if (values["format"], values["data_sha256"]) != (FORMAT, table.sha256):
             return None
         found = Split(*(_numbers(values[part]) for part in ("train", "test")))

@@ -17,6 +17,11 @@ from proxlearn.errors import InputError, did_you_mean
 
 DELIMITERS = ",;\t|"
 FEW_CATEGORIES = 20
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+"""Cells without a value, as pandas counts them: a column of texts that is kept as it is written has none."""
 
 
 def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
@@ -86,7 +91,9 @@ def frames(
             index_col=False,
             low_memory=False,
             chunksize=rows,
-            converters=dict.fromkeys(texts, str),
+            dtype=dict.fromkeys(texts, str),
+            keep_default_na=not texts,
+            na_values={name: MISSING for name in header if name not in texts} if texts else None,
         )
     parts: Iterator[Any] = iter(found if rows else [found])
     while True:

@@ -61,7 +61,7 @@ class Rows:
         self._source = source
 
     def __enter__(self) -> Rows:
-        self._file = _spooled_stdin() if self._source == STDIN else _opened(Path(self._source).expanduser())
+        self._file = _spooled(sys.stdin.buffer) if self._source == STDIN else _opened(Path(self._source).expanduser())
         self.size = self._file.seek(0, 2)
         self._file.seek(0)
         self._text = csv_file.as_text(self._file)
@@ -84,16 +84,12 @@ class Rows:
         size = max(1, min(MOST_ROWS, CELLS // len(header)))
         target = [wanted.target] if wanted.needs_target and wanted.target is not None else []
         texts = [*target, *wanted.keep]
-        count = 0
         for frame in csv_file.frames(self.name, self._text, header, delimiter, size, texts):
-            count += len(frame)
             yield Piece(
                 _features(frame, wanted.features),
                 [cell for name in target for cell in frame[name].tolist()],
                 {name: frame[name].tolist() for name in wanted.keep},
             )
-        if count == 0:
-            raise InputError(f"{self.name} has a header line and no rows", "give at least one row")
 
 
 def _features(frame: Any, columns: Sequence[str]) -> np.ndarray:
@@ -148,7 +144,9 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return path.open("rb")
+        file = path.open("rb")
+        # A pipe, `--data <(...)`, is read once only.
+        return file if file.seekable() else _spooled(file)
     except FileNotFoundError as error:
         raise InputError(
             f"--data: no file {path}", f"relative paths start where the command did: {Path.cwd()}"
@@ -157,14 +155,14 @@ def _opened(path: Path) -> BinaryIO:
         raise InputError(f"cannot read {path}: {error.strerror}", "name a readable .csv file") from error
 
 
-def _spooled_stdin() -> BinaryIO:
+def _spooled(file: BinaryIO) -> BinaryIO:
     """A copy on disk: the header is looked at more than once, and memory stays bounded."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
         try:
-            shutil.copyfileobj(sys.stdin.buffer, spool)
+            shutil.copyfileobj(file, spool)
         except OSError as error:
-            raise InputError(f"cannot read standard input: {error.strerror}", "give --data FILE") from error
+            raise InputError(f"cannot read what comes in: {error.strerror}", "give --data FILE") from error
         failed.pop_all()
     made: BinaryIO = spool
     return made

@@ -24,6 +24,7 @@ from mlflow.exceptions import MlflowException
 
 from proxlearn.errors import RunError
 from proxlearn.loggers.logger import RUN_ID, About, Row, read_rows
+from proxlearn.safe_read import UnreadableFile, read_json
 from proxlearn.schema import LoggerConfig
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
@@ -100,8 +101,8 @@ class MlflowLogger:
     def _known(self) -> Run | None:
         """The run of earlier sessions, if this store has it."""
         try:
-            run_id = json.loads((self._about.folder / RUN_ID).read_text(encoding="utf-8"))["run_id"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            run_id = read_json(self._about.folder / RUN_ID)["run_id"]
+        except (KeyError, UnreadableFile):
             return None
         if not isinstance(run_id, str) or not HEXADECIMAL.fullmatch(run_id):
             return None

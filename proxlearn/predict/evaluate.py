@@ -27,6 +27,8 @@ def evaluate(model: Model, pieces: Iterable[Piece]) -> dict[str, Any]:
         rows += len(piece.X)
         for estimate, found in model.answers(piece.X).items():
             answers[estimate].append(found)
+    if rows == 0:
+        raise InputError("there is a header line and no row to score", "give at least one row")
     samples = _samples(model, np.concatenate(targets))
     figures: dict[str, Any] = {"rows": rows}
     for estimate in ESTIMATES:

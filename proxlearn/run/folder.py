@@ -18,6 +18,7 @@ from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.loggers.logger import EVENTS, RUN_ID
 from proxlearn.run.files import remove_temporaries, write_atomically, write_json
 from proxlearn.run.sealed import stored
+from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
 from proxlearn.text import printable
 
@@ -54,15 +55,6 @@ WRITTEN = frozenset(
     )
 )
 """Every file that training writes into its folder, checkpoints and event files aside."""
-
-
-class PlainLoader(yaml.SafeLoader):
-    """YAML without aliases: a few lines of them can stand for more values than fit in memory."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias")
-        return super().compose_node(parent, index)
 
 
 class QuietFileHandler(logging.FileHandler):
@@ -122,20 +114,20 @@ class RunFolder:
 
     def read_config(self) -> TrainConfig:
         try:
-            values = yaml.load(self.config.read_text(encoding="utf-8"), Loader=PlainLoader)
-        except FileNotFoundError as error:
+            return build(TrainConfig, read_yaml(self.config))
+        except AbsentFile as error:
             raise InputError(
                 f"{self.path} is not a run folder: no config.yaml in it", "name one `train` made"
             ) from error
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            problem = f"{self.config} cannot be read ({type(error).__name__})"
-            raise InputError(problem, "put it right, or start again with overwrite=true") from error
-        return build(TrainConfig, values)
+        except InputError as error:
+            why = error.why if isinstance(error, UnreadableFile) else error.problem
+            remedy = "put it right, or start again with overwrite=true"
+            raise UnreadableFile(self.config, why, remedy) from error
 
     def read_earlier(self) -> Earlier:
         """What status.json says of earlier sessions; a damaged one says nothing, and the checkpoints count."""
         try:
-            status = json.loads(self.status.read_text(encoding="utf-8"))
+            status = read_json(self.status)
             step, seconds, threads, data = (status[key] for key in ("step", "seconds", "threads", "data_sha256"))
             return Earlier(
                 finished_at=integer(at_least=0, example=0)("step", step) if status["state"] == "finished" else None,
@@ -148,7 +140,7 @@ class RunFolder:
                 run=str(status["run"]) if "run" in status else None,
                 settings=status["settings"] if isinstance(status.get("settings"), dict) else None,
             )
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
+        except (KeyError, InputError):
             return Earlier()
 
     def refuse_newer_model(self) -> None:
@@ -195,6 +187,8 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
     existing = path
     try:
         while not existing.exists() and existing != existing.parent:
+            if existing.is_symlink():
+                raise InputError(f"{existing}, needed for the run folder {path}, is a link to nothing", remedy)
             existing = existing.parent
         usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError) as error:

@@ -32,7 +32,7 @@ class InUse(InputError):
 def in_use(folder: Path) -> bool | None:
     """Whether a process holds the lock of ``folder``; None where the file system cannot tell."""
     try:
-        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError:

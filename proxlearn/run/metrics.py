@@ -22,6 +22,7 @@ from proxlearn.fit.plan import Plan
 from proxlearn.run.checkpoint import Figure, Mark
 from proxlearn.run.files import sync_folder, write_all
 from proxlearn.run.metrics_version import CHANGING
+from proxlearn.safe_read import MOST_TABLE, AbsentFile, read_bytes
 
 Row = dict[str, Figure]
 
@@ -119,7 +120,10 @@ class MetricsLog:
         os.fsync(self._handle)
 
     def _content(self) -> bytes:
-        return self.path.read_bytes() if self.path.exists() else b""
+        try:
+            return read_bytes(self.path, MOST_TABLE)
+        except AbsentFile:
+            return b""
 
     def __enter__(self) -> MetricsLog:
         return self

@@ -111,10 +111,10 @@ def marks_json(old: bytes, new: bytes, positions: list[Position]) -> dict[str, A
 def read_marks(path: Path) -> dict[Position, Position]:
     """Positions in a file that was converted -> those in the present one; empty where none was."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:
             return {}
         pairs = ((key.partition("-"), value) for key, value in stored["marks"].items())
         return {(int(size), sha256): (int(value[0]), str(value[1])) for (size, _, sha256), value in pairs}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (UnreadableFile, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return {}

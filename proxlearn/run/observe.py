@@ -5,7 +5,7 @@ What the files say is not taken on trust: a run that says it is running, and who
 
 from __future__ import annotations
 
-import json
+import os
 import platform
 import time
 from dataclasses import dataclass, field
@@ -16,12 +16,15 @@ from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.lock import in_use
 from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.safe_read import AbsentFile, UnreadableFile, open_regular, read_json
 from proxlearn.schema import digest
 
 SILENT_SECONDS = 120.0
 """A run on another machine whose status is older than this, or from further in the future, is taken for dead; it is
 written every two seconds, but a first compilation or a step of a very large cloud takes longer."""
 TAIL_BYTES = 16384
+STATES = ("running", "finished", "stopped", "failed")
+"""What a run says of itself."""
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
 
 
@@ -31,7 +34,7 @@ class Observed:
 
     folder: Path
     state: str
-    """running, finished, stopped, failed, dead, or absent where no run has begun."""
+    """running, finished, stopped, failed, dead, unreadable, or absent where no run has begun."""
     step: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -62,22 +65,27 @@ class Observed:
 def observe(folder: Path) -> Observed:
     """Look at a run folder; files that anybody may have written give what can be read of them."""
     recover_for_reading(folder)
-    status = _status(folder)
+    try:
+        status = _status(folder)
+    except UnreadableFile as error:
+        return Observed(folder, "unreadable", error=error.problem)
     if status is None:
         return Observed(folder, "absent")
-    state = str(status.get("state", "absent"))
+    state = status.get("state")
+    if state not in STATES or not all(_is_number(status.get(key)) for key in ("step", "steps", "seconds")):
+        return Observed(folder, "unreadable", error=f"{RunFolder(folder).status} does not tell how the run goes")
     host = str(status.get("host", ""))
     if state == "running" and not _alive(folder, host):
         state = "dead"
     return Observed(
         folder=folder,
         state=state,
-        step=int(_number(status.get("step"))),
-        steps=int(_number(status.get("steps"))),
-        seconds=_number(status.get("seconds")),
-        session_rate=_number(status["rate"]) if "rate" in status else None,
+        step=int(status["step"]),
+        steps=int(status["steps"]),
+        seconds=float(status["seconds"]),
+        session_rate=float(status["rate"]) if _is_number(status.get("rate")) else None,
         started=str(status.get("started", "")),
-        pid=int(_number(status.get("pid"))),
+        pid=int(status["pid"]) if _is_number(status.get("pid")) else 0,
         host=host,
         error=str(status["error"]) if status.get("error") else None,
         data_sha256=str(status.get("data_sha256", "")),
@@ -88,10 +96,9 @@ def observe(folder: Path) -> Observed:
 
 def _status(folder: Path) -> dict[str, Any] | None:
     try:
-        status = json.loads(RunFolder(folder).status.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json(RunFolder(folder).status)
+    except AbsentFile:
         return None
-    return status if isinstance(status, dict) else None
 
 
 def _settings_sha256(folder: Path, status: dict[str, Any]) -> str | None:
@@ -120,17 +127,17 @@ def _alive(folder: Path, host: str) -> bool:
 def _newest(path: Path) -> dict[str, float]:
     """The last whole row of metrics.csv, read from its end: the file may be long, and someone may be writing."""
     try:
-        with path.open("rb") as file:
-            names = file.readline().decode().strip().split(",")
+        with os.fdopen(open_regular(path), "rb") as file:
+            names = file.readline(TAIL_BYTES).decode().strip().split(",")
             start = file.tell()
-            file.seek(max(start, path.stat().st_size - TAIL_BYTES))
-            rows = [row.split(",") for row in file.read().decode().split("\n")[:-1]]
+            file.seek(max(start, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            rows = [row.split(",") for row in file.read(TAIL_BYTES).decode().split("\n")[:-1]]
         row = next(row for row in reversed(rows) if len(row) == len(names))
         cells = dict(zip(names, row, strict=True))
         return {name: float(cells[name]) for name in NEWEST if cells.get(name)}
-    except (OSError, ValueError, StopIteration):
+    except (OSError, ValueError, StopIteration, UnreadableFile):
         return {}
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e18 else 0.0
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1e18

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import asdict, replace
@@ -17,6 +16,7 @@ from proxlearn.run.files import write_json
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.selection_store import SelectionFiles
 from proxlearn.run.signals import Interrupted, StopRequest
+from proxlearn.safe_read import read_json
 
 FORMAT = "proxlearn-selection-1"
 POSITIVE = real(above=0, example=1.0)
@@ -34,11 +34,11 @@ def settled(experiment: Experiment, folder: RunFolder) -> Experiment | None:
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
     """What an earlier session chose, by the keys of a config."""
     try:
-        stored = json.loads(folder.selection.read_text(encoding="utf-8"))
+        stored = read_json(folder.selection)
         if stored["format"] != FORMAT:
             return None
         return {name: check(name, stored["chosen"][name]) for name, check in CHECKS.items()}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
+    except (KeyError, TypeError, InputError):
         return None
 
 

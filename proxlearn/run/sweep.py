@@ -6,23 +6,27 @@ itself), jobs/<number>.log is what it printed. Torch is not imported here.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from proxlearn.errors import InputError
 from proxlearn.run.files import write_atomically, write_json
-from proxlearn.run.folder import PlainLoader
-from proxlearn.run.observe import Observed, observe
+from proxlearn.run.observe import NEWEST, Observed, observe
+from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.schema import TrainConfig, build
 
 DONE = "finished"
+RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
+"""Columns of a sweep's tables, which no swept key can be called."""
+MOST_PLAN = 2**24
+"""Bytes of sweep.yaml: two hundred for each job."""
 
 
 @dataclass(frozen=True)
@@ -92,20 +96,20 @@ class SweepFolder:
         write_json(self.jobs / f"{number}.config.json", asdict(config))
 
     def read_config(self, number: int) -> TrainConfig:
-        return build(TrainConfig, json.loads((self.jobs / f"{number}.config.json").read_text(encoding="utf-8")))
+        return build(TrainConfig, read_json(self.jobs / f"{number}.config.json"))
 
     def read_jobs(self) -> list[Job]:
         try:
-            plan = yaml.load(self.plan.read_text(encoding="utf-8"), Loader=PlainLoader)
-            jobs = [Job(**job) for job in plan["jobs"]]
-            if not all(type(job.number) is int and isinstance(job.values, dict) for job in jobs):
-                raise ValueError("a job without a number or values")
+            plan = read_yaml(self.plan, MOST_PLAN)
+            jobs = [_parse_job(values) for values in plan["jobs"]]
+            if len({job.number for job in jobs}) < len(jobs) or len({tuple(job.values) for job in jobs}) != 1:
+                raise ValueError("its jobs do not fit together")
             return jobs
-        except FileNotFoundError as error:
+        except AbsentFile as error:
             raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml in it", "name another") from error
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
-            problem = f"{self.plan} cannot be read ({type(error).__name__})"
-            raise InputError(problem, "give the `proxlearn train -m ...` command again") from error
+        except (ValueError, TypeError, KeyError, UnreadableFile) as error:
+            why = error.why if isinstance(error, UnreadableFile) else "it is no list of jobs"
+            raise UnreadableFile(self.plan, why, "give the `proxlearn train -m ...` command again") from error
 
     def run_folder(self, job: Job) -> Path | None:
         return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
@@ -117,8 +121,8 @@ class SweepFolder:
 
     def read_record(self, number: int) -> Record | None:
         try:
-            return Record(**json.loads((self.jobs / f"{number}.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError):
+            return _parse_record(read_json(self.jobs / f"{number}.json"))
+        except (ValueError, TypeError, UnreadableFile):
             return None
 
     def forget(self, number: int) -> None:
@@ -179,6 +183,28 @@ def _is_newer(record: Record | None, run: Observed) -> bool:
         return datetime.fromisoformat(record.time) >= datetime.fromisoformat(run.started)
     except (TypeError, ValueError):
         return False
+
+
+def _parse_job(values: Any) -> Job:
+    """A job of a plan that anyone may have written; TypeError or ValueError where it is none."""
+    job = Job(**values)
+    numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
+    texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))
+    if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
+        raise ValueError("a number that is none")
+    if not all(isinstance(text, str) for pair in texts for text in pair) or "\0" in (job.folder or ""):
+        raise ValueError("a text that is none")
+    if RESERVED & job.values.keys():
+        raise ValueError("a key that no setting has")
+    return job
+
+
+def _parse_record(values: Any) -> Record:
+    record = Record(**values)
+    texts = (record.state, record.session, record.error or "", record.host, record.time)
+    if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:
+        raise ValueError("a field of another type")
+    return record
 
 
 def is_done(run: Observed, steps: int | None) -> bool:

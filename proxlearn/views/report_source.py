@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.observe import Observed, observe
 from proxlearn.run.overwrite import recover_for_reading
-from proxlearn.run.sealed import UNREADABLE
 from proxlearn.run.sweep import Job, JobState, SweepFolder
 from proxlearn.schema import NOT_TRAJECTORY
-from proxlearn.views.published import printed
 from proxlearn.views.source import Run, read
-from proxlearn.views.tables import remarks
 
 ALIKE = (*NOT_TRAJECTORY, "device")
 """Keys that do not tell one experiment from another."""
@@ -91,14 +86,7 @@ def read_run(path: Path) -> Run:
     if not has_rows(path):
         raise InputError(f"{path} is not a run folder with results (no rows in metrics.csv)", "name one `train` made")
     RunFolder(path).refuse_links()
-    try:
-        run = read(path)
-        # What every page needs of it.
-        run.title, remarks(run), printed(run.config), float(run.config["N"])
-        run.metrics["step"].astype(int), float(run.status["step"])
-        return run
-    except (*UNREADABLE, yaml.YAMLError) as error:
-        raise InputError(f"{path} cannot be read ({type(error).__name__}: {error!s:.80})", "copy it again") from error
+    return read(path)
 
 
 def has_rows(path: Path) -> bool:

@@ -1,20 +1,42 @@
-"""What a view may know: the run folder's files, read into memory."""
+"""What a view may know: the run folder's files, read into memory and checked.
+
+A view draws what is here without further doubts: every key and every column that a view uses has the type that it
+expects, or reading has ended with one line that names the file.
+"""
 
 from __future__ import annotations
 
-import io
-import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-import yaml
 
+from proxlearn.checks import choice, integer, optional, real, text
+from proxlearn.core.scores import ESTIMATES
 from proxlearn.errors import InputError
+from proxlearn.predict.description import read_description
 from proxlearn.run import sealed
-from proxlearn.run.folder import PlainLoader
+from proxlearn.run.folder import RunFolder
 from proxlearn.run.metrics_version import Conversion, version_of
+from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_table, read_yaml
+from proxlearn.schema import Dtype, TrainConfig, build
+
+MOST_VALUE = 1e100
+"""Of what is drawn: beyond, the arithmetic of an axis leaves the range of float64."""
+WHOLE = integer(at_least=0, example=0)
+STATUS = {
+    "state": text,
+    "step": WHOLE,
+    "seconds": real(at_least=0, example=1),
+    "dtype": choice(Dtype),
+    "unmet": WHOLE,
+    "switched_at": optional(WHOLE),
+}
+"""What the views use of status.json."""
+CURVES = tuple(f"{part}_risk_{estimate}" for part in ("train", "test") for estimate in ESTIMATES)
 
 
 @dataclass(frozen=True)
@@ -40,34 +62,44 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """Read a finished or running run."""
+    """Read a finished or running run; what is damaged is an UnreadableFile."""
+    folder = RunFolder(path)
     try:
-        config = _config(path)
+        config, model = _config(folder), read_description(folder.model)
         return Run(
             path=path,
             config=config,
-            status=json.loads((path / "status.json").read_text(encoding="utf-8")),
-            model=json.loads((path / "model.json").read_text(encoding="utf-8")),
-            metrics=read_metrics(path, config),
-            accuracy=_table(path / "accuracy.csv"),
-            confusion=_table(path / "confusion.csv"),
-            points=_table(path / "points.csv"),
+            status=_status(folder.status),
+            model=model,
+            metrics=read_metrics(folder.metrics, config),
+            accuracy=_accuracy(folder.accuracy),
+            confusion=_confusion(folder.confusion, len(model["classes"])),
+            points=_points(folder.points, model),
         )
-    except FileNotFoundError as error:
+    except AbsentFile as error:
         raise InputError(
-            f"{path} is not a run folder: no {Path(error.filename).name} in it", "name a folder `train` made"
+            f"{path} is not a run folder: no {error.path.name} in it", "name a folder `train` made"
         ) from error
 
 
-def read_metrics(path: Path, config: dict[str, Any]) -> pd.DataFrame:
-    """metrics.csv of a run folder; the rows of version 0.1.0 with the meaning that they have now."""
-    with (path / "metrics.csv").open(encoding="utf-8") as file:
-        version = version_of(file.readline())
-        if version != 1:
-            return pd.read_csv(path / "metrics.csv")
-        file.seek(0)
-        content = file.read()
-    return pd.read_csv(io.StringIO(Conversion(config, lambda step: _stored_epsilon(path, step))(content)))
+def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFrame:
+    """metrics.csv with at least one row; the columns that are drawn hold numbers.
+
+    With the run's ``config``, rows of version 0.1.0 get the meaning that they have now.
+    """
+
+    def convert(content: str) -> str:
+        if config is None or version_of(content.partition("\n")[0]) != 1:
+            return content
+        return Conversion(config, lambda step: _stored_epsilon(path.parent, step))(content)
+
+    table = read_table(path, convert=convert)
+    _require_numbers(path, table, ("step", *CURVES, "ess", "kernel_offdiag"))
+    if table.empty or not _are_whole(table["step"]):
+        raise UnreadableFile(path, "it has no rows" if table.empty else "a step is no whole number")
+    # An explosion on its way is no damage; it has no place on an axis.
+    numbers = table.select_dtypes("number").columns
+    return table.assign(**{name: table[name].where(table[name].abs() <= MOST_VALUE) for name in numbers})
 
 
 def _stored_epsilon(path: Path, step: int) -> float | None:
@@ -78,14 +110,99 @@ def _stored_epsilon(path: Path, step: int) -> float | None:
     return epsilon if isinstance(epsilon, float) else None
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _config(folder: RunFolder) -> dict[str, Any]:
     """The run's config, with what was selected in the place of what it left open."""
-    config: dict[str, Any] = yaml.load((path / "config.yaml").read_text(encoding="utf-8"), Loader=PlainLoader)
-    if (path / "selection.json").is_file():
-        chosen = json.loads((path / "selection.json").read_text(encoding="utf-8"))["chosen"]
+    config = read_yaml(folder.config)
+    try:
+        chosen = read_json(folder.selection).get("chosen")
+        if not isinstance(chosen, dict):
+            raise UnreadableFile(folder.selection, "it does not say what was chosen")
         config |= {key: value for key, value in chosen.items() if config.get(key) is None}
+    except AbsentFile:
+        pass
+    try:
+        checked = build(TrainConfig, config)
+    except InputError as error:
+        raise UnreadableFile(folder.config, error.problem) from error
+    if checked.selected:
+        raise UnreadableFile(folder.selection, f"what was chosen for {checked.selected[0]} is not there")
     return config
 
 
-def _table(path: Path) -> pd.DataFrame | None:
-    return pd.read_csv(path) if path.is_file() else None
+def _status(path: Path) -> dict[str, Any]:
+    status = read_json(path)
+    for name, check in STATUS.items():
+        try:
+            status[name] = check(name, status.get(name))
+        except InputError as error:
+            raise UnreadableFile(path, error.problem) from error
+    return status
+
+
+def _accuracy(path: Path) -> pd.DataFrame | None:
+    table = _optional_table(path)
+    if table is not None:
+        _require_columns(path, table, ("part", "estimate"))
+        _require_numbers(path, table, (name for name in table.columns if name not in ("part", "estimate")))
+        table = table.astype({"part": str, "estimate": str})
+    return table
+
+
+def _confusion(path: Path, classes: int) -> pd.DataFrame | None:
+    """Counts of every pair of classes for each estimate of the test part."""
+    table = _optional_table(path)
+    if table is None:
+        return None
+    _require_columns(path, table, ("part", "estimate"))
+    _require_numbers(path, table, ("actual", "predicted", "count"))
+    test = table[table["part"] == "test"]
+    if not all(_are_whole(table[name]) for name in ("actual", "predicted", "count")):
+        raise UnreadableFile(path, "a class or a count is no whole number")
+    cells = set(zip(test["estimate"], test["actual"].astype(int), test["predicted"].astype(int), strict=True))
+    expected = {(name, i, j) for name in ESTIMATES for i in range(classes) for j in range(classes)}
+    if len(test) != len(cells) or cells != expected:
+        raise UnreadableFile(path, f"it does not have a count for each pair of the {classes} classes")
+    return table.astype({"actual": int, "predicted": int, "count": int})
+
+
+def _points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
+    table = _optional_table(path)
+    if table is None:
+        return None
+    names = (*(f"x{i}" for i in range(len(model["columns"]))), "target")
+    _require_columns(path, table, ("part",))
+    _require_numbers(path, table, names)
+    values = table[list(names)].to_numpy(float)
+    if table.empty or not (np.abs(values) <= MOST_VALUE).all():
+        raise UnreadableFile(path, "a point is not finite" if len(table) else "it has no rows")
+    if model["classes"] and not table["target"].isin(range(len(model["classes"]))).all():
+        raise UnreadableFile(path, "a target is none of the classes")
+    return table.astype({"part": str})
+
+
+def _optional_table(path: Path) -> pd.DataFrame | None:
+    try:
+        return read_table(path)
+    except AbsentFile:
+        return None
+
+
+def _require_columns(path: Path, table: pd.DataFrame, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in table:
+            raise UnreadableFile(path, f"it has no column `{name}`")
+
+
+def _require_numbers(path: Path, table: pd.DataFrame, names: Iterable[str]) -> None:
+    """The columns are there and hold numbers, or nothing; an empty column is one of NaN."""
+    for name in names:
+        _require_columns(path, table, (name,))
+        if table[name].dtype.kind not in "iufb":
+            raise UnreadableFile(path, f"column `{name}` holds something that is no number")
+
+
+def _are_whole(values: pd.Series) -> bool:
+    numbers = values.to_numpy(float)
+    return bool(np.isfinite(numbers).all() and (numbers >= 0).all() and (numbers < 2**53).all()) and bool(
+        (numbers == np.floor(numbers)).all()
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+
+from proxlearn.run.files import write_atomically
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
@@ -87,7 +90,10 @@ def save(made: Figure, folder: Path, name: str, about: str = "") -> list[Path]:
     for path in paths:
         # Without the date in it, the same run gives the same file.
         metadata = {"CreationDate": None, "Subject": about} if path.suffix == ".pdf" else {"Description": about}
-        made.savefig(path, dpi=180, metadata=metadata)
+        # Whole or not at all, and never through a link that someone has put there.
+        content = io.BytesIO()
+        made.savefig(content, format=path.suffix[1:], dpi=180, metadata=metadata)
+        write_atomically(path, content.getvalue())
         # The layout is found once, not again for each file.
         made.set_layout_engine("none")
     return paths

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from proxlearn.run.files import write_atomically
 from proxlearn.run.sweep import DONE, JobState, SweepFolder
 from proxlearn.views.style import house_style
 from proxlearn.views.sweep_plots import draw_curves, draw_finals, draw_heat_maps
@@ -35,13 +36,13 @@ def render_sweep(folder: Path) -> list[Path]:
 
 def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
     csv, md = folder / "summary.csv", folder / "summary.md"
-    table(states).to_csv(csv, index=False)
-    md.write_text(f"# {folder.name}\n\n{counts(states)}\n\n{markdown(for_people(states))}{AVERAGES}", encoding="utf-8")
+    write_atomically(csv, table(states).to_csv(index=False).encode())
+    text = f"# {folder.name}\n\n{counts(states)}\n\n{markdown(for_people(states))}{AVERAGES}"
     averages = over_repeats(states)
     if averages is not None:
-        with md.open("a", encoding="utf-8") as file:
-            file.write(f"\n## Over {' and '.join(key for key in REPEATS if key in states[0].job.values)}\n\n")
-            file.write(markdown(averages))
+        text += f"\n## Over {' and '.join(key for key in REPEATS if key in states[0].job.values)}\n\n"
+        text += markdown(averages)
+    write_atomically(md, text.encode())
     return [csv, md]
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from proxlearn.notice import notice
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.sweep import JobState
+from proxlearn.safe_read import AbsentFile, UnreadableFile
+from proxlearn.views.source import read_metrics
 
 REPEATS = ("seed", "split_seed")
 """Swept keys that repeat an experiment and do not change it: lines are means over them."""
@@ -40,9 +43,15 @@ def read_sweep(folder: Path, states: list[JobState]) -> Sweep | None:
     for state in states:
         if state.run is None or state.job.same_as is not None:
             continue
-        path = RunFolder(state.run.folder).metrics
-        if path.is_file() and path.stat().st_size:
-            parts.append(pd.read_csv(path).assign(job=state.job.number, **state.job.values))
+        try:
+            parts.append(read_metrics(RunFolder(state.run.folder).metrics).assign(job=state.job.number))
+        except AbsentFile:
+            continue
+        except UnreadableFile as error:
+            notice(f"job {state.job.number} is not drawn: {error.problem}")
+            continue
+        for key, value in state.job.values.items():
+            parts[-1][key] = value
     if not parts:
         return None
     metrics = pd.concat(parts, ignore_index=True)

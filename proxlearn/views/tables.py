@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from proxlearn.core.scores import ESTIMATES
+from proxlearn.run.files import write_atomically
 from proxlearn.views.source import Run
 
 
@@ -30,7 +31,7 @@ def write_accuracy(run: Run) -> list[Path]:
     path = run.path / "accuracy.md"
     heading = f"# {run.title}: after {run.status['step']} recursions\n\n"
     notes = NOTE + "".join(note for row, note in MORE_NOTES.items() if row in set(run.accuracy["estimate"]))
-    path.write_text(heading + markdown(run.accuracy) + "\n" + notes, encoding="utf-8")
+    write_atomically(path, (heading + markdown(run.accuracy) + "\n" + notes).encode())
     return [path]
 
 

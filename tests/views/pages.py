@@ -44,17 +44,17 @@ def sweep_of(folder: Path, values: list[dict[str, str]]) -> Path:
 
 
 def hostile_run(folder: Path) -> Path:
-    """A run whose folder, dataset, features, classes, command and errors are all the same attack."""
+    """A run whose folder, features, classes, target, command and errors are all the same attack."""
     made = plane_run(folder, (f"no {HOSTILE}", f"yes {HOSTILE}"), (f"x {HOSTILE}", f"y {HOSTILE}"))
     config = yaml.safe_load((made / "config.yaml").read_text())
-    config["dataset"]["name"] = config[HOSTILE] = HOSTILE
+    config["dataset"]["path"] = config["dataset"]["target"] = HOSTILE
     (made / "config.yaml").write_text(yaml.safe_dump(config))
     status = json.loads((made / "status.json").read_text())
-    status |= dict.fromkeys(("command", "host", "error", "started", "engine", "state", "seconds", "steps"), HOSTILE)
-    status["versions"] = {HOSTILE: HOSTILE, "half of a pair": "\ud800"}
+    status |= dict.fromkeys(("command", "host", "error", "started", "engine", "data_sha256"), HOSTILE)
+    status["versions"] = {HOSTILE: HOSTILE}
     (made / "status.json").write_text(json.dumps(status))
-    accuracy = pd.read_csv(made / "accuracy.csv").astype(str)
-    accuracy.loc[len(accuracy)] = [HOSTILE] * len(accuracy.columns)
+    accuracy = pd.read_csv(made / "accuracy.csv")
+    accuracy.loc[len(accuracy)] = [HOSTILE, HOSTILE, *accuracy.iloc[0, 2:]]
     accuracy.to_csv(made / "accuracy.csv", index=False)
     return made.rename(folder / HOSTILE.replace("/", "\\"))
 
