@@ -146,7 +146,10 @@ def _opened(path: Path) -> BinaryIO:
     try:
         file = path.open("rb")
         # A pipe, `--data <(...)`, is read once only.
-        return file if file.seekable() else _spooled(file)
+        if file.seekable():
+            return file
+        with file:
+            return _spooled(file)
     except FileNotFoundError as error:
         raise InputError(
             f"--data: no file {path}", f"relative paths start where the command did: {Path.cwd()}"

@@ -83,7 +83,7 @@ def observe(folder: Path) -> Observed:
         step=int(status["step"]),
         steps=int(status["steps"]),
         seconds=float(status["seconds"]),
-        session_rate=float(status["rate"]) if _is_number(status.get("rate")) else None,
+        session_rate=_session_rate(status),
         started=str(status.get("started", "")),
         pid=int(status["pid"]) if _is_number(status.get("pid")) else 0,
         host=host,
@@ -137,6 +137,13 @@ def _newest(path: Path) -> dict[str, float]:
         return {name: float(cells[name]) for name in NEWEST if cells.get(name)}
     except (OSError, ValueError, StopIteration, UnreadableFile):
         return {}
+
+
+def _session_rate(status: dict[str, Any]) -> float | None:
+    """None where a run of version 0.1.0 does not tell it; 0 while nothing is known of it."""
+    if "rate" not in status:
+        return None
+    return float(status["rate"]) if _is_number(status["rate"]) else 0.0
 
 
 def _is_number(value: Any) -> bool:

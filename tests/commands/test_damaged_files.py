@@ -24,7 +24,7 @@ pytestmark = pytest.mark.faults
 
 COUNT = 3000 if FULL else 300
 CHUNKS = 6
-SECONDS = 30
+SECONDS = 120
 """A draw that takes longer waits for something."""
 
 

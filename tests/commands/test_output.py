@@ -165,15 +165,17 @@ def test_npz_files_that_claim_too_much_are_one_line(tmp_path: Path, capsys: pyte
     np.savez(path, X=np.zeros((3, 2)), y=np.zeros(3))
     content = path.read_bytes()
     giant = content.replace(b"'shape': (3, 2), }" + b" " * 11, b"'shape': (300000000000, 2), }")
-    encrypted = content.replace(b"PK\x03\x04\x14\x00\x00", b"PK\x03\x04\x14\x00\x01").replace(
-        b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01"
-    )
     magic = content.replace(b"\x93NUMPY", b"\x93NUMPX")
-    compressed = bytearray(content)
-    for mark, place in ((b"PK\x01\x02", 10), (b"PK\x03\x04", 8)):
-        at = content.find(mark)
-        compressed[at + place] = 99
-    for damaged in (giant, encrypted, magic, bytes(compressed)):
+
+    def patched(local: int, central: int, value: int) -> bytes:
+        """Both headers of the first array with another byte."""
+        made = bytearray(content)
+        made[content.find(b"PK\x03\x04") + local] = value
+        made[content.find(b"PK\x01\x02") + central] = value
+        return bytes(made)
+
+    encrypted, compressed = patched(6, 8, 1), patched(8, 10, 99)
+    for damaged in (giant, encrypted, magic, compressed):
         assert damaged != content
         path.write_bytes(damaged)
         assert "a.npz cannot be read" in refused([*words, f"hydra.run.dir={tmp_path / 'run'}"], capsys)

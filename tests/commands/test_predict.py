@@ -180,7 +180,7 @@ def test_wrong_words_are_answered_with_a_remedy(runs: Path, tmp_path: Path, caps
         ("predict", tmp_path / "empty", "--data", data): "no model.json",
         ("predict", runs / "two", "--data", tmp_path / "none.csv"): "no file",
         ("predict", runs / "two", "--data", tmp_path / "empty.csv"): "is empty",
-        ("predict", runs / "two", "--data", data, "-o", data): "is the table to predict",
+        ("predict", runs / "two", "--data", data, "-o", data): "is the input",
         ("predict", runs / "two", "--data", data, "-o", tmp_path / "no" / "out.csv"): "cannot write",
         ("predict", runs / "two", "--data", data, "--keep", "lenght"): "did you mean `length`",
         ("evaluate", runs / "two", "--data", data, "--target", "kinds"): "did you mean `kind`",
