@@ -33,6 +33,7 @@ LAYERS = (
     ("core",),
     ("text",),
     ("errors",),
+    ("safe_read",),
     ("streams",),
     ("notice",),
     ("checks",),

@@ -146,11 +146,10 @@ class RunFolder:
     def refuse_newer_model(self) -> None:
         """Refuse a folder whose model.json a later version wrote; it is rewritten by every session."""
         try:
-            described = json.loads(self.model.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            described = read_json(self.model)
+        except UnreadableFile:
             return
-        if isinstance(described, dict):
-            refuse_newer_format(self.model, described.get("format"), MODEL_FORMAT)
+        refuse_newer_format(self.model, described.get("format"), MODEL_FORMAT)
 
     def write_status(self, status: dict[str, Any]) -> None:
         write_json(self.status, status)

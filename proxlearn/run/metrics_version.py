@@ -11,13 +11,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from proxlearn.core.schedules import MEASURED_PER_DECADE, falling, is_log_spaced
+from proxlearn.safe_read import UnreadableFile, read_json
 
 VERSION = 2
 MARKS_FORMAT = "proxlearn-marks-1"

@@ -25,6 +25,7 @@ from proxlearn.run.metrics import MetricsLog
 from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, version_of
 from proxlearn.run.schedule import is_logged
 from proxlearn.run.sealed import InvalidCheckpoint
+from proxlearn.safe_read import MOST_TABLE, read_bytes
 from proxlearn.schema import flat_settings, settings_digest, trajectory
 
 AGAIN = "or train again with overwrite=true"
