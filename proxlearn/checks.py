@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from proxlearn.errors import InputError, did_you_mean
+from proxlearn.errors import InputError
+from proxlearn.user_paths import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38
@@ -23,7 +24,7 @@ def real(
         number = _number(value)
         wanted = "a finite number" + _range(above, at_least, below)
         if number is None or not math.isfinite(number) or not _inside(number, above, at_least, below):
-            raise InputError(f"{name} must be {wanted}, got {value!r}", f"try {name}={example:g}")
+            raise InputError(f"{name} must be {wanted}, got {_shown(value)}", f"try {name}={example:g}")
         # 1 and 1.0, 0 and -0.0 are one setting, and must have one run folder.
         return float(number) + 0.0
 
@@ -36,7 +37,10 @@ def integer(*, at_least: int, below: int = 2**63, example: int) -> Check:
     def check(name: str, value: Any) -> int:
         number = _number(value)
         if number is None or not math.isfinite(number) or number != int(number) or not at_least <= number < below:
-            raise InputError(f"{name} must be a whole number >= {at_least}, got {value!r}", f"try {name}={example}")
+            wanted = f"a whole number >= {at_least}"
+            if number is None or not number < below:
+                wanted += f" and <= {below - 1}"
+            raise InputError(f"{name} must be {wanted}, got {_shown(value)}", f"try {name}={example}")
         return int(value)
 
     return check
@@ -48,7 +52,7 @@ def choice(options: Any) -> Check:
 
     def check(name: str, value: Any) -> str:
         if value not in names:
-            raise InputError(f"{name} cannot be {value!r}", f"choose {name}=" + "|".join(names))
+            raise InputError(f"{name} cannot be {_shown(value)}", f"choose {name}=" + "|".join(names))
         return str(value)
 
     return check
@@ -66,28 +70,36 @@ def spoken(word: str) -> Any:
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise InputError(f"{name} must be a text, got {value!r}", f"quote it: {name}='...'")
+        raise InputError(f"{name} must be a text, got {_shown(value)}", f"write {name}=TEXT, or {name}=null for none")
     return value
 
 
-def word(name: str, value: Any) -> str:
+def word(example: str) -> Check:
     """A text that can be a part of a folder's name, and no more than a part."""
-    if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
-        raise InputError(
-            f"{name} must be a word of letters, digits and . + - _, got {value!r:.100}", f"try {name}=mine"
-        )
-    return value
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
+            problem = f"{name} must be a word of letters, digits and . + - _, got {_shown(value)}"
+            raise InputError(problem, f"try {name}={example}")
+        return value
+
+    return check
 
 
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"{name} must be true or false, got {value!r}", f"try {name}=true")
+        raise InputError(f"{name} must be true or false, got {_shown(value)}", f"try {name}=true")
     return value
 
 
 def label(name: str, value: Any) -> str:
     """A name from the user's own world, which may look like a number: a column called 2024."""
     return text(name, str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
+
+
+def path(name: str, value: Any) -> str:
+    """A file or a folder on this machine."""
+    return check_path(name, label(name, value))
 
 
 def optional(check: Check) -> Check:
@@ -98,26 +110,31 @@ def optional(check: Check) -> Check:
 def intervals(name: str, value: Any) -> dict[str, tuple[float, float]]:
     """A box: block -> [low, high] with low < high."""
     if not isinstance(value, Mapping) or not value:
-        raise InputError(f"{name} must map each block of theta to [low, high], got {value!r}", f"try {name}.w=[-1,1]")
+        problem = f"{name} must map each block of theta to [low, high], got {_shown(value)}"
+        raise InputError(problem, f"try '{name}={{w:[-1,1]}}'")
     return {str(key): _interval(f"{name}.{key}", ends) for key, ends in value.items()}
-
-
-def known_keys(mapping: Mapping[str, Any], known: set[str], prefix: str = "") -> None:
-    """Refuse a key that nobody reads: it is a spelling mistake."""
-    for key in mapping:
-        if key not in known:
-            remedy = did_you_mean(f"{prefix}{key}", {prefix + k for k in known})
-            raise InputError(f"unknown key `{prefix}{key}`", remedy)
 
 
 def _interval(name: str, ends: Any) -> tuple[float, float]:
     remedy = f"try {name}=[-1,1]"
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
-        raise InputError(f"{name} must be [low, high], got {ends!r}", remedy)
+        raise InputError(f"{name} must be [low, high], got {_shown(ends)}", remedy)
     low, high = (_number(end) for end in ends)
     if low is None or high is None or not (-LARGEST_END <= low < high <= LARGEST_END):
-        raise InputError(f"{name} must be two numbers, low < high, within +-{LARGEST_END:g}, got {ends!r}", remedy)
+        raise InputError(
+            f"{name} must be two numbers, low < high, within +-{LARGEST_END:g}, got {_shown(ends)}", remedy
+        )
     return low, high
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; of a long one, the beginning."""
+    try:
+        shown = repr(value)
+    except ValueError:
+        # Python writes no decimal numbers of more than 4300 digits.
+        shown = hex(value)
+    return shown if len(shown) <= 100 else shown[:100] + "..."
 
 
 def _number(value: Any) -> float | None:

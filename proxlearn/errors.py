@@ -9,6 +9,9 @@ from pathlib import Path
 
 from proxlearn.text import printable
 
+MOST_NAMES = 20
+"""In one message; a table may have thousands of columns."""
+
 
 class ProxlearnError(Exception):
     """Shown to the user as a single line, without a traceback."""
@@ -55,10 +58,13 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The remedy for a misspelt name: the nearest known one, or all of them."""
+    """The remedy for a misspelt name: the nearest known one, or those that there are."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean `{near[0]}`?" if near else "choose from " + ", ".join(names)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return "choose from " + ", ".join(names[:MOST_NAMES]) + more
 
 
 class NewerFormat(InputError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from proxlearn.checks import Check, choice, flag, integer, intervals, known_keys, label, optional, real, text, word
+from proxlearn.checks import Check, choice, flag, integer, intervals, label, optional, path, real, text, word
 from proxlearn.core import options
 from proxlearn.errors import InputError
 
@@ -40,11 +41,11 @@ def section(cls: type) -> Any:
 class DatasetConfig:
     """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
 
-    name: str = checked(word)
-    path: str | None = checked(optional(label))
+    name: str = checked(word("wdbc"))
+    path: str | None = checked(optional(path))
     target: str | None = checked(optional(label))
     task: options.Task | None = checked(optional(choice(options.Task)))
-    neuron: str | None = checked(optional(word))
+    neuron: str | None = checked(optional(word("tanh")))
     split: Split = checked(choice(Split))
     train_fraction: float = checked(real(above=0, below=1, example=0.7))
     scaling: Scaling = checked(choice(Scaling))
@@ -84,7 +85,7 @@ class TrainConfig:
     dataset: DatasetConfig = section(DatasetConfig)
     device: DeviceConfig = section(DeviceConfig)
     logger: LoggerConfig = section(LoggerConfig)
-    recipe: str = checked(word)
+    recipe: str = checked(word("paper"))
     beta: float | None = checked(optional(real(above=0, example=0.05)))
     h: float | None = checked(optional(real(above=0, example=1e-3)))
     epsilon: float | None = checked(optional(real(above=0, example=1.0)))
@@ -101,8 +102,8 @@ class TrainConfig:
     keep_checkpoints: int = checked(integer(at_least=1, example=3))
     films: bool = checked(flag)
     overwrite: bool = checked(flag)
-    init_from: str | None = checked(optional(text))
-    init_sha256: str | None = checked(optional(word))
+    init_from: str | None = checked(optional(path))
+    init_sha256: str | None = checked(optional(word("null")))
     """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
     solver: Solver = checked(choice(Solver))
     compile: Compile = checked(choice(Compile))
@@ -132,7 +133,8 @@ class TrainConfig:
         for key in self.selected:
             if self.init != "normal":
                 wanted = "a whole number >= 0" if key == "steps" else "a finite number > 0"
-                raise InputError(f"{key} must be {wanted}, got None", f"set {key}=..., or let recipe=tuned select it")
+                selection = "use init=normal" if self.recipe == "tuned" else "use recipe=tuned"
+                raise InputError(f"{key} must be {wanted}, got None", f"set {key}=..., or {selection} to select it")
 
     @property
     def selected(self) -> tuple[str, ...]:
@@ -174,13 +176,61 @@ LACKING: dict[type, dict[str, Any]] = {TrainConfig: ADDED, LoggerConfig: {"uri":
 """The same for each part of a config; a logger that needs no address has none."""
 
 
+SECTIONS: dict[str, Any] = {"dataset": DatasetConfig, "device": DeviceConfig, "logger": LoggerConfig}
+ALL_KEYS = (
+    *(key for key in TrainConfig.__dataclass_fields__ if key != "init_sha256"),
+    *(f"{name}.{key}" for name, cls in SECTIONS.items() for key in cls.__dataclass_fields__),
+    *("fail_fast", "experiment", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra/launcher"),
+)
+"""What can be set on the command line."""
+OTHER_NAMES = {
+    "h": ("lr", "learning_rate", "step_size", "stepsize", "eta"),
+    "steps": ("epochs", "iterations", "n_steps", "num_steps", "max_steps", "max_iter"),
+    "N": ("particles", "n_particles", "num_particles", "neurons", "n_neurons", "width", "hidden"),
+    "epsilon": ("eps", "reg"),
+    "dataset.path": ("file", "data", "csv", "table", "filename", "data_path", "input"),
+    "dataset.target": ("label", "labels", "y", "column", "target_column", "label_column"),
+    "hydra.run.dir": ("output", "out", "dir", "folder", "output_dir", "out_dir", "run_dir", "run.dir"),
+    "hydra/launcher": ("launcher", "hydra.launcher"),
+    "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
+}
+"""What other programs call these keys."""
+
+
+def suggest_key(key: str) -> str:
+    """The remedy for a key that does not exist."""
+    if key.startswith("dataset.initial."):
+        return f"write +{key}=[-1,1] to add a block"
+    leaf = key.rpartition(".")[2].lower()
+    exact = [known for known in ALL_KEYS if known.lower() == key.lower()]
+    section = [known for known in ALL_KEYS if known.startswith(key.partition(".")[0] + ".")]
+    same_leaf = [known for known in ALL_KEYS if "." in known and known.rpartition(".")[2].lower() == leaf]
+    other = [known for known, names in OTHER_NAMES.items() if key.lower() in names]
+    for keys in (exact, same_leaf, other):
+        # `device.name` has its own section's keys to choose from; `name` alone does not.
+        if len(keys) == 1 or (keys and "." not in key):
+            return "did you mean " + " or ".join(f"`{known}`" for known in keys) + "?"
+    if "." in key and section:
+        leaves = {known.partition(".")[2]: known for known in section}
+        near = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.6)
+        return f"did you mean `{leaves[near[0]]}`?" if near else "choose from " + ", ".join(section)
+    by_leaf = {known.rpartition(".")[2]: known for known in reversed(ALL_KEYS)}
+    near = difflib.get_close_matches(leaf, list(by_leaf), n=1, cutoff=0.75)
+    whole = difflib.get_close_matches(key, ALL_KEYS, n=1, cutoff=0.6)
+    if near or whole:
+        return f"did you mean `{by_leaf[near[0]] if near else whole[0]}`?"
+    return "`proxlearn train --cfg job` lists all keys"
+
+
 def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
     """A checked dataclass from a plain mapping (a composed config, or a run folder's config.yaml)."""
     where = prefix.rstrip(".") or "the config"
     if not isinstance(mapping, Mapping):
         raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    known_keys(mapping, set(fields), prefix)
+    for key in mapping:
+        if key not in fields:
+            raise InputError(f"unknown key `{prefix}{key}`", suggest_key(f"{prefix}{key}"))
     mapping = LACKING.get(cls, {}) | dict(mapping)
     for name in fields:
         if name not in mapping:

@@ -9,26 +9,28 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path, get_args_parser
+from hydra._internal.utils import create_config_search_path
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError
 
 from proxlearn import schema
+from proxlearn.commands.config_files import VALUES_ONLY, check_config_folder, refuse_targets, texts_in
 from proxlearn.commands.launchers import KNOWN, register_defaults
+from proxlearn.commands.override_words import TABLE_SUFFIXES, TEXT_KEYS, hydra_arguments, parse_arguments, table_remedy
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
+from proxlearn.overrides import override_word
+from proxlearn.user_paths import check_path
 
 PACKAGE = "proxlearn.configs"
-GROUPS = ("dataset", "device", "logger", "recipe", "experiment")
 PLUGINS = {
     "launcher": re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*Launcher"),
     "sweeper": re.compile(r"hydra\._internal\.core_plugins\.basic_sweeper\.BasicSweeper"),
@@ -39,7 +41,8 @@ SILENT = (
     {"version": 1, "root": {"level": "ERROR"}, "disable_existing_loggers": True},
 )
 """Hydra's `none` and `disabled` logging: others name classes to import. A run's own log is train.log."""
-VALUES_ONLY = "configs hold values, not code: take it out"
+MOST_COPIES = 10**6
+"""Bounds how often a text can be repeated by interpolations of interpolations."""
 
 
 def config_path() -> str:
@@ -51,15 +54,17 @@ def config_path() -> str:
 
 def parse(args: list[str]) -> argparse.Namespace:
     """Hydra's flags, without those that would load code."""
-    parsed: argparse.Namespace = get_args_parser().parse_args(args)
+    parsed = parse_arguments(hydra_arguments(args))
     if parsed.experimental_rerun is not None:
         raise InputError("--experimental-rerun loads a pickle, which can hold code", "use `proxlearn resume FOLDER`")
     if parsed.config_path is not None:
         raise InputError("--config-path would hide proxlearn's own configs", "add yours with --config-dir")
     if any("pkg://" in override for override in parsed.overrides):
         raise InputError("a pkg:// search path imports a package", "use --config-dir FOLDER")
+    if any(override.lstrip("+").startswith("hydra.searchpath") for override in parsed.overrides):
+        raise InputError("hydra.searchpath adds configs that are not checked", "use --config-dir FOLDER")
     if parsed.config_dir is not None:
-        _refuse_code_in_files(Path(parsed.config_dir))
+        check_config_folder(parsed.config_dir)
     return parsed
 
 
@@ -83,7 +88,9 @@ def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigL
             run_mode=RunMode.MULTIRUN if parsed.multirun else RunMode.RUN,
             from_shell=False,
         )
+        _check_interpolations(composed)
         refuse_code(composed)
+        _check_folders(composed)
         return composed, hydra.config_loader
     except Exception as error:
         # Hydra itself stumbles over some overrides (`dataset=null`), in many ways: they are the user's all the same.
@@ -95,7 +102,7 @@ def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigL
 def refuse_code(composed: DictConfig) -> None:
     """Refuse a config that tells Hydra to import or call something, or to set what other programs run by."""
     ours = OmegaConf.to_container(OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"]))
-    _refuse_targets(ours, "")
+    refuse_targets(ours, "")
     hydra: Any = OmegaConf.to_container(composed.hydra)
     if hydra["callbacks"]:
         raise InputError("hydra.callbacks would be imported and called", VALUES_ONLY)
@@ -111,9 +118,31 @@ def refuse_code(composed: DictConfig) -> None:
         if not isinstance(plugin, dict) or not allowed.fullmatch(str(plugin.pop("_target_", ""))):
             known = "joblib|submitit_local|submitit_slurm|ray, or leave it out" if name == "launcher" else "basic"
             raise InputError(f"hydra.{name} is not one that proxlearn can use", f"choose hydra/{name}={known}")
-        _refuse_targets(plugin, f"hydra.{name}.")
+        refuse_targets(plugin, f"hydra.{name}.")
         if any(str(key).lstrip("+~").startswith("hydra") for key in plugin.get("params") or ()):
             raise InputError("hydra.sweeper.params cannot sweep over hydra's own settings", "take them out")
+
+
+def _check_interpolations(composed: DictConfig) -> None:
+    """Refuse texts that refer to each other so often that resolving them would not end."""
+    copies = 1
+    for text in texts_in(OmegaConf.to_container(composed, resolve=False)):
+        copies *= max(1, text.count("${"))
+    if copies > MOST_COPIES:
+        raise InputError("the config's texts hold too many interpolations ${...}", "write the values themselves")
+
+
+def _check_folders(composed: DictConfig) -> None:
+    """Hydra makes the run's folder from its name as it stands: it must be a path, without a `~`."""
+    hydra: Any = OmegaConf.to_container(composed.hydra, resolve=False)
+    for name in ("run", "sweep"):
+        folder = hydra[name]["dir"] if isinstance(hydra[name], dict) else None
+        if not isinstance(folder, str):
+            continue
+        check_path(f"hydra.{name}.dir", folder)
+        if folder.startswith("~"):
+            remedy = "write ${oc.env:HOME}/..., or ./~... for a folder of that name"
+            raise InputError(f"hydra.{name}.dir={folder:.200}: no such home folder, or it stands in a file", remedy)
 
 
 def translated(error: BaseException) -> ProxlearnError:
@@ -126,55 +155,35 @@ def translated(error: BaseException) -> ProxlearnError:
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
+        if error.missing_cfg_file.startswith("dataset/") and Path(option).suffix.lower() in TABLE_SUFFIXES:
+            path = error.missing_cfg_file.removeprefix("dataset/")
+            return InputError(f"no dataset `{path}`", table_remedy(path))
         if group == "hydra/launcher" and option in KNOWN:
             return InputError(f"{group}={option} is not installed", f"pip install 'proxlearn[{KNOWN[option].extra}]'")
         remedy = did_you_mean(option, error.options)
-        return InputError(f"no {group} `{option}`", f"{remedy} ({group}: {', '.join(sorted(error.options))})")
+        others = f" ({group}: {', '.join(sorted(error.options))})" if "did you mean" in remedy else ""
+        return InputError(f"no {group} `{option}`", remedy + others)
+    if isinstance(error, InterpolationResolutionError) and error.full_key and error.child_node is not None:
+        unresolved = str(error.child_node._value())
+        problem = f"{error.full_key}={unresolved:.200} refers to something that does not exist"
+        if error.full_key not in TEXT_KEYS:
+            return InputError(problem, "write the value itself")
+        word = override_word(str(error.full_key), unresolved)
+        return InputError(problem, f"correct it, or write {word} for the text itself")
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         key = unknown[1].split("@")[0]
-        known = set(schema.TrainConfig.__dataclass_fields__) - {"init_sha256"} | {"fail_fast"} | set(GROUPS)
-        known |= {f"dataset.{field}" for field in schema.DatasetConfig.__dataclass_fields__}
-        known |= {f"device.{field}" for field in schema.DeviceConfig.__dataclass_fields__}
-        known |= {f"logger.{field}" for field in schema.LoggerConfig.__dataclass_fields__}
-        return InputError(f"unknown key `{key}`", did_you_mean(key, known))
+        return InputError(f"unknown key `{key}`", schema.suggest_key(key))
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     problem = first.removeprefix("LexerNoViableAltException: ").rstrip(".")
     problem = problem if len(problem) < 300 else problem[:300] + " ..."
     if isinstance(error, OverrideParseException):
         return InputError(f"cannot read the override `{problem}`", "write key=value, quoted where it has signs in it")
+    merging = re.match(r"Error merging override (.*)", first)
+    if merging:
+        reason = str(error.__cause__ or "wrong type").partition("\n")[0]
+        key = merging[1].partition("=")[0]
+        return InputError(f"cannot set {merging[1]:.200} ({reason:.200})", f"leave {key:.100} out")
     if "Ambiguous value" in text or "requires --multirun" in text:
         return InputError(problem, "add -m to sweep over several values")
     return InputError(problem, "write overrides as key=value; see `proxlearn train --help`")
-
-
-def _refuse_code_in_files(folder: Path) -> None:
-    """Look through a user's configs before Hydra does: the first one may already name packages to import."""
-    for path in (path for pattern in ("*.yaml", "*.yml") for path in folder.rglob(pattern)):
-        try:
-            # A header of Hydra's is a comment to YAML, and interpolations are texts.
-            values = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            first = str(error).partition("\n")[0]
-            raise InputError(f"{path} cannot be read as YAML: {first}", "correct it, or take it out") from error
-        _refuse_targets(values, f"{path}: ")
-        if any("pkg://" in text for text in _texts(values)):
-            raise InputError(f"{path}: a pkg:// search path imports a package", VALUES_ONLY)
-
-
-def _refuse_targets(node: Any, where: str) -> None:
-    if any(text == "_target_" for text in _texts(node)):
-        raise InputError(f"{where}_target_ would be imported and called", VALUES_ONLY)
-
-
-def _texts(node: Any) -> Iterator[str]:
-    """Every text in a plain structure, keys included."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            yield str(key)
-            yield from _texts(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _texts(value)

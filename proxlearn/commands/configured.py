@@ -15,6 +15,7 @@ from proxlearn.commands.compose import translated
 from proxlearn.errors import InputError
 from proxlearn.run import sealed
 from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.user_paths import user_path
 
 SWEEP_KEYS = ("fail_fast",)
 """Keys beside those of a run that are for a sweep only."""
@@ -35,7 +36,8 @@ def checked_config(composed: DictConfig) -> schema.TrainConfig:
     source = values.get("init_from")
     if isinstance(source, str):
         # Not the folder, whose newest cloud changes, but the cloud itself belongs to what determines the run.
-        values |= {"init_from": os.path.abspath(source), "init_sha256": newest_cloud(Path(source))}
+        folder = Path(os.path.abspath(user_path("init_from", source)))
+        values |= {"init_from": str(folder), "init_sha256": newest_cloud(folder)}
     else:
         values["init_sha256"] = None
     return schema.build(schema.TrainConfig, values)

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from proxlearn.commands.compose import compose_with_loader, config_path, parse, translated
 from proxlearn.commands.configured import checked_config
 from proxlearn.commands.output_folders import check_folder_settings
+from proxlearn.commands.override_words import hydra_arguments
 from proxlearn.commands.plan import Plan, plan_sweep
 from proxlearn.commands.session import run_session
 from proxlearn.errors import InputError, ProxlearnError
@@ -36,7 +37,7 @@ def main(args: list[str]) -> int:
     existing = None if planned is None else nearest_existing(planned)
     # Hydra would print its own account of an error and end the process; this makes it raise, and we say it in one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    sys.argv = ["proxlearn", *args]
+    sys.argv = ["proxlearn", *hydra_arguments(args)]
     code: int | None = None
 
     def job(composed: DictConfig) -> None:
@@ -44,7 +45,7 @@ def main(args: list[str]) -> int:
         code = 1
         folder = Path(os.path.abspath(HydraConfig.get().runtime.output_dir))
         try:
-            code = run(composed, folder)
+            code = run(composed, folder, shlex.join(["proxlearn", "train", *args]))
         finally:
             # Hydra makes the folder before anything is known about the run.
             if existing is not None:
@@ -98,12 +99,11 @@ def preflight(args: list[str]) -> Plan | Path | None:
     return path
 
 
-def run(composed: DictConfig, folder: Path) -> int:
+def run(composed: DictConfig, folder: Path, command: str) -> int:
     """One job, in the folder Hydra made for it; returns its exit code."""
     try:
         config = checked_config(composed)
     except ProxlearnError as error:
         notice(str(error))
         return error.exit_code
-    command = shlex.join(["proxlearn", "train", *sys.argv[1:]])
     return run_session(config, folder, command, "the same command")

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TextIO
 import numpy as np
 
 from proxlearn.errors import InputError, did_you_mean
+from proxlearn.overrides import override_word
 
 DELIMITERS = ",;\t|"
 FEW_CATEGORIES = 20
@@ -22,6 +23,7 @@ MISSING = (
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """Cells without a value, as pandas counts them: a column of texts that is kept as it is written has none."""
+SHOWN_COLUMNS = 4
 
 
 def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
@@ -29,7 +31,7 @@ def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np
     file = as_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     if target is None:
-        raise InputError("dataset=csv needs the column to predict", "give dataset.target=" + "|".join(header[-8:]))
+        raise InputError("dataset=csv needs the column to predict", _target_remedy(header))
     if target not in header:
         raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
     (frame,) = frames(path, file, header, delimiter)
@@ -169,6 +171,13 @@ def _text_column(series: Any, name: str) -> InputError:
     else:
         remedy = "turn it into numbers, or delete it"
     return InputError(f"column `{name}` is not numeric: {first[:40]!r} in data row {row}", remedy)
+
+
+def _target_remedy(header: list[str]) -> str:
+    """The columns as overrides to paste; the target is often the last one."""
+    words = [override_word("dataset.target", name) for name in header[: -SHOWN_COLUMNS - 1 : -1]]
+    more = f", or another of its {len(header)} columns" if len(header) > SHOWN_COLUMNS else ""
+    return "give " + " or ".join(words) + more
 
 
 def _is_number(text: str) -> bool:

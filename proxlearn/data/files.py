@@ -15,6 +15,7 @@ from typing import Protocol
 
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
+from proxlearn.user_paths import user_path
 
 VARIABLE = "PROXLEARN_DATA"
 
@@ -56,14 +57,14 @@ def cache_folder() -> Path:
 def find(file: DataFile, path: str | None = None) -> Path | None:
     """Where the file is, unread; None where it would have to be fetched."""
     if path is not None:
-        given = Path(path).expanduser()
+        given = user_path("dataset.path", path)
         given = given / file.name if given.is_dir() else given
         if not given.is_file():
             raise InputError(f"dataset.path={path}: no file {given}", f"it should hold {file.name}, or leave it out")
         return given
     folders = [cache_folder()]
     if os.environ.get(VARIABLE):
-        named = Path(os.environ[VARIABLE]).expanduser()
+        named = user_path(VARIABLE, os.environ[VARIABLE])
         if not named.is_dir():
             raise InputError(f"{VARIABLE}={named} is not a folder", f"correct or unset {VARIABLE}")
         folders.insert(0, named)

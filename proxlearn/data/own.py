@@ -19,6 +19,7 @@ from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.schema import DatasetConfig
+from proxlearn.user_paths import user_path
 
 ABOUT = About(
     None,
@@ -36,8 +37,9 @@ SHOWN = 5
 
 def load(config: DatasetConfig) -> Table:
     if config.path is None:
-        raise InputError("dataset=csv needs a file", "give dataset.path=my.csv and dataset.target=COLUMN")
-    path = Path(config.path).expanduser()
+        target = " and dataset.target=COLUMN" if config.target is None else ""
+        raise InputError("dataset=csv needs a file", f"give dataset.path=FILE{target}")
+    path = user_path("dataset.path", config.path)
     content = _content(path)
     reader = npz_file if path.suffix.lower() == ".npz" else csv_file
     X, values, columns, target = reader.read(path, content, config.target)

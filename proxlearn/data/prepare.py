@@ -52,7 +52,7 @@ def split(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndar
 def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
     """Split, then scale with figures of the training part (``scaling=paper``: of each part by itself)."""
     train_rows, test_rows = split(table, config, split_seed)
-    _check_classes(table, train_rows)
+    _check_classes(table, train_rows, config)
     fit = _fit(table, config)
     scaler = fit(table.X[train_rows])
     test_scaler = fit(table.X[test_rows]) if config.scaling == "paper" else scaler
@@ -109,11 +109,12 @@ def _fit(table: Table, config: DatasetConfig) -> Fit:
     return table.paper_scaling
 
 
-def _check_classes(table: Table, train_rows: np.ndarray) -> None:
+def _check_classes(table: Table, train_rows: np.ndarray, config: DatasetConfig) -> None:
     """A class without a training row cannot be learnt: better to hear it now than from a confusion matrix."""
     absent = sorted(set(range(len(table.classes))) - set(np.unique(table.target[train_rows]).tolist()))
     if table.classes and absent:
+        other_split = "another split_seed" if config.split == "shuffled" else "dataset.split=shuffled"
         raise InputError(
             f"class `{table.classes[absent[0]]}` has no row in the training part",
-            "use dataset.split=shuffled, another split_seed, or a larger dataset.train_fraction",
+            f"use {other_split}, or a larger dataset.train_fraction",
         )

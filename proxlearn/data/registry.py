@@ -34,10 +34,8 @@ def load(config: DatasetConfig) -> Table:
     reads = about(config.name).reads
     for key in OPTIONAL:
         if getattr(config, key) is not None and key not in reads:
-            raise InputError(
-                f"dataset={config.name} does not read dataset.{key}",
-                "leave it out, or use dataset=csv for your own table",
-            )
+            own = ", or use dataset=csv for your own table" if key in about("csv").reads else ""
+            raise InputError(f"dataset={config.name} does not read dataset.{key}", f"leave it out{own}")
     table: Table = _module(config.name).load(config)
     return table
 

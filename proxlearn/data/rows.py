@@ -20,6 +20,7 @@ import numpy as np
 from proxlearn.data import csv_file
 from proxlearn.data.magnitude import LARGEST, OTHER_UNIT
 from proxlearn.errors import InputError, did_you_mean
+from proxlearn.user_paths import user_path
 
 STDIN = "-"
 CELLS = 2_000_000
@@ -61,7 +62,7 @@ class Rows:
         self._source = source
 
     def __enter__(self) -> Rows:
-        self._file = _spooled(sys.stdin.buffer) if self._source == STDIN else _opened(Path(self._source).expanduser())
+        self._file = _spooled(sys.stdin.buffer) if self._source == STDIN else _opened(user_path("--data", self._source))
         self.size = self._file.seek(0, 2)
         self._file.seek(0)
         self._text = csv_file.as_text(self._file)

@@ -26,8 +26,11 @@ from proxlearn.errors import RunError
 from proxlearn.loggers.logger import RUN_ID, About, Row, read_rows
 from proxlearn.safe_read import UnreadableFile, read_json
 from proxlearn.schema import LoggerConfig
+from proxlearn.user_paths import expand_home
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+ADDRESS = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
+"""Of a server or a database; anything else is a folder."""
 HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
 TABLES = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
 STATES = {"finished": "FINISHED", "stopped": "KILLED"}
@@ -47,7 +50,7 @@ class MlflowLogger:
         assert config.uri is not None, "the schema lets no such config pass"
         self._about, self._warn = about, warn
         self._uri = config.uri
-        self._local = None if re.match(r"[a-z+]+:", config.uri) else Path(config.uri).absolute()
+        self._local = None if ADDRESS.match(config.uri) else Path(expand_home(config.uri)).absolute()
         self._run_id = ""
         self._present: set[tuple[str, int]] = set()
         self._silent = False

@@ -20,7 +20,7 @@ def resolve_device(name: str) -> str:
 
     present = torch.cuda.is_available()
     if name == "cuda" and not present:
-        raise InputError("device=cuda, but torch finds no CUDA device here", "use device=cpu")
+        raise InputError("device=cuda, but torch finds no CUDA device here", "use device=cpu and no device.device=cuda")
     return "cuda" if present else "cpu"
 
 

@@ -24,6 +24,7 @@ REFUSED = [
     ["+hydra.job.env_set.LD_PRELOAD=EXPLODED"],
     ["hydra.job.chdir=true"],
     ["hydra.searchpath=[pkg://this]"],
+    ["hydra.searchpath=[file:///tmp]"],
     ["+dataset._target_=os.mkdir"],
     ["+dataset.initial.a._target_=os.mkdir"],
     ["--experimental-rerun", "PICKLE"],
@@ -60,6 +61,7 @@ FILES = {
     "package.yaml": "hydra: {searchpath: ['pkg://this']}",
     "object.yaml": "!!python/object/apply:os.mkdir ['EXPLODED']",
     "broken.yaml": "{",
+    "elsewhere.yaml": "hydra: {searchpath: ['file:///tmp']}",
 }
 
 

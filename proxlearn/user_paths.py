@@ -1,0 +1,31 @@
+"""Paths as users type them: ``~`` is expanded, and a web address is not a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from proxlearn.errors import InputError
+
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def expand_home(text: str) -> str:
+    """``~`` and ``~user`` at the beginning replaced by the home folder; an unknown user's stays as it is."""
+    return os.path.expanduser(text)
+
+
+def check_path(name: str, text: str) -> str:
+    """Refuse what cannot name a file or a folder: a path would lose one of an address's slashes without a word."""
+    if ADDRESS.match(text):
+        remedy = "choose a folder here" if name.startswith("hydra.") else "download it first, and name the copy"
+        raise InputError(f"{name} must be a path on this machine, got the address {text:.200}", remedy)
+    if "\0" in text:
+        raise InputError(f"{name} holds a zero byte: {text!r:.100}", "correct the path")
+    return text
+
+
+def user_path(name: str, text: str) -> Path:
+    """The path that ``text``, the value of ``name``, stands for."""
+    return Path(expand_home(check_path(name, text)))

@@ -1,0 +1,162 @@
+"""Remedies help: following one gets past its error, and none names what is set already."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlearn import schema
+from proxlearn.commands.train import preflight
+from proxlearn.errors import InputError
+from tests.conftest import config_of
+
+FIELDS = {
+    prefix + field.name: field.metadata["check"]
+    for prefix, cls in (("", schema.TrainConfig), *((f"{name}.", cls) for name, cls in schema.SECTIONS.items()))
+    for field in dataclasses.fields(cls)
+    if field.name not in schema.SECTIONS
+}
+WRONG = st.one_of(
+    st.integers(),
+    st.sampled_from([2**32, 2**63, 2**64, 2**70, -(2**70), 10**400, 1e400, -1e400, 1e308]),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(), max_size=3),
+    st.booleans(),
+    st.dictionaries(st.sampled_from("abw"), st.lists(st.floats(), max_size=3), max_size=2),
+)
+
+
+def suggested_values(remedy: str) -> list[tuple[str, str]]:
+    """The key=value words of a remedy; of `key=a|b` the first."""
+    words = re.findall(r"(?:^|[ (])('[\w.+]+=[^']*'|[\w.+]+=[^\s,;]+)", remedy)
+    pairs = [shlex.split(word)[0].partition("=") for word in words]
+    return [(key, value.split("|")[0]) for key, _, value in pairs]
+
+
+@settings(max_examples=300, deadline=None)
+@given(key=st.sampled_from(sorted(FIELDS)), value=WRONG)
+def test_the_remedy_of_every_check_passes_that_check(key: str, value: Any) -> None:
+    error = refusal(key, value)
+    if error is None:
+        return
+    assert len(str(error)) < 400
+    (suggested, text), *_ = suggested_values(error.remedy)
+    # A block of dataset.initial has its own name.
+    assert suggested.startswith(key)
+    FIELDS[key](key, parsed(text) if suggested == key else {suggested.rpartition(".")[2]: parsed(text)})
+
+
+def refusal(key: str, value: Any) -> InputError | None:
+    try:
+        FIELDS[key](key, value)
+    except InputError as error:
+        return error
+    return None
+
+
+def parsed(text: str) -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_override(f"key={text}").value()
+
+
+@pytest.mark.parametrize("key", ["seed", "split_seed", "threads", "N", "steps", "dataset.points", "device.threads"])
+def test_a_number_that_is_too_large_is_told_the_largest(key: str) -> None:
+    for value in (2**70, "2**70", 10**400):
+        with pytest.raises(InputError) as caught:
+            FIELDS[key](key, value)
+        largest = int(re.search(r"<= (\d+)", str(caught.value))[1])  # type: ignore[index]
+        assert FIELDS[key](key, largest) == largest
+        with pytest.raises(InputError):
+            FIELDS[key](key, largest + 1)
+
+
+def test_every_leaf_of_one_section_is_found_by_its_name_alone() -> None:
+    leaves = [key.partition(".")[2] for key in schema.ALL_KEYS if key.partition(".")[0] in schema.SECTIONS]
+    for key in schema.ALL_KEYS:
+        leaf = key.partition(".")[2]
+        roots = schema.TrainConfig.__dataclass_fields__
+        if key.partition(".")[0] in schema.SECTIONS and leaves.count(leaf) == 1 and leaf not in roots:
+            assert schema.suggest_key(leaf) == f"did you mean `{key}`?"
+
+
+@pytest.mark.parametrize(
+    "key, said",
+    [
+        ("path", "did you mean `dataset.path`?"),
+        ("target", "did you mean `dataset.target`?"),
+        ("test_fraction", "did you mean `dataset.train_fraction`?"),
+        ("dataset.dtype", "did you mean `device.dtype`?"),
+        ("n", "did you mean `N`?"),
+        ("lr", "did you mean `h`?"),
+        ("epochs", "did you mean `steps`?"),
+        ("name", "did you mean `dataset.name` or `logger.name`?"),
+        ("device.threadz", "did you mean `device.threads`?"),
+        ("device.foo", "choose from device.device, device.dtype, device.fallback_dtype, device.threads"),
+        ("hydra.rundir", "did you mean `hydra.run.dir`?"),
+        ("xyzzy", "`proxlearn train --cfg job` lists all keys"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_key_that_is_meant(key: str, said: str) -> None:
+    for word in (f"{key}=1", f"+{key}=1") if not key.startswith("hydra") else (f"{key}=1",):
+        with pytest.raises(InputError) as caught:
+            config_of(word)
+        assert str(caught.value) == f"unknown key `{key}`; {said}"
+
+
+ALREADY_SET = [
+    ["dataset=csv", "dataset.target=y"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.split=shuffled", "dataset.train_fraction=0.1"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.split=file_order", "split_seed=1"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.points=5"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.scaling=paper"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.task=regression"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.task=binary"],
+    ["dataset=csv", "dataset.path=one.csv", "dataset.target=y", "dataset.neuron=tanh"],
+    ["dataset=csv", "dataset.path=one.csv"],
+    ["dataset=sine", "dataset.path=one.csv"],
+    ["dataset=sine", "dataset.points=null"],
+    ["recipe=tuned", "init=box"],
+    ["recipe=paper", "steps=null"],
+    ["logger=mlflow", "logger.uri=null"],
+    ["dataset.initial=5"],
+    ["dataset.initial.w=[1,0]"],
+    ["solver=literal", "weights=uniform"],
+]
+
+
+@pytest.mark.parametrize("words", ALREADY_SET, ids=" ".join)
+def test_no_remedy_names_what_is_set_already(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from proxlearn.run.experiment import build_experiment, first_checkpoint
+
+    monkeypatch.chdir(tmp_path)
+    rows = "\n".join(f"{i},{i * i % 7},{'cab'[(i >= 10) + (i >= 18)]}" for i in range(20))
+    (tmp_path / "one.csv").write_text(f"a,b,y\n{rows}\n")
+
+    def problem(words: list[str]) -> InputError | None:
+        try:
+            preflight(words)
+            experiment = build_experiment(config_of(*words))
+            if not experiment.config.selected:
+                first_checkpoint(experiment)
+        except InputError as error:
+            return error
+        return None
+
+    error = problem(words)
+    assert error is not None
+    for key, value in suggested_values(error.remedy):
+        if "leave" in error.remedy or "drop" in error.remedy or value == "...":
+            continue
+        assert f"{key}={value}" not in words
+        filled = {"FILE": "one.csv", "COLUMN": "y"}.get(value, value)
+        after = problem([*(word for word in words if not word.startswith(f"{key}=")), f"{key}={filled}"])
+        assert after is None or after.problem != error.problem
