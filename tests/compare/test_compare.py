@@ -82,7 +82,7 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
         (["--dataset", "sine"], "dataset sine has not two classes; choose from banana, diabetes, twonorm, wdbc"),
         (["--dataset", "wdbc", "--method", "bayes"], "none of the methods is for wdbc; add another --method"),
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
-        (["--splits", "many"], "--splits must be a whole number >= 1, got 'many'; try --splits=5"),
+        (["--splits", "many"], "--splits must be a whole number >= 1 and <= 1000, got 'many'; try --splits=5"),
         (["--splits", "5", "4"], "--splits has 2 numbers; give one, and NAME=NUMBER where a dataset differs"),
         (["--splits", "5", "autors"], "--splits cannot be `autors`; did you mean `authors`?"),
         (["--splits", "twonom=1"], "--splits names `twonom`, which is not compared; did you mean `twonorm`?"),

@@ -144,7 +144,7 @@ def test_target_that_is_not_there_is_corrected(write: Write) -> None:
 
 
 def test_target_left_out_lists_the_columns(write: Write) -> None:
-    with pytest.raises(InputError, match=r"give dataset.target=x\|z\|label"):
+    with pytest.raises(InputError, match=r"give dataset\.target=label or dataset\.target=z or dataset\.target=x"):
         load(write(GOOD), target=None)
 
 
