@@ -31,10 +31,10 @@ def test_every_dataset_config_states_the_papers_settings() -> None:
 
 LAYERS = (
     ("core",),
-    ("text",),
+    ("overrides", "text"),
     ("errors",),
     ("safe_read",),
-    ("streams",),
+    ("streams", "user_paths"),
     ("notice",),
     ("checks",),
     ("schema",),
