@@ -24,7 +24,7 @@ BLANK = b"0" * 64
 CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 MOST_HEADER = 2**20
 """Bytes: five tensors and a state take two kilobytes."""
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What reading a file that anybody may have written can raise."""
 
 
