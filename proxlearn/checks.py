@@ -122,7 +122,7 @@ def _interval(name: str, ends: Any) -> tuple[float, float]:
     low, high = (_number(end) for end in ends)
     if low is None or high is None or not (-LARGEST_END <= low < high <= LARGEST_END):
         raise InputError(
-            f"{name} must be two numbers, low < high, within +-{LARGEST_END:g}, got {_shown(ends)}", remedy
+            f"{name} must be two finite numbers, low < high, within +-{LARGEST_END:g}, got {_shown(ends)}", remedy
         )
     return low, high
 

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from proxlearn import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem
+from proxlearn.core.threads import usable_threads
 from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
@@ -168,7 +169,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             check_scaler(scaler, names)
             scaled = scaler(X)
             remedy = "correct it, or leave its row out"
-            check_scaled(X, scaled, names, largest_scaled(str(self.dtype)), lambda i: f"row {i}", remedy)
+            check_scaled(X, scaled, names, largest_scaled(self._given().dtype), lambda i: f"row {i}", remedy)
         return torch.from_numpy(scaled)
 
     def _feature_name(self, i: int) -> str:
@@ -270,7 +271,7 @@ def limited_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    before = torch.get_num_threads()
+    before, threads = torch.get_num_threads(), usable_threads(threads)
     with threadpool_limits(threads):
         torch.set_num_threads(threads)
         try:

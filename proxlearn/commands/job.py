@@ -95,8 +95,10 @@ def perform(task: Task, number: int, folder: Path) -> int:
         if task.threads is not None:
             import torch
 
+            from proxlearn.core.threads import usable_threads
+
             # A wish, not a setting: a run that is continued keeps the number it began with.
-            torch.set_num_threads(task.threads)
+            torch.set_num_threads(usable_threads(task.threads))
         while True:
             try:
                 outcome = work(config, folder, task.command)

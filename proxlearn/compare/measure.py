@@ -20,6 +20,7 @@ from proxlearn.compare.cells import DONE, FAILED, Cell, Record
 from proxlearn.compare.splits import split_of
 from proxlearn.core.compilation import COMPILATION
 from proxlearn.core.scores import floored, probability_scores, share
+from proxlearn.core.threads import usable_threads
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
 
@@ -54,6 +55,7 @@ def measure(cell: Cell, folder: Path, threads: int) -> Record:
     y = 2.0 * table.target - 1.0
     fit = fit_of(cell.method)
     request = Request(cell.dataset.name, cell.seed, cell.preset, threads, cell.temperature, progress=_say)
+    threads = usable_threads(threads)
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         X = scaler(table.X[split.train])

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.threads import usable_threads
 from proxlearn.errors import InputError, RunError, StoppedBySignal
 from proxlearn.fit.advance import Advance, not_finite
 from proxlearn.fit.memory import memory_errors
@@ -97,7 +98,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         engine = choose_engine(experiment, earlier.engine)
         # The order of a sum depends on the number of threads: a run keeps the number it began with.
         threads = earlier.threads or config.threads or torch.get_num_threads()
-        torch.set_num_threads(threads)
+        torch.set_num_threads(usable_threads(threads))
         warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
         if config.threads not in (None, threads):
             warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")

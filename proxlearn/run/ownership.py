@@ -21,6 +21,8 @@ CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
 """Top-level keys of config.yaml that together no other program's config has."""
 STAGING = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-placing")
 """Folders of an overwrite on its way (run/overwrite.py)."""
+SIGNED = b'{"pid": '
+"""How the content of a lock file begins (run/lock.py)."""
 MOST_BYTES = 2**20
 """Read of a file that may be anything."""
 
@@ -89,9 +91,11 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
         return entry.name in STAGING or (entry.name == "checkpoints" and _holds_temporaries_only(path))
     if not entry.is_file(follow_symlinks=False):
         return False
-    if entry.name in (".lock", ".lock-owner"):
-        signed = _content(path)
-        return not signed or {"pid", "host", "since"} <= set(_json(path))
+    if entry.name == ".lock-owner":
+        return True
+    if entry.name == ".lock":
+        # A full disk may have cut its content off.
+        return _content(path)[: len(SIGNED)] == SIGNED[: path.stat().st_size]
     if entry.name == "selection.json":
         # Written before the config: what was selected is kept if the run is killed then.
         return str(_json(path).get("format", "")).startswith("proxlearn-selection-")

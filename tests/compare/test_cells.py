@@ -28,6 +28,7 @@ from proxlearn.compare.cells import DONE, FAILED, Cell, Record, settings_text, s
 from proxlearn.compare.grid import cells_of
 from proxlearn.compare.measure import measure, scores
 from proxlearn.compare.splits import split_of
+from proxlearn.core.scores import LEAST_PROBABILITY
 from proxlearn.data import registry
 from proxlearn.errors import RunError
 from tests.conftest import config_of
@@ -252,7 +253,7 @@ def test_a_measured_cell_has_scikit_learns_figures_on_rows_scaled_by_the_trainin
     Z, labels = scaler.transform(table.X[split.test]), table.target[split.test]
     p = model.predict_proba(Z)
     assert record.figures["accuracy"] == accuracy_score(labels, model.predict(Z))
-    assert record.figures["log_likelihood"] == pytest.approx(-log_loss(labels, p), rel=1e-6)
+    assert record.figures["log_likelihood"] == pytest.approx(-log_loss(labels, p), abs=LEAST_PROBABILITY)
     assert cell.test_share == len(split.test) / len(split.train)
 
 

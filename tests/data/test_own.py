@@ -320,7 +320,7 @@ def test_malformed_npz(tmp_path: Path, write: Write) -> None:
         "1 `columns` for 2 features": save(tmp_path / "f.npz", X=X, y=y, columns=["u"]),
         "column `x1` lacks a value in data row 3": save(tmp_path / "g.npz", X=np.where(X == 5, np.nan, X), y=y),
         "cannot be read": write(b"PK no zip", "h.npz"),
-        "allow_pickle=False": save(tmp_path / "i.npz", X=X.astype(object), y=y),
+        "holds Python objects": save(tmp_path / "i.npz", X=X.astype(object), y=y),
     }
     for said, path in cases.items():
         with pytest.raises(InputError) as error:

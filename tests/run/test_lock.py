@@ -61,6 +61,20 @@ def test_only_one_of_many_gets_in_while_others_leave(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[" * 900, b'{"pid": "x"}', b'{"pid": 1e999, "host": 1}', b"7"])
-def test_a_foreign_lock_file_is_no_obstacle(content, tmp_path):
+def test_what_a_lock_file_of_a_run_holds_is_no_obstacle(content, tmp_path):
+    run(small(steps=1), tmp_path)
+    (tmp_path / ".lock").write_bytes(content)
+    assert run(small(steps=2), tmp_path).state == "finished"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"pid"', b'{"pid": 7, "host": "a'])
+def test_a_lock_file_cut_off_by_a_full_disk_is_no_obstacle_to_a_new_run(content, tmp_path):
     (tmp_path / ".lock").write_bytes(content)
     assert run(small(steps=1), tmp_path).state == "finished"
+
+
+def test_a_lock_file_of_another_program_is_kept(tmp_path):
+    (tmp_path / ".lock").write_bytes(b"7")
+    with pytest.raises(InputError, match="holds other files"):
+        run(small(steps=1), tmp_path)
+    assert (tmp_path / ".lock").read_bytes() == b"7"

@@ -44,10 +44,12 @@ def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_e
     metrics = pd.read_csv(folder / "metrics.csv")
     assert len(metrics) > len(before) - 1
     expected = pd.read_csv(FIXTURES / f"{folder}-uninterrupted.csv")
-    # Rounding differs between processors, and diverged runs amplify it.
-    tolerance = 1e-4 if expected["test_risk_weighted"].max() < 1e3 else 0.5
     assert list(metrics["step"]) == list(expected["step"])
-    np.testing.assert_allclose(metrics["test_risk_weighted"], expected["test_risk_weighted"], rtol=tolerance)
+    # Rounding differs between processors. In a cloud that has diverged this far, version 0.1.0 did not keep the mass.
+    finite = expected["test_risk_weighted"] < 1e80
+    assert finite.sum() >= 8
+    risk = metrics["test_risk_weighted"]
+    np.testing.assert_allclose(risk[finite], expected["test_risk_weighted"][finite], rtol=1e-4)
 
 
 def test_a_stopped_folder_is_drawn_reported_and_listed(folder, capfd):

@@ -154,7 +154,8 @@ def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
         signs[:] = 0
         return DENSE
     for m in range(len(z)):
-        signs[m] = np.int8(z[m])
+        # By comparisons: what a NaN becomes as a whole number differs between processors.
+        signs[m] = np.int8(z[m] == one) - np.int8(z[m] == -one)
     if number:
         found = 0
         for m in range(len(z)):

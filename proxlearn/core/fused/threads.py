@@ -10,27 +10,22 @@ import numba
 import torch
 from numba.np.ufunc import parallel
 
+from proxlearn.core.threads import Fork, usable_threads
+
 # OpenMP is what torch uses: one pool of threads for both, instead of two that wait for each other. Where Numba cannot
 # load it (macOS without libomp), another layer serves.
 numba.config.THREADING_LAYER = "default"  # type: ignore[attr-defined]
 numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # type: ignore[attr-defined]
 
 
-class _Fork:
-    """Whether this process was forked from one in which the threads of GNU OpenMP ran."""
-
-    happened = False
-
-
 def set_threads(threads: int) -> None:
     """Let the passes run on so many threads, without changing the number that torch's products use."""
-    if _Fork.happened:
-        threads = 1
+    threads = usable_threads(threads)
     # Launching Numba's threads sets the number for all of OpenMP, torch's products included: put that back.
     of_torch = torch.get_num_threads()
     # Of all that there are: a step made earlier in this process may have asked for fewer.
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-    torch.set_num_threads(1 if _Fork.happened else of_torch)
+    torch.set_num_threads(usable_threads(of_torch))
 
 
 def _use_one_thread() -> None:
@@ -45,7 +40,7 @@ def _use_one_thread() -> None:
     omppool = sys.modules["numba.np.ufunc.omppool"]
     if omppool.openmp_vendor != "GNU":
         return
-    _Fork.happened = True
+    Fork.happened = True
     ctypes.CFUNCTYPE(None, ctypes.c_int)(omppool.launch_threads)(1)
     numba.set_num_threads(1)
     torch.set_num_threads(1)
