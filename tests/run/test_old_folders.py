@@ -47,7 +47,7 @@ def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_e
     assert list(metrics["step"]) == list(expected["step"])
     # Rounding differs between processors. In a cloud that has diverged this far, version 0.1.0 did not keep the mass.
     finite = expected["test_risk_weighted"] < 1e80
-    assert finite.sum() >= 8
+    assert finite.sum() >= 7
     risk = metrics["test_risk_weighted"]
     np.testing.assert_allclose(risk[finite], expected["test_risk_weighted"][finite], rtol=1e-4)
 
