@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from proxlearn.checks import choice, integer, real
+from proxlearn.checks import choice, integer, optional, real
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.loggers.logger import EVENTS, RUN_ID
 from proxlearn.run.files import remove_temporaries, write_atomically, write_json
@@ -44,6 +45,8 @@ class Earlier:
     """Identity of the run (Experiment.identity)."""
     settings: dict[str, Any] | None = None
     """What determines the trajectory, as it was when the run began: names the settings that were edited since."""
+    figures_step: int | None = None
+    """The step whose figures accuracy.csv and confusion.csv hold; None where it is not known."""
 
 
 DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
@@ -139,6 +142,7 @@ class RunFolder:
                 steps=integer(at_least=0, example=0)("steps", status.get("longest_steps", status["steps"])),
                 run=str(status["run"]) if "run" in status else None,
                 settings=status["settings"] if isinstance(status.get("settings"), dict) else None,
+                figures_step=figures_step(status),
             )
         except (KeyError, InputError):
             return Earlier()
@@ -179,6 +183,18 @@ class RunFolder:
         terminal.setFormatter(TerminalFormatter("proxlearn: %(message)s"))
         logger.addHandler(terminal)
         return logger
+
+
+def figures_step(status: Mapping[str, Any]) -> int | None:
+    """The step whose figures accuracy.csv and confusion.csv hold, from status.json; None where it is not known.
+
+    Both are written at the end of a session: while the next one runs, or after it was killed, they are of an older
+    step than the run. Earlier versions did not store it; their figures are of the newest step where a session ended.
+    """
+    ended = status.get("state") in ("finished", "stopped")
+    step = status.get("figures_step", status.get("step") if ended else None)
+    checked: int | None = optional(integer(at_least=0, example=0))("figures_step", step)
+    return checked
 
 
 def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> None:

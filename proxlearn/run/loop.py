@@ -245,7 +245,8 @@ def recurse(
             progress.advance(cloud.step)
             status.running(now)
         save()
-        result.write_figures(folder, experiment.problem, experiment.test, now.cloud)
+        with status.writing_figures(now):
+            result.write_figures(folder, experiment.problem, experiment.test, now.cloud)
         stopped = now.cloud.step < steps
         status.write("stopped" if stopped else "finished", now)
         logger.close(status.values["state"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,7 @@ class Status:
             "dtype": experiment.config.device.dtype,
             "switched_at": None,
             "unmet": 0,
+            "figures_step": earlier.figures_step,
             # What the config leaves open; it stays null there, because the hash of a run is that of its config.
             "selected": {name: getattr(experiment.settings, name) for name in experiment.config.selected},
             "device": experiment.device.type,
@@ -73,6 +76,14 @@ class Status:
             dtype = str(now.cloud.theta.dtype).removeprefix("torch.")
             self.values |= {"step": now.cloud.step, "unmet": now.unmet, "switched_at": now.switched_at, "dtype": dtype}
         self._folder.write_status(self.values)
+
+    @contextmanager
+    def writing_figures(self, now: Checkpoint) -> Iterator[None]:
+        """While accuracy.csv and confusion.csv are replaced, nothing is said of their step: a kill may leave either."""
+        self.values["figures_step"] = None
+        self.write("running", now)
+        yield
+        self.values["figures_step"] = now.cloud.step
 
     def running(self, now: Checkpoint) -> None:
         if self._pace is None:

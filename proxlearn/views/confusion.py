@@ -26,7 +26,7 @@ def draw_confusion(run: Run) -> list[Path]:
     ):
         _draw_matrix(panel, cells.pivot(index="actual", columns="predicted", values="count"), classes)
         panel.set_title(f"test part, {estimate}")
-    made.suptitle(run.title, fontsize=9)
+    made.suptitle(f"{run.title}\n{run.figures_note}".rstrip(), fontsize=9)
     return save(made, run.path, "confusion")
 
 

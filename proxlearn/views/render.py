@@ -34,6 +34,7 @@ def summary(folder: Path) -> str:
     lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]
     if run.accuracy is not None:
         lines.append(tables.markdown(run.accuracy))
+        lines += [tables.sentence(run.figures_note)] if run.figures_note else []
     lines += tables.remarks(run)
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     lines.append(f"\nRisk curve: {shown / 'risk.png'}; the rest of the results beside it.")

@@ -101,7 +101,8 @@ def static_tables(data: dict[str, Any]) -> str:
         parts += [f"<h2>{escaped(sweep['name'])}</h2><p>{escaped(sweep['counts'])}</p>", _table(sweep["table"])]
     for run in data["runs"]:
         about = {"columns": ["what", ""], "rows": run["about"]}
-        parts += [f"<h2>{escaped(run['name'])}</h2>", _table(run["figures"]), _table(about)]
+        note = f"<p>{escaped(run['figures_note'])}</p>" if run["figures_note"] else ""
+        parts += [f"<h2>{escaped(run['name'])}</h2>{note}", _table(run["figures"]), _table(about)]
     return "\n".join(parts)
 
 

@@ -62,6 +62,7 @@ def run_data(shown: Shown, cloud: dict[str, Any] | None, rows: int) -> dict[str,
         "about": about(shown),
         "config": [[key, str(value)] for key, value in flat(run.config).items()],
         "figures": figures(shown, paper),
+        "figures_note": run.figures_note,
         "notes": [*_notes(run.accuracy), *_paper_notes(shown, paper), *remarks(run)],
         "curves": curves(run.metrics, rows),
         "confusion": confusion(shown),
@@ -105,7 +106,7 @@ def figures(shown: Shown, paper: list[Experiment]) -> Table | None:
     if shown.run.accuracy is None:
         return None
     made = table_of(shown.run.accuracy)
-    known = _figures(paper, int(shown.run.status["step"]))
+    known = _figures(paper, shown.run.figures_step)
     for quantity in dict.fromkeys(key[2] for key in known):
         _beside(made, quantity, [known.get((row[0], row[1], quantity)) for row in made["rows"]])
     return made
@@ -181,7 +182,7 @@ def _sweep(name: str, states: list[JobState], source: Source) -> dict[str, Any]:
     }
 
 
-def _figures(paper: list[Experiment], step: int) -> Figures:
+def _figures(paper: list[Experiment], step: int | None) -> Figures:
     """Those of experiments that end at this step: a shorter or longer run is another one."""
     return {key: value for each in paper if each.steps == step for key, value in each.figures.items()}
 
@@ -208,11 +209,12 @@ def _notes(accuracy: pd.DataFrame | None) -> list[str]:
 
 def _paper_notes(shown: Shown, paper: list[Experiment]) -> list[str]:
     """Where the paper's figures are from, or after how many recursions this run could be compared with them."""
-    step = int(shown.run.status["step"])
+    run = shown.run
+    ours = "those here are of another step" if run.figures_note else f"this run has made {run.status['step']}"
     return [
         f'"paper\'s": {each.source} of the paper, after {each.steps} recursions.'
-        if each.steps == step
+        if each.steps == run.figures_step
         else f"These are the settings of {each.source} of the paper, whose figures are of {each.steps} recursions; "
-        f"this run has made {step}, so they are not shown beside it."
+        f"{ours}, so they are not shown beside it."
         for each in paper
     ]

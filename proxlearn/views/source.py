@@ -19,7 +19,7 @@ from proxlearn.core.scores import ESTIMATES
 from proxlearn.errors import InputError
 from proxlearn.predict.description import read_description
 from proxlearn.run import sealed
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.folder import RunFolder, figures_step
 from proxlearn.run.metrics_version import Conversion, version_of
 from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_table, read_yaml
 from proxlearn.schema import Dtype, TrainConfig, build
@@ -53,6 +53,24 @@ class Run:
     points: pd.DataFrame | None
 
     @property
+    def figures_step(self) -> int | None:
+        """The step of ``accuracy`` and ``confusion``; None where it is not known, or there are no figures."""
+        step: int | None = self.status["figures_step"] if self._has_figures else None
+        return step
+
+    @property
+    def figures_note(self) -> str:
+        """Of figures that are not of the run's newest step: of which one they are; otherwise empty."""
+        if not self._has_figures or self.figures_step == self.status["step"]:
+            return ""
+        of = "an earlier step, which is not known" if self.figures_step is None else f"step {self.figures_step}"
+        return f"figures of {of}; the run is at {self.status['step']}"
+
+    @property
+    def _has_figures(self) -> bool:
+        return self.accuracy is not None or self.confusion is not None
+
+    @property
     def title(self) -> str:
         config = self.config
         # A relative epsilon is a multiple of a length: one must not take it for epsilon itself.
@@ -63,6 +81,14 @@ class Run:
 
 def read(path: Path) -> Run:
     """Read a finished or running run; what is damaged is an UnreadableFile."""
+    while True:
+        run = _read(path)
+        # A session that ended meanwhile has replaced the figures: their step must be that of the tables read.
+        if _status(RunFolder(path).status)["figures_step"] == run.status["figures_step"]:
+            return run
+
+
+def _read(path: Path) -> Run:
     folder = RunFolder(path)
     try:
         config, model = _config(folder), read_description(folder.model)
@@ -136,7 +162,10 @@ def _status(path: Path) -> dict[str, Any]:
             status[name] = check(name, status.get(name))
         except InputError as error:
             raise UnreadableFile(path, error.problem) from error
-    return status
+    try:
+        return status | {"figures_step": figures_step(status)}
+    except InputError as error:
+        raise UnreadableFile(path, error.problem) from error
 
 
 def _accuracy(path: Path) -> pd.DataFrame | None:

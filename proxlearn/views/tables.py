@@ -29,7 +29,8 @@ def write_accuracy(run: Run) -> list[Path]:
     if run.accuracy is None:
         return []
     path = run.path / "accuracy.md"
-    heading = f"# {run.title}: after {run.status['step']} recursions\n\n"
+    after = "" if run.figures_step is None else f": after {run.figures_step} recursions"
+    heading = f"# {run.title}{after}\n\n" + (f"{sentence(run.figures_note)}\n\n" if run.figures_note else "")
     notes = NOTE + "".join(note for row, note in MORE_NOTES.items() if row in set(run.accuracy["estimate"]))
     write_atomically(path, (heading + markdown(run.accuracy) + "\n" + notes).encode())
     return [path]
@@ -101,6 +102,11 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
     return str(value)
+
+
+def sentence(note: str) -> str:
+    """A note as a sentence."""
+    return note[:1].upper() + note[1:] + "."
 
 
 def escaped(text: str) -> str:

@@ -174,12 +174,22 @@ def test_the_papers_figures_stand_beside_a_run_of_its_experiment_and_length_only
     assert any("Table 2 of the paper, after 250000 recursions." in note for note in found["notes"])
     pretend_made(tmp_path, 250_001)
     assert "paper's" not in Builder([tmp_path]).data()["runs"][0]["figures"]["columns"]
+    # An extension has come to the paper's length, and its figures have not been written yet.
+    for figures_step in (1, None):
+        pretend_made(tmp_path, 250_000, figures_step)
+        found = Builder([tmp_path]).data()["runs"][0]
+        assert "paper's" not in found["figures"]["columns"]
+        assert any("those here are of another step, so" in note for note in found["notes"])
 
 
-def pretend_made(folder, step):
-    """A run folder whose status says so many recursions."""
+SAME = object()
+
+
+def pretend_made(folder, step, figures_step=SAME):
+    """A run folder whose status says so many recursions, with figures of the same step or another one."""
     status = json.loads((folder / "status.json").read_text())
-    (folder / "status.json").write_text(json.dumps(status | {"step": step}))
+    status |= {"step": step, "figures_step": step if figures_step is SAME else figures_step}
+    (folder / "status.json").write_text(json.dumps(status))
 
 
 def test_a_sweep_has_each_run_once_with_its_swept_values(tmp_path):

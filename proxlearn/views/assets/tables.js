@@ -69,13 +69,18 @@ function renderResults() {
     cards = [];
   const notes = make("ul", { className: "notes" }, ...run.notes.map((text) => make("li", {}, ...worded(text))));
   cards.push(
-    card("Figures of the newest cloud", run.figures ? tableOf(run.figures) : "They come with the run's end.", notes),
+    card(
+      run.figures_note || "Figures of the newest cloud",
+      run.figures ? tableOf(run.figures) : "They come with the run's end.",
+      notes,
+    ),
   );
+  const older = run.figures_note ? `: ${run.figures_note}` : "";
   if (matrix?.omitted)
     cards.push(card("Confusion matrix", `${matrix.omitted} classes are too many for a page: confusion.csv has them.`));
   else if (matrix) {
     const shown = ["weighted", "unweighted"].map((estimate) =>
-      card(`Confusion matrix, test part, ${estimate}`, confusionTable(matrix.classes, matrix[estimate])),
+      card(`Confusion matrix, test part, ${estimate}${older}`, confusionTable(matrix.classes, matrix[estimate])),
     );
     cards.push(make("div", { className: "grid two" }, ...shown));
   }
@@ -119,6 +124,8 @@ function renderTiles() {
     [`of ${run.N}: effective sample size`, newest("ess")],
     ["recursions", run.step],
   ];
+  const logged = run.curves.step.at(-1);
+  if (logged !== run.step) found.splice(-1, 0, ["recursion of these figures", logged]);
   const seconds = run.about.find(([key]) => key === "seconds");
   if (seconds) found.push(["seconds", Number(seconds[1])]);
   $("tiles").replaceChildren(
