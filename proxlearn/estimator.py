@@ -51,10 +51,19 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return self._learn(X, y, classes, self.__sklearn_is_fitted__(), steps)
 
     def _learn(self, X: Any, y: Any, classes: Any, going_on: bool, steps: int | None) -> Self:
+        with self._whole_or_as_before():
+            self._learn_whole(X, y, classes, going_on, steps)
+        self._warn_if_interrupted()
+        return self
+
+    def _learn_whole(self, X: Any, y: Any, classes: Any, going_on: bool, steps: int | None) -> None:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=not going_on)
         check_classification_targets(y)
         if not going_on:
             self.classes_ = np.unique(y if classes is None else classes)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            shown = list(np.unique(classes))[:20]
+            raise ValueError(f"classes={shown}, but the fit to go on with has the classes {list(self.classes_)[:20]}")
         indices = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[indices] != y).any():
             unknown = y[self.classes_[indices] != y][0]
@@ -76,8 +85,6 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
             columns=(),
             classes=tuple(str(label) for label in self.classes_),
         )
-        self._warn_if_interrupted()
-        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -103,8 +110,8 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regression, of one target or of several, by proximal mean field learning.
 
 {PARAMETERS}    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that
-        selection held out (the least that it met there), or, where there was none, on the rows fitted last, which
-        flatters.
+        selection held out, after as many recursions as the fit has (where these were not chosen by selection: on the
+        rows fitted, if that is more), or, where there was no selection, on the rows fitted last, which flatters.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -124,6 +131,12 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return self._learn(X, y, self.__sklearn_is_fitted__(), steps)
 
     def _learn(self, X: Any, y: Any, going_on: bool, steps: int | None) -> Self:
+        with self._whole_or_as_before():
+            self._learn_whole(X, y, going_on, steps)
+        self._warn_if_interrupted()
+        return self
+
+    def _learn_whole(self, X: Any, y: Any, going_on: bool, steps: int | None) -> None:
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not going_on)
         y = np.asarray(y, dtype=np.float64)
         targets = y[:, None] if y.ndim == 1 else y
@@ -140,16 +153,24 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         self._train(Problem(neuron, samples), steps, self._fitted if going_on else None)
         cloud = self._fitted.cloud.to("cpu", torch.float64)
         self._model = Model(neuron, TASKS["regression"], cloud, scaler, target_scaler, columns=())
-        risks = [row["validation_risk"] for row in self.selection_ if row["validation_risk"] is not None]
-        if risks and steps is None and not going_on and not self._interrupted:
-            # In units of the standardised targets, summed over them.
-            self.noise_ = np.sqrt(min(risks) / outputs) / target_scaler.factor
-        else:
-            residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
-            # In scaled units first: the square of 1e200 is infinite.
-            self.noise_ = np.sqrt(np.mean((residuals * target_scaler.factor) ** 2, axis=0)) / target_scaler.factor
-        self._warn_if_interrupted()
-        return self
+        residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
+        # In scaled units first: the square of 1e200 is infinite.
+        left = np.sqrt(np.mean((residuals * target_scaler.factor) ** 2, axis=0))
+        self.noise_ = self._held_out_noise(left, outputs) / target_scaler.factor
+
+    def _held_out_noise(self, left: np.ndarray, outputs: int) -> np.ndarray:
+        """What the fit leaves unexplained on rows that it has not seen, in scaled units; ``left`` on those fitted.
+
+        Selection's candidate has seen fewer rows, and at a step that was not chosen for its sake it may have been
+        stopped before, or be luckier than the fit: then the larger of both counts.
+        """
+        selection, step = self._selection, self.n_steps_
+        risk = None if selection is None else selection.risk_at(step)
+        if selection is None or risk is None:
+            return left
+        # The risk is a sum over the targets.
+        held_out = np.full(outputs, np.sqrt(risk / outputs))
+        return held_out if step == selection.best_step else np.maximum(held_out, left)
 
     def predict(self, X: Any) -> np.ndarray:
         """The values, in the target's own units: n, or n x targets."""

@@ -25,7 +25,7 @@ from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 from proxlearn.fit.fit import Fitted, Interrupted, fit
-from proxlearn.fit.select import select
+from proxlearn.fit.select import Selection, select
 from proxlearn.fit.settings import Settings
 from proxlearn.predict.model import Model, Prediction
 
@@ -81,6 +81,8 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     _model: Model
     _seed: int
     _interrupted: bool
+    _selection: Selection | None
+    """Of this very fit; None where nothing was selected, or an older fit was gone on with."""
     settings_: dict[str, Any]
     selection_: list[dict[str, Any]]
 
@@ -182,6 +184,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         An interrupt during the recursions ends them early; one during the selection, which leaves no cloud, is raised.
         """
         given = self._given()
+        found: Selection | None = None
         if start is None:
             seed, selection, settings = _seed(self.random_state), [], given
             if None in (getattr(given, name) for name in SELECTED):
@@ -213,8 +216,19 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
                     )
             except Interrupted as error:
                 fitted, self._interrupted = error.fitted, True
-        self._fitted, self._seed, self.selection_ = fitted, seed, selection
+        self._fitted, self._seed, self.selection_, self._selection = fitted, seed, selection, found
         self.settings_ = dataclasses.asdict(settings)
+
+    @contextlib.contextmanager
+    def _whole_or_as_before(self) -> Iterator[None]:
+        """A fit that fails, for whatever reason, leaves nothing behind: the last one predicts as it did before."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            parameters = {name: value for name, value in vars(self).items() if name in self._get_param_names()}
+            self.__dict__ = before | parameters
+            raise
 
     def _go_on_with(self, given: Settings, start: Fitted) -> tuple[Settings, Fitted]:
         """The settings of a further fit, and its start without what older settings have left in it."""

@@ -44,6 +44,22 @@ class Selection:
     settings: Settings
     table: tuple[dict[str, Any], ...]
     """A row for each candidate and rung: its numbers, the step and the value of its least validation risk."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """The winner's logged steps, in order, and its validation risk at each; empty where nothing was held out."""
+
+    @property
+    def best_step(self) -> int:
+        """Where the winner's validation risk is least; the curve must not be empty."""
+        return min(self.curve, key=lambda point: point[1])[0]
+
+    def risk_at(self, step: int) -> float | None:
+        """The winner's validation risk after ``step`` recursions; None where the curve says nothing of them.
+
+        Between two logged steps it is the larger risk of both, and after the last one the last.
+        """
+        before = [risk for logged, risk in self.curve if logged <= step][-1:]
+        after = [risk for logged, risk in self.curve if logged >= step][:1]
+        return max(before + after) if before else None
 
 
 class CandidateStore(Protocol):
@@ -121,7 +137,8 @@ def select(
     winner, fitted = next(iter(alive.items()))
     assert fitted is not None
     steps = base.steps if base.steps is not None else int(fitted.best["step"])
-    return Selection(replace(tried[winner], steps=steps), tuple(table))
+    curve = tuple((int(row["step"]), row["validation_risk"]) for row in fitted.history if "validation_risk" in row)
+    return Selection(replace(tried[winner], steps=steps), tuple(table), curve)
 
 
 def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
