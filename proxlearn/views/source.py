@@ -202,8 +202,11 @@ def _points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
     _require_columns(path, table, ("part",))
     _require_numbers(path, table, names)
     values = table[list(names)].to_numpy(float)
-    if table.empty or not (np.abs(values) <= MOST_VALUE).all():
+    if table.empty or not np.isfinite(values).all():
         raise UnreadableFile(path, "a point is not finite" if len(table) else "it has no rows")
+    if (np.abs(values) > MOST_VALUE).any():
+        # Training takes such numbers, and scales them; axes cannot hold them, so that nothing is drawn over them.
+        return None
     if model["classes"] and not table["target"].isin(range(len(model["classes"]))).all():
         raise UnreadableFile(path, "a target is none of the classes")
     return table.astype({"part": str})
