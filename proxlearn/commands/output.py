@@ -18,13 +18,16 @@ from proxlearn.errors import InputError
 from proxlearn.loggers.logger import EVENTS
 from proxlearn.run.files import temporary_name
 from proxlearn.run.folder import WRITTEN
+from proxlearn.run.owner_file import NAME as OWNER_FILE
 from proxlearn.run.ownership import is_run
 from proxlearn.run.sweep import SweepFolder
 
 STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
-DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/self/fd/(\d{1,6})")
+DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/(?:self|thread-self)/fd/(\d{1,6})")
+OWN_TASK = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,6})")
+MOST_LINKS = 40
 REMEDY = "choose another -o FILE"
-NAMES = WRITTEN | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock"}
+NAMES = WRITTEN | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
 
 
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
@@ -120,11 +123,48 @@ def _status(output: Path) -> os.stat_result | None:
 
 
 def _descriptor(output: Path) -> int | None:
-    """/dev/stdout and its like, as the open descriptor that they are: opening the name would start at its beginning."""
-    found = DESCRIPTOR.fullmatch(os.path.abspath(output)) if "\0" not in str(output) else None
-    if found is None:
+    """/dev/stdout and its like, as the open descriptor that they are: opening the name would start at its beginning.
+
+    A name is followed link by link, until one of them is an open descriptor. A regular file that the standard output
+    or the standard error goes to (`>> log.csv`) is that descriptor under any name: to replace it loses its content.
+    """
+    if "\0" in str(output):
         return None
-    return STANDARD[found[1]] if found[1] else int(found[2] or found[3])
+    path = os.path.abspath(output)
+    for _ in range(MOST_LINKS):
+        # A leading // is kept by abspath, and names the same as /. The folder's own links are followed, but not /proc's
+        # and /dev/fd's, which would become the name of the process or of the file behind the descriptor.
+        path = "/" + path.lstrip("/")
+        number = _named_descriptor(path)
+        if number is not None:
+            return number
+        folder, name = os.path.split(path)
+        path = os.path.join(os.path.realpath(folder), name)
+        number = _named_descriptor(path)
+        if number is not None:
+            return number
+        try:
+            path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+        except OSError:
+            break
+    return _same_as_standard(output)
+
+
+def _named_descriptor(path: str) -> int | None:
+    found = DESCRIPTOR.fullmatch(path)
+    if found is not None:
+        return STANDARD[found[1]] if found[1] else int(found[2] or found[3])
+    task = OWN_TASK.fullmatch(path)
+    return int(task[2]) if task is not None and int(task[1]) == os.getpid() else None
+
+
+def _same_as_standard(output: Path) -> int | None:
+    """The standard output or error, where it goes to this regular file."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            if same_file(os.stat(output), number):
+                return number
+    return None
 
 
 def _is_run_file(path: Path) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.commands.output import write_output
+from proxlearn.commands.output import check_output, write_output
 from proxlearn.run.sealed import path_of, stored
 from tests.small_runs import run, small
 
@@ -43,7 +43,8 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-OWN = ("config.yaml", "model.json", "metrics.csv", "selection.json", "risk.png", "checkpoints/page.html", "train.log")
+OWN = ("config.yaml", "model.json", "metrics.csv", "selection.json", "risk.png", "checkpoints/page.html", "train.log",
+       ".lock-owner")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -96,6 +97,30 @@ def test_an_open_descriptor_is_written_to_where_it_stands(tmp_path: Path) -> Non
         write_output(Path(f"/dev/fd/{file.fileno()}"), b"content ")
         file.write(b"after")
     assert (tmp_path / "file").read_bytes() == b"before content after"
+
+
+def test_the_standard_output_is_appended_to_under_any_name(tmp_path: Path) -> None:
+    """`-o NAME >> log.csv`, where NAME is the standard output by some way round, or the file itself."""
+    log = tmp_path / "log.csv"
+    log.write_bytes(b"before\n")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    (tmp_path / "further").symlink_to("link")
+    (tmp_path / "folder").symlink_to("/dev/fd")
+    os.link(log, tmp_path / "hard.csv")
+    names = ["/dev/stdout", "//dev/stdout", "/proc/thread-self/fd/1", f"/proc/{os.getpid()}/fd/1", "/dev/../dev/stdout"]
+    names += [str(tmp_path / name) for name in ("link", "further", "folder/1", "hard.csv", "log.csv")]
+    kept = os.dup(1)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+        for name in names:
+            check_output(Path(name))
+            write_output(Path(name), f"{name}\n".encode())
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+    assert log.read_text().splitlines() == ["before", *names]
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_a_link_keeps_pointing_and_permissions_stay(tmp_path: Path) -> None:
