@@ -91,8 +91,9 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
             raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
-        known = settled(experiment, made)
-        ResumePoints(made, known or experiment, earlier).check_settings(known is not None)
+        with disk_errors(path):
+            known = settled(experiment, made)
+            ResumePoints(made, known or experiment, earlier).check_settings(known is not None)
         if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
             return Outcome(path, "finished", earlier.finished_at, already_finished=True, longest_steps=earlier.steps)
         engine = choose_engine(experiment, earlier.engine)

@@ -32,7 +32,7 @@ BAD_TABLES = {
 BAD_WORDS = [
     *(["dataset.path=nofile.csv"], ["dataset.path=."], ["dataset.path=/dev/null"], ["dataset.path=R"]),
     *(["dataset.target=nosuch"], ["dataset.target=null"], ["dataset.task=regression"], ["dataset.task=nosuch"]),
-    *(["dataset.neuron=nosuch"], ["dataset.neuron=softmax_regression"], ["dataset.task=multiclass"]),
+    *(["dataset.neuron=nosuch"], ["dataset.neuron=softmax_regression"]),
     *(["N=1000000000"], ["N=1e12"], ["N=0"], ["N=many"], ["N=100000000", "kernel=log"], ["N=100000", "kernel=dense"]),
     *(["init_from=nofolder"], ["init_from=."], ["init_from=R", "N=31"], ["init_from=other", "N=12"]),
     *(["init_from=damaged"], ["dataset.path=R/points.csv"], ["dataset.path=R/metrics.csv"], ["dataset=nosuch"]),
