@@ -42,17 +42,23 @@ def main(args: list[str]) -> int:
     jobs, threads = side_by_side(options)
     if OURS not in {each.name for each in asked.methods}:
         notice(f"without `{OURS}` among the methods there are no differences to it")
+    from proxlearn.compare.files import refuse_foreign_cells, refuse_foreign_files
     from proxlearn.compare.folder import write_plan
-    from proxlearn.compare.grid import cells_of, is_done, run
+    from proxlearn.compare.grid import cells_of, dataset_splits, is_done, run
+    from proxlearn.compare.splits import split_path
     from proxlearn.run.files import disk_errors, remove_temporaries
     from proxlearn.run.folder import check_writable
     from proxlearn.run.lock import FolderLock
+    from proxlearn.run.ownership import require_comparison_or_empty
 
     check_writable(output, "choose another --output")
+    require_comparison_or_empty(output)
+    refuse_foreign_files(asked, output, [split_path(*split) for split in dataset_splits(asked)])
     with disk_errors(output, "does what is missing"):
         output.mkdir(parents=True, exist_ok=True)
         with FolderLock(output):
             cells = cells_of(asked, output)
+            refuse_foreign_cells(output / cell.path for cell in cells)
             for folder in {(output / cell.path).parent for cell in cells}:
                 remove_temporaries(folder)
             missing = [cell for cell in cells if not is_done(cell, output)]
@@ -110,10 +116,11 @@ def epilog() -> str:
         "",
         "Each cell (method, dataset, split) is a small file below FOLDER/cells, which says what determines it. The",
         "same command again does what is missing or has failed, and draws the tables again; more --splits, datasets",
-        "or methods add to what is there. Tables and plots, of the newest command, are in FOLDER/<protocol>-<preset>/:",
-        "compare.md for people, networks and samplers as .csv, .tex, .png, .pdf. Differences are paired, method minus",
-        "ProxLearn on the same split, with 95 % intervals: Student's, too narrow because the splits overlap, and",
-        "Nadeau and Bengio's corrected one.",
+        "or methods add to what is there. FOLDER is new, empty, or of an earlier comparison; a file in it that this",
+        "command did not write is never replaced or deleted. Tables and plots, of the newest command, are in",
+        "FOLDER/<protocol>-<preset>/: compare.md for people, networks and samplers as .csv, .tex, .png, .pdf.",
+        "Differences are paired, method minus ProxLearn on the same split, with 95 % intervals: Student's, too narrow",
+        "because the splits overlap, and Nadeau and Bengio's corrected one.",
         "",
         "examples:",
         "  proxlearn compare                                                  all of it, light presets",

@@ -10,12 +10,11 @@ from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
 from proxlearn.compare.asked import AUTHORS, Asked, Name
 from proxlearn.compare.cells import Cell, Record, stored_record
+from proxlearn.compare.files import PLAN, recorded_names
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.errors import InputError
 from proxlearn.run.files import write_json
 from proxlearn.safe_read import read_json
-
-PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class Comparison:
     """dataset: the runs of the paper's own settings (see commands/compare.py), where there are any."""
     exceptions: dict[str, int] = field(default_factory=dict)
     """dataset: another number of splits than ``splits``."""
+    files: list[str] = field(default_factory=list)
+    """The tables and plots that the command wrote; empty in plans of version 0.1.0 (see files.py)."""
 
     def splits_of(self, dataset: str) -> int:
         return self.exceptions.get(dataset, self.splits)
@@ -106,6 +107,7 @@ def write_plan(asked: Asked, cells: list[Cell], output: Path, command: str, ours
             for cell in cells
         ],
         "ours": ours,
+        "files": sorted(recorded_names(folder)),
     }
     write_json(folder / PLAN, values)
     return folder

@@ -35,7 +35,7 @@ def cells_of(asked: Asked, folder: Path) -> list[Cell]:
     """Split by split, so that whatever is there when somebody stops it is there for all methods."""
     tables = {config.name: registry.load(config) for config in asked.datasets}
     made = []
-    for config, name in _splits_of(asked):
+    for config, name in dataset_splits(asked):
         table = tables[config.name]
         split = split_of(folder, table, config, name)
         for method in asked.methods:
@@ -57,7 +57,8 @@ def cells_of(asked: Asked, folder: Path) -> list[Cell]:
     return made
 
 
-def _splits_of(asked: Asked) -> Iterator[tuple[DatasetConfig, Name]]:
+def dataset_splits(asked: Asked) -> Iterator[tuple[DatasetConfig, Name]]:
+    """Every dataset with every one of its splits."""
     for number in range(max((asked.splits, *asked.exceptions.values()))):
         for config in asked.datasets:
             if number < asked.exceptions.get(config.name, asked.splits):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, Name
 from proxlearn.data import prepare
 from proxlearn.data.files import digest
 from proxlearn.data.table import Table
+from proxlearn.errors import InputError
 from proxlearn.run.files import write_atomically
+from proxlearn.run.ownership import SPLIT_START, begins_with
 from proxlearn.safe_read import UnreadableFile, read_json
 from proxlearn.schema import DatasetConfig
 
@@ -43,11 +46,16 @@ class Split:
 
 
 def split_of(folder: Path, table: Table, config: DatasetConfig, name: Name) -> Split:
-    """The stored split of this table, or a new one, stored; a file that does not fit the table is replaced."""
-    path = folder / "splits" / f"{config.name}-{name}.json"
+    """The stored split of this table, or a new one, stored.
+
+    A stored split that does not fit the table is replaced. A file that is no split is refused.
+    """
+    path = folder / split_path(config, name)
     stored = _stored(path, table, name)
     if stored is not None:
         return stored
+    if os.path.lexists(path) and not begins_with(path, SPLIT_START):
+        raise InputError(f"{path} is no split that `proxlearn compare` wrote", "move it to another place")
     if name == AUTHORS:
         seed = AUTHORS_SEEDS[config.name]
         order = torch.randperm(len(table.X), generator=torch.Generator().manual_seed(seed)).numpy()
@@ -62,6 +70,11 @@ def split_of(folder: Path, table: Table, config: DatasetConfig, name: Name) -> S
     # On one line: thousands of numbers are for programs.
     write_atomically(path, (json.dumps(values) + "\n").encode())
     return made
+
+
+def split_path(config: DatasetConfig, name: Name) -> Path:
+    """The file of a split, relative to the output folder."""
+    return Path("splits", f"{config.name}-{name}.json")
 
 
 def _train_rows(rows: int, name: Name) -> int:

@@ -1,7 +1,8 @@
-"""Which folders hold a run or a sweep: nothing is written into, or deleted from, a folder that proxlearn did not make.
+"""Which folders hold a run, a sweep or a comparison: nothing is written into, or deleted from, a folder of others.
 
-A run folder is recognised by its config.yaml or its status.json, a sweep folder by its sweep.yaml, both also where
-version 0.1.0 made them. One file that is intact is enough, so that a damaged run can be started again.
+A run folder is recognised by its config.yaml or its status.json, a sweep folder by its sweep.yaml, a comparison by a
+plan, a split or a cell, all also where version 0.1.0 made them. One file that is intact is enough, so that a damaged
+run can be started again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ STAGING = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-placing")
 """Folders of an overwrite on its way (run/overwrite.py)."""
 SIGNED = b'{"pid": '
 """How the content of a lock file begins (run/lock.py)."""
+PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
+SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
+CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
+"""How the files of a comparison begin (compare/)."""
 MOST_BYTES = 2**20
 """Read of a file that may be anything."""
 
@@ -68,10 +73,43 @@ def require_sweep_or_empty(folder: Path) -> None:
         raise not_ours(folder, names, "sweep")
 
 
-def not_ours(folder: Path, names: list[str], kind: str) -> InputError:
+def require_comparison_or_empty(folder: Path) -> None:
+    """The same for the output folder of `proxlearn compare`."""
+    entries = sorted(os.scandir(folder), key=lambda entry: entry.name) if folder.is_dir() else []
+    foreign = [entry.name for entry in entries if not _is_transient(entry)]
+    if foreign and not is_comparison(folder):
+        raise not_ours(folder, foreign, "comparison", "--output FOLDER")
+
+
+def is_comparison(folder: Path) -> bool:
+    """Whether ``folder`` is the output folder of a `proxlearn compare`, complete or not."""
+    markers = {"*/plan.json": PLAN_START, "splits/*.json": SPLIT_START, "cells/*/*.json": CELL_START}
+    return any(begins_with(path, start) for names, start in markers.items() for path in folder.glob(names))
+
+
+def begins_with(path: Path, start: re.Pattern[bytes]) -> bool:
+    """Whether ``path`` is a regular file, no link, whose content begins so."""
+    return is_regular(path) and start.match(_content(path)) is not None
+
+
+def is_lock(path: Path) -> bool:
+    """Whether a lock file is proxlearn's: signed, cut off by a full disk, or released meanwhile."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(status.st_mode) and _content(path)[: len(SIGNED)] == SIGNED[: status.st_size]
+
+
+def is_regular(path: Path) -> bool:
+    """Whether ``path`` is a file, and no link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def not_ours(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
     shown = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
     problem = f"{folder} holds other files ({shown}) and no {kind} of proxlearn"
-    return InputError(problem, f"choose a new or an empty folder: hydra.{kind}.dir=...")
+    return InputError(problem, f"choose a new or an empty folder: {option or f'hydra.{kind}.dir=...'}")
 
 
 def refuse_table_inside(table: str | None, folder: Path, written: frozenset[str]) -> None:
@@ -88,14 +126,13 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
     """What a killed process may leave where no run has begun: a lock, an unfinished file, nothing of value."""
     path = Path(entry.path)
     if entry.is_dir(follow_symlinks=False):
-        return entry.name in STAGING or (entry.name == "checkpoints" and _holds_temporaries_only(path))
+        return entry.name in STAGING or (entry.name in ("checkpoints", "splits") and _holds_temporaries_only(path))
     if not entry.is_file(follow_symlinks=False):
         return False
     if entry.name == ".lock-owner":
         return True
     if entry.name == ".lock":
-        # A full disk may have cut its content off.
-        return _content(path)[: len(SIGNED)] == SIGNED[: path.stat().st_size]
+        return is_lock(path)
     if entry.name == "selection.json":
         # Written before the config: what was selected is kept if the run is killed then.
         return str(_json(path).get("format", "")).startswith("proxlearn-selection-")

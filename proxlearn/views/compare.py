@@ -12,6 +12,14 @@ import pandas as pd
 
 from proxlearn.baselines.method import Block
 from proxlearn.compare.cells import DONE
+from proxlearn.compare.files import (
+    BLOCK_FILES,
+    REFERENCES,
+    record_names,
+    recorded_names,
+    refuse_foreign_tables,
+    table_names,
+)
 from proxlearn.compare.folder import Comparison, read
 from proxlearn.run.files import write_atomically
 from proxlearn.views.compare_paper import paper_section
@@ -23,7 +31,7 @@ from proxlearn.views.tables import markdown
 
 SECTIONS: dict[Block, tuple[str, str, str]] = {
     "network": (
-        "networks",
+        BLOCK_FILES["network"],
         "A. Two-layer networks",
         "f is a mean of {N} tanh neurons, fitted to -1/+1 by squared error; probabilities are (1 + f)/2 within [0, 1]. "
         "Each row has selected its own settings on a held-out quarter of the training part, with at most 200 neurons; "
@@ -31,7 +39,7 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
         "need not be a good one for all neurons.",
     ),
     "sampler": (
-        "samplers",
+        BLOCK_FILES["sampler"],
         "B. Posterior samplers",
         "All aim at the posterior of a Bayesian logistic regression, linear and without bias; how near they came is in "
         "`notes.ledger` of their cells. Probabilities are means over samples. Preset {preset}, temperature "
@@ -40,23 +48,23 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
     ),
 }
 
-REFERENCES = "references"
-STEMS = (*(name for name, _, _ in SECTIONS.values()), REFERENCES)
-"""Of the blocks' files."""
-
 
 def render(folder: Path) -> list[Path]:
-    """compare.md, and each block's tables and plot; what an earlier command has left of others is taken away."""
+    """compare.md, and each block's tables and plot; those of blocks that only an earlier command had are deleted."""
     found = read(folder)
+    names = table_names({each.block for each in found.methods}, found.protocol)
+    # The cells may have taken hours, in which the user may have put a file here.
+    refuse_foreign_tables(folder, names)
+    earlier = recorded_names(folder)
+    # Recorded first: a command that is killed while it draws must know its own files again.
+    record_names(folder, earlier | set(names))
     paths = write_tables(found)
     with house_style():
         for section in sections(found):
             paths += draw_block(found, section.methods, section.name, section.title)
-    # Those of blocks that an earlier command had, by the endings that this one has written: nobody else's.
-    for stem in STEMS:
-        for suffix in {path.suffix for path in paths}:
-            if (path := folder / f"{stem}{suffix}") not in paths:
-                path.unlink(missing_ok=True)
+    for name in earlier - set(names):
+        (folder / name).unlink(missing_ok=True)
+    record_names(folder, names)
     return paths
 
 

@@ -70,8 +70,6 @@ def test_the_samplers_own_split_is_what_their_code_draws(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda stored: None,
-        lambda stored: [],
         lambda stored: stored | {"data_sha256": "0" * 64},
         lambda stored: stored | {"train": stored["train"][:-1]},
         lambda stored: stored | {"train": [*stored["train"][:-1], stored["train"][0]]},

@@ -1,0 +1,172 @@
+"""The output folder of ``proxlearn compare``: no file that it did not write is replaced, cut off or deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from proxlearn.cli import main
+from proxlearn.compare.files import PLAN, POSSIBLE, recorded_names, table_names
+from proxlearn.run.ownership import is_comparison
+
+COMMITTED = Path(__file__).resolve().parents[2] / "outputs" / "compare"
+WORDS = ["compare", "--dataset", "wdbc", "--splits", "1", "--jobs", "1", "--threads", "1", "--output", "out"]
+REFERENCES = ["--method", "majority", "logistic"]
+LIGHT = "matched-light"
+MINE = "mine, and nobody else's\n"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a comparison of the reference lines."""
+    folder = tmp_path_factory.mktemp("comparison")
+    assert main([*WORDS[:-1], str(folder / "out"), *REFERENCES]) == 0
+    return folder / "out"
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, "out")
+    return Path("out")
+
+
+def contents(folder: Path) -> dict[str, bytes | str]:
+    return {
+        str(path): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line of a command that must change nothing."""
+    before = contents(Path("out"))
+    capsys.readouterr()
+    assert main(words) == 2
+    assert contents(Path("out")) == before
+    lines = [line for line in capsys.readouterr().err.splitlines() if "there are no differences" not in line]
+    (line,) = lines
+    return line
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        ".lock",
+        "compare.log",
+        "splits/wdbc-0.json",
+        "cells/wdbc/0-majority.json",
+        f"{LIGHT}/compare.md",
+        f"{LIGHT}/plan.json",
+    ],
+)
+def test_a_folder_of_others_is_refused(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("out", name)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"command": "make", "format": "mine"}' if path.suffix == ".json" else MINE)
+    line = refusal([*WORDS, *REFERENCES], capsys)
+    assert f"out holds other files ({name.split('/')[0]}) and no comparison of proxlearn; choose a new" in line
+    assert line.endswith("or an empty folder: --output FOLDER")
+    assert [each.name for each in Path("out").iterdir()] == [name.split("/")[0]]
+
+
+USERS = (".lock", "compare.log", "splits/wdbc-1.json", f"{LIGHT}/networks.csv", f"{LIGHT}/networks.pdf")
+
+
+# An empty lock or log is what a process that was killed at its start, or a full disk, leaves of one of ours.
+@pytest.mark.parametrize(
+    "name, kind",
+    [(name, kind) for kind in ("text", "link", "empty") for name in (USERS[2:] if kind == "empty" else USERS)],
+)
+def test_a_file_of_the_user_in_a_comparison_is_refused(name: str, kind: str, out: Path, capsys) -> None:
+    Path("elsewhere").write_text(MINE)
+    path = out / name
+    path.unlink(missing_ok=True)
+    if kind == "link":
+        path.symlink_to(Path("elsewhere").absolute())
+    else:
+        path.write_text(MINE if kind == "text" else "")
+    line = refusal([*WORDS, *REFERENCES, "majority", "adam", "--splits", "2"], capsys)
+    assert f"{path} was not written by `proxlearn compare`; move it to another place, or choose another" in line
+    assert Path("elsewhere").read_text() == MINE
+
+
+def test_a_file_in_place_of_a_plan_a_cell_or_a_folder_is_refused(out: Path, capsys) -> None:
+    (cell,) = out.glob("cells/wdbc/0-majority-*.json")
+    for path in (cell, out / LIGHT / PLAN):
+        old = path.read_bytes()
+        path.write_text('{"mine": 1}')
+        assert f"{path} was not written by" in refusal([*WORDS, *REFERENCES], capsys)
+        path.write_bytes(old)
+    shutil.rmtree(out / LIGHT)
+    (out / LIGHT).write_text(MINE)
+    assert f"{LIGHT} is not a folder; move it" in refusal([*WORDS, *REFERENCES], capsys)
+
+
+def test_only_files_that_were_recorded_are_replaced_or_deleted(out: Path) -> None:
+    tables = out / LIGHT
+    written = {path.name for path in tables.iterdir()} - {PLAN}
+    assert json.loads((tables / PLAN).read_text())["files"] == sorted(written)
+    # Files of a larger comparison, of which the plan says that two are the command's own.
+    for name in ("samplers.csv", "samplers.tex", "networks.csv", "paper.csv", "notes.md"):
+        (tables / name).write_text(MINE)
+    Path("notes.md").write_text(MINE)
+    plan = json.loads((tables / PLAN).read_text())
+    forged = ["../../notes.md", "notes.md", str(Path("notes.md").absolute())]
+    plan["files"] += ["samplers.csv", "samplers.tex", *forged]
+    (tables / PLAN).write_text(json.dumps(plan))
+    (out / "cells" / "wdbc" / "notes.json").write_text(MINE)
+    (out / "splits" / "notes.json").write_text(MINE)
+    assert main([*WORDS, *REFERENCES]) == 0
+    left = {path.name for path in tables.iterdir()}
+    assert left == {*written, PLAN, "networks.csv", "paper.csv", "notes.md"}
+    assert json.loads((tables / PLAN).read_text())["files"] == sorted(written)
+    users = [tables / name for name in ("networks.csv", "paper.csv", "notes.md")]
+    users += [Path("notes.md"), out / "cells" / "wdbc" / "notes.json", out / "splits" / "notes.json"]
+    assert {path.read_text() for path in users} == {MINE}
+
+
+def test_a_plan_without_a_list_stands_for_what_its_version_wrote(out: Path, capsys) -> None:
+    tables = out / LIGHT
+    plan = json.loads((tables / PLAN).read_text())
+    names = plan.pop("files")
+    (tables / PLAN).write_text(json.dumps(plan))
+    assert recorded_names(tables) == set(names)
+    (tables / "networks.csv").write_text(MINE)
+    assert "networks.csv was not written" in refusal([*WORDS, "--method", "adam"], capsys)
+    assert main([*WORDS, *REFERENCES]) == 0
+    assert json.loads((tables / PLAN).read_text())["files"] == names
+
+
+@pytest.mark.parametrize(
+    "damage", ['{"command": "proxlearn compare", "files": [[1]]}', '{"command": "proxlearn compare']
+)
+def test_a_damaged_plan_claims_no_file(damage: str, out: Path, capsys) -> None:
+    (out / LIGHT / PLAN).write_text(damage)
+    assert "compare.md was not written by `proxlearn compare`, nor were 4 others" in refusal(
+        [*WORDS, *REFERENCES], capsys
+    )
+
+
+def test_a_command_that_was_killed_at_its_start_is_no_obstacle(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("out/splits").mkdir(parents=True)
+    Path("out/.lock").write_text('{"pid": 1, "ho')
+    Path("out/compare.log").touch()
+    Path("out/splits/.proxlearn-wdbc-0.json.77.tmp").write_text("{")
+    assert main([*WORDS, "--method", "majority"]) == 0
+
+
+def test_the_committed_comparisons_are_recognised_with_all_their_files() -> None:
+    assert is_comparison(COMMITTED)
+    for folder, protocol in ((LIGHT, "matched"), ("paper-paper", "paper")):
+        present = {path.name for path in (COMMITTED / folder).iterdir()} - {PLAN}
+        assert recorded_names(COMMITTED / folder) == present == set(table_names(("network", "sampler"), protocol))
+        assert present <= POSSIBLE
