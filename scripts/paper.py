@@ -60,6 +60,8 @@ def main() -> int:
             parser.error(f"no target `{name}`; {did_you_mean(name, TARGETS)}")
     targets = [TARGETS[name] for name in parsed.targets or TARGETS]
     root = parsed.into or Path("outputs/paper-quick" if parsed.quick else "outputs/paper")
+    if root.is_dir() and any(root.iterdir()) and not (root / "runs").is_dir():
+        parser.error(f"{root} holds other files and none of the paper's runs: choose another --into")
     code = 0
     if parsed.only != "build":
         names = {name for target in targets for name in target.entries}

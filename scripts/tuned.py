@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from pathlib import Path
 from statistics import mean, stdev
@@ -22,8 +23,10 @@ from proxlearn.fit.fit import fit
 from proxlearn.fit.select import select
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.files import write_atomically, write_json
+from proxlearn.run.ownership import begins_with
 from reproduce.measured import majority_accuracy
 
+REPORT_START = re.compile(rb"# recipe=tuned\n")
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
 DATASETS: dict[str, tuple[tuple[str, ...], float | None, str]] = {
     "wdbc": (HALF, 0.9294, "33 h"),
@@ -113,6 +116,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--output", type=Path, default=Path("outputs/tuned.md"))
     asked = parser.parse_args()
+    if asked.output.exists() and not begins_with(asked.output, REPORT_START):
+        parser.error(f"{asked.output} was not written by this script: choose another --output")
     torch.set_num_threads(asked.threads)
     folder = asked.output.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,10 @@ from proxlearn.fit.select import select
 from proxlearn.fit.settings import Settings
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.files import write_atomically, write_json
+from proxlearn.run.ownership import begins_with
 from reproduce.measured import majority_accuracy
 
+REPORT_START = re.compile(rb"# Do the proximal weights help\?\n")
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
 DATASETS = {
@@ -133,6 +136,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--output", type=Path, default=Path("outputs/weights.md"))
     asked = parser.parse_args()
+    if asked.output.exists() and not begins_with(asked.output, REPORT_START):
+        parser.error(f"{asked.output} was not written by this script: choose another --output")
     torch.set_num_threads(asked.threads)
     folder = asked.output.with_suffix("")
     (folder / asked.selection).mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from proxlearn.commands.output import check_output, is_written_through, write_ou
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
+from proxlearn.run.ownership import begins_with
 from proxlearn.schema import TrainConfig
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ SHAPES = ("wdbc", "diabetes", "shd", "banana", "sine")
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
 BUSY = 0.1
 PLOTS = (".png", ".pdf")
+RESULT_START = re.compile(rb'\{\s*"quick":')
 DESCRIPTION = (
     "Time one recursion on the paper's experiments, beside the paper's algorithms as printed and beside the least that "
     "torch could take; its growth with N; its dependence on epsilon. Several minutes; --quick: one."
@@ -52,6 +56,8 @@ def main(args: list[str]) -> int:
     alone = is_written_through(output)
     for path in (output, *(() if alone else (output.with_suffix(ending) for ending in PLOTS))):
         check_output(path)
+    if not alone:
+        refuse_foreign(output)
     found = measure(options.quick)
     write_output(output, (json.dumps(found, indent=2) + "\n").encode())
     from proxlearn.views.bench import draw_bench, tables
@@ -63,6 +69,13 @@ def main(args: list[str]) -> int:
         say(f"{path}\n")
     say(f"{output}\n")
     return 0
+
+
+def refuse_foreign(output: Path) -> None:
+    """Refuse to replace a file that is no earlier result, or a plot without such a result beside it."""
+    existing = [path for path in (output, *(output.with_suffix(ending) for ending in PLOTS)) if path.exists()]
+    if existing and not begins_with(Path(os.path.realpath(output)), RESULT_START):
+        raise InputError(f"{existing[0]} was not written by `proxlearn bench`", "choose another -o FILE, or move it")
 
 
 def measure(quick: bool) -> dict[str, Any]:

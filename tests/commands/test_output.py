@@ -139,6 +139,11 @@ def test_bench_refuses_its_output_before_it_measures(tmp_path: Path, capsys: pyt
     assert "name of the plot" in refused(["bench", "-o", str(tmp_path / "a.png")], capsys)
     (tmp_path / "b.png").mkdir()
     assert "it is a folder" in refused(["bench", "-o", str(tmp_path / "b.json")], capsys)
+    for name in ("c.json", "d.png", "e.pdf"):
+        (tmp_path / name).write_text("mine")
+        line = refused(["bench", "-o", str((tmp_path / name).with_suffix(".json"))], capsys)
+        assert f"{name} was not written by `proxlearn bench`" in line
+        assert (tmp_path / name).read_text() == "mine"
 
 
 def test_a_table_may_come_through_a_pipe(made: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,9 +159,13 @@ def test_a_command_that_was_killed_at_its_start_is_no_obstacle(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     Path("out/splits").mkdir(parents=True)
     Path("out/.lock").write_text('{"pid": 1, "ho')
-    Path("out/compare.log").touch()
     Path("out/splits/.proxlearn-wdbc-0.json.77.tmp").write_text("{")
     assert main([*WORDS, "--method", "majority"]) == 0
+
+
+def test_an_empty_log_is_no_obstacle(out: Path) -> None:
+    (out / "compare.log").write_text("")
+    assert main([*WORDS, *REFERENCES]) == 0
 
 
 def test_the_committed_comparisons_are_recognised_with_all_their_files() -> None:
