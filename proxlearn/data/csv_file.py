@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
+from proxlearn.data.numerals import number_of
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.overrides import override_word
 
@@ -37,6 +38,26 @@ def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np
     (frame,) = frames(path, file, header, delimiter)
     values = _target_values(frame.pop(target), target)
     return numbers(frame), values, list(frame.columns), target
+
+
+def target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
+    """The target's cells as they are written, for a table that ``read`` has accepted."""
+    import pandas as pd
+
+    file = as_text(io.BytesIO(content))
+    header, delimiter = read_header(path, file)
+    with _translated(path):
+        frame = pd.read_csv(
+            file,
+            sep=delimiter,
+            skipinitialspace=True,
+            index_col=False,
+            usecols=[header.index(target)],
+            dtype=str,
+            keep_default_na=False,
+        )
+    found: np.ndarray = frame.iloc[:, 0].to_numpy(dtype=object)
+    return found
 
 
 def as_text(file: BinaryIO) -> TextIO:
@@ -66,7 +87,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[st
             )
         if name in header[:position]:
             raise InputError(f"{path}: two columns are called `{name}`", "rename or delete one of them")
-    if all(_is_number(name) for name in header):
+    if all(number_of(name) is not None for name in header):
         raise InputError(f"{path}: the first line holds numbers, not names of columns", "add a header line")
     return header, delimiter
 
@@ -96,6 +117,9 @@ def frames(
             dtype=dict.fromkeys(texts, str),
             keep_default_na=not texts,
             na_values={name: MISSING for name in header if name not in texts} if texts else None,
+            # In a table of one column an empty line is a row whose cell is empty.
+            skip_blank_lines=len(header) > 1,
+            header=0 if len(header) > 1 else _lines_before_header(file),
         )
     parts: Iterator[Any] = iter(found if rows else [found])
     while True:
@@ -135,6 +159,24 @@ def _first_record(file: TextIO, delimiter: str) -> list[str]:
     return first
 
 
+def _lines_before_header(file: TextIO) -> int:
+    """Empty lines at the beginning; the file ends up there again."""
+    count = next((i for i, line in enumerate(file) if line.strip("\r\n")), 0)
+    file.seek(0)
+    return count
+
+
+def parsed_again(series: Any) -> Any:
+    """A column of texts as it would have been read without being kept: numbers, NaN where a cell is missing."""
+    import pandas as pd
+
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows([cell] for cell in ["column", *series.tolist()])
+    written.seek(0)
+    found = pd.read_csv(written, skipinitialspace=True, low_memory=False).iloc[:, 0]
+    return found.set_axis(series.index)
+
+
 def _target_values(series: Any, name: str) -> np.ndarray:
     missing = series.isna().to_numpy()
     if missing.any():
@@ -157,7 +199,7 @@ def numbers(frame: Any) -> np.ndarray:
 
 
 def _text_column(series: Any, name: str) -> InputError:
-    wrong = series[[not _is_number(str(value)) for value in series]]
+    wrong = series[[number_of(str(value)) is None for value in series]]
     if len(wrong) == 0:
         return InputError(f"column `{name}` holds numbers beyond the range of float64", "correct or delete it")
     first, row = str(wrong.iloc[0]), wrong.index[0] + 1
@@ -178,14 +220,6 @@ def _target_remedy(header: list[str]) -> str:
     words = [override_word("dataset.target", name) for name in header[: -SHOWN_COLUMNS - 1 : -1]]
     more = f", or another of its {len(header)} columns" if len(header) > SHOWN_COLUMNS else ""
     return "give " + " or ".join(words) + more
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _not_utf8(path: Path | str, error: UnicodeDecodeError) -> InputError:

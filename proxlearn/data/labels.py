@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
 from proxlearn.core.options import Task
+from proxlearn.data.numerals import number_of
 from proxlearn.errors import InputError
 
 MOST_GUESSED = 20
 """Whole numbers with at most so many different values are taken for classes, unless the user says otherwise."""
 SHOWN = 6
+LEADING_ZERO = re.compile(r"[-+]?0\d+")
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,9 @@ def interpret(values: np.ndarray, name: str, task: Task | None) -> Meaning:
     task = task or _guess(distinct, numeric, len(values))
     if task == "regression":
         if not numeric:
-            raise InputError(
-                f"target column `{name}` is text ({distinct[0]!s:.40}), no number", "use dataset.task=multiclass"
-            )
+            row = next((i for i, value in enumerate(values) if number_of(str(value)) is None), 0)
+            problem = f"target column `{name}` is text ({values[row]!s:.40} in data row {row + 1}), no number"
+            raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
         return Meaning(task, values.astype(np.float64), (), f"column `{name}` is taken for a real number (regression)")
     if task == "binary" and len(distinct) != 2:
         remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
@@ -57,6 +62,34 @@ def interpret(values: np.ndarray, name: str, task: Task | None) -> Meaning:
     shown = ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
     description = f"column `{name}` is taken for {len(classes)} classes ({task}): {shown}"
     return Meaning(task, indices.reshape(-1).astype(np.int64), classes, description)
+
+
+def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
+    """A target's values; its texts instead, where these are classes that numbers would rename or merge.
+
+    That is so where a whole number has leading zeros, or where different numbers are the same float. Other spellings
+    of one number (1 and 1.0) stay one class.
+    """
+    if values.dtype.kind not in "iuf" or task == "regression":
+        return values
+    distinct = np.unique(values)
+    if task is None and len(distinct) > 1 and _guess(distinct, True, len(values)) == "regression":
+        return values
+    cells, inverse = np.unique(texts(), return_inverse=True)
+    numbers: dict[float, set[Decimal]] = {}
+    try:
+        for cell in cells.tolist():
+            numbers.setdefault(float(cell), set()).add(Decimal(cell.strip()))
+    except (ValueError, InvalidOperation):
+        return values
+    names = {
+        cell: cell.strip()
+        for cell in cells.tolist()
+        if LEADING_ZERO.fullmatch(cell.strip()) or len(numbers[float(cell)]) > 1
+    }
+    if not names or not np.isfinite(values).all():
+        return values
+    return np.array([names.get(cell, _label(float(cell))) for cell in cells.tolist()])[inverse.reshape(-1)]
 
 
 def _guess(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
@@ -81,10 +114,10 @@ def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
 
 def _canonical(text: str) -> object:
     stripped = text.strip()
-    try:
-        return float(stripped)
-    except ValueError:
-        return stripped.lower() if stripped.lower() in ("true", "false") else stripped
+    number = number_of(stripped)
+    if number is not None:
+        return number
+    return stripped.lower() if stripped.lower() in ("true", "false") else stripped
 
 
 def _label(value: object) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from proxlearn.data import csv_file, npz_file
 from proxlearn.data.files import digest
-from proxlearn.data.labels import interpret
+from proxlearn.data.labels import interpret, spelled
 from proxlearn.data.rows import check_finite
 from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError
@@ -44,6 +44,8 @@ def load(config: DatasetConfig) -> Table:
     reader = npz_file if path.suffix.lower() == ".npz" else csv_file
     X, values, columns, target = reader.read(path, content, config.target)
     _check_features(X, columns, path)
+    if reader is csv_file:
+        values = spelled(values, lambda: csv_file.target_texts(path, content, target), config.task)
     found = interpret(values, target, config.task)
     if config.task is None:
         notice(f"{found.description}; dataset.task=... overrides this guess")

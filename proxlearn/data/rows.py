@@ -86,8 +86,9 @@ class Rows:
         target = [wanted.target] if wanted.needs_target and wanted.target is not None else []
         texts = [*target, *wanted.keep]
         for frame in csv_file.frames(self.name, self._text, header, delimiter, size, texts):
+            both = {name: csv_file.parsed_again(frame[name]) for name in wanted.features if name in texts}
             yield Piece(
-                _features(frame, wanted.features),
+                _features(frame.assign(**both) if both else frame, wanted.features),
                 [cell for name in target for cell in frame[name].tolist()],
                 {name: frame[name].tolist() for name in wanted.keep},
             )

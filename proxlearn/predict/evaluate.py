@@ -12,6 +12,7 @@ from proxlearn.core.problem import Samples
 from proxlearn.core.scores import ESTIMATES
 from proxlearn.data import labels
 from proxlearn.data.magnitude import LARGEST, largest_scaled
+from proxlearn.data.numerals import number_of
 from proxlearn.data.rows import Piece
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
@@ -48,7 +49,7 @@ def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
             problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
             raise InputError(f"{problem}, none of the classes of the run", did_you_mean(cells[row], model.classes))
         return found
-    numbers = np.array([_number(cell) for cell in cells])
+    numbers = np.array([number_of(cell) for cell in cells], dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = model.target_scaler(numbers[:, None])[:, 0]
     # Scores are means of squares.
@@ -59,13 +60,6 @@ def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
         why = "too large a number" if np.isfinite(numbers[row]) else "no finite number"
         raise InputError(f"{problem}, {why}", "correct the cell, or delete the row")
     return numbers
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return float("nan")
 
 
 def _samples(model: Model, target: np.ndarray) -> Samples:

@@ -218,3 +218,33 @@ def test_labels_are_matched_as_numbers_and_truth_values() -> None:
     ):
         classes = interpret(np.tile(values, 2), "t", None if len(set(values)) == 2 else "multiclass").classes
         assert indices(texts, classes).tolist() == expected
+
+
+def test_a_feature_can_be_kept_as_it_is_written(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "new.csv").write_text("length,petal width\n0.10,1\n-2.50,1e1\n")
+    plain = predicted(runs / "real", "--data", tmp_path / "new.csv", capsys=capsys)
+    assert cli.main(["predict", str(runs / "real"), "--data", str(tmp_path / "new.csv"), "--keep", "length"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["length", "0.10", "-2.50"]
+    kept = pd.read_csv(io.StringIO("\n".join(lines)))
+    pd.testing.assert_frame_equal(kept[plain.columns], plain, check_exact=True)
+    for cell, said in (("1_0", "'1_0' in data row 2"), ("", "lacks a value in data row 2")):
+        (tmp_path / "bad.csv").write_text(f"length,petal width\n0.10,1\n{cell},2\n")
+        for more in ([], ["--keep", "length"]):
+            assert said in refused("predict", runs / "real", "--data", tmp_path / "bad.csv", *more, capsys=capsys)
+    (tmp_path / "bad.csv").write_text("length,petal width,size\n1,1,1_0\n")
+    assert "'1_0'" in refused("evaluate", runs / "real", "--data", tmp_path / "bad.csv", capsys=capsys)
+
+
+def test_an_empty_line_of_a_one_column_table_is_a_missing_value(tmp_path: Path) -> None:
+    from proxlearn.errors import InputError
+
+    def read(content: str) -> list[float]:
+        (tmp_path / "new.csv").write_text(content)
+        with rows_module.Rows(str(tmp_path / "new.csv")) as rows:
+            return [x for piece in rows.pieces(rows_module.Wanted(["a"])) for x in piece.X[:, 0].tolist()]
+
+    assert read("a\n1\n-1\n") == read("\n\na\r\n1\r\n-1") == [1.0, -1.0]
+    for content in ("a\n1\n\n-1\n", "\na\n1\n\n-1\n", "a\r\n1\r\n\r\n-1\r\n"):
+        with pytest.raises(InputError, match="column `a` lacks a value in data row 2"):
+            read(content)
