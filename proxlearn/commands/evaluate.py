@@ -47,7 +47,7 @@ def main(args: list[str]) -> int:
             raise InputError("this run's target has no column's name", "give --target COLUMN")
         wanted = Wanted(model.columns, target, needs_target=True, ignore_extra=parsed.ignore_extra)
         found = evaluate(replace(model, target=target), shown(rows, rows.pieces(wanted), "evaluate"))
-    say(json.dumps(found, indent=2) + "\n" if parsed.json else table(found))
+    say(json.dumps(found, indent=2, allow_nan=False) + "\n" if parsed.json else table(found))
     return 0
 
 
@@ -56,5 +56,9 @@ def table(found: dict[str, Any]) -> str:
 
     from proxlearn.views.tables import markdown
 
-    lines = [{"estimate": name, **figures} for name, figures in found.items() if isinstance(figures, dict)]
+    lines = [
+        {"estimate": name} | {key: "undefined" if value is None else value for key, value in figures.items()}
+        for name, figures in found.items()
+        if isinstance(figures, dict)
+    ]
     return f"{found['rows']} rows\n\n{markdown(pd.DataFrame(lines))}"

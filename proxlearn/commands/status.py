@@ -19,13 +19,14 @@ from proxlearn.run.sweep import DONE, JobState, SweepFolder
 from proxlearn.text import printable
 
 DESCRIPTION = """\
-Show the runs and sweeps below folders: state, progress, speed, time left, newest test risk and accuracy.
+Show the runs and sweeps below folders: state, progress, speed, time left, newest test risk and accuracy
+(of the recursion under "logged", where that is another one than the run's).
 
 states: running, finished, stopped (by a signal; the same command goes on), failed, dead (it says that it is running,
 and its process is gone; the same command goes on from its newest checkpoint). Jobs of a sweep besides: killed,
 skipped, waiting (another process has the run), invalid, not started."""
-HEADER = ("run", "state", "step", "done", "rec/s", "left", "risk", "accuracy", "remark")
-RIGHT = ("step", "done", "rec/s", "left", "risk", "accuracy")
+HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "remark")
+RIGHT = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy")
 DEPTH = 4
 """How far below a named folder runs are looked for: outputs/<dataset>/<run> is two."""
 CLEAR = "\x1b[H\x1b[J"
@@ -101,15 +102,17 @@ def found(folder: Path, depth: int) -> Iterator[Path]:
 
 def row(name: str, run: Observed | None, state: str | None = None, remark: str | None = None) -> tuple[str, ...]:
     if run is None or run.state == "absent":
-        return (name, state or "not started", "", "", "", "", "", "", remark or "")
+        return (name, state or "not started", "", "", "", "", "", "", "", remark or "")
     left = "" if run.seconds_left is None else interval(run.seconds_left)
     figures = (run.newest.get(f"test_{quantity}_weighted") for quantity in ("risk", "accuracy"))
     risk, accuracy = ("" if figure is None else f"{figure:.4g}" for figure in figures)
+    # The figures are of their own step: status.json is ahead of the newest logged row, or behind it after a failure.
+    logged = "" if run.newest_step in (None, run.step) else str(run.newest_step)
     share = f"{run.step / run.steps:.0%}" if run.steps else ""
     told = remark or run.error or ""
     if (state or run.state) == "dead":
         told = f"process {run.pid} on {run.host} is gone"
-    return (name, state or run.state, str(run.step), share, f"{run.rate:.4g}", left, risk, accuracy, told)
+    return (name, state or run.state, str(run.step), share, f"{run.rate:.4g}", left, logged, risk, accuracy, told)
 
 
 def interval(seconds: float) -> str:

@@ -76,8 +76,8 @@ class Info:
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:
-        """Largest share of its mass that a particle sends to others; below the rounding unit the step is the
-        identity."""
+        """Largest share of its mass that a particle sends to others; a light particle's weight may change by a share
+        below rounding of a heavy one's: see ``weights_change``."""
         rows, columns = oriented(self.previous.theta, self.theta, self.hyper.orientation)
         return offdiagonal_share(rows, columns, self.solution.log_z, self.hyper.epsilon)
 

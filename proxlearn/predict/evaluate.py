@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,10 @@ from proxlearn.predict.model import Model
 
 
 def evaluate(model: Model, pieces: Iterable[Piece]) -> dict[str, Any]:
-    """Of each estimate every quantity of the task; of a real target besides ``rmse_in_units``, in the target's own."""
+    """Of each estimate every quantity of the task, None where it is undefined.
+
+    Of a real target besides ``rmse_in_units``, in the target's own.
+    """
     answers: dict[str, list[torch.Tensor]] = {estimate: [] for estimate in ESTIMATES}
     targets: list[np.ndarray] = []
     rows = 0
@@ -34,9 +38,11 @@ def evaluate(model: Model, pieces: Iterable[Piece]) -> dict[str, Any]:
     figures: dict[str, Any] = {"rows": rows}
     for estimate in ESTIMATES:
         scored = model.task.scores(torch.cat(answers[estimate], dim=-1), samples, estimate)
-        figures[estimate] = {name: float(scored[f"{name}_{estimate}"]) for name in model.task.quantities}
+        numbers = {name: float(scored[f"{name}_{estimate}"]) for name in model.task.quantities}
         if not model.classes:
-            figures[estimate]["rmse_in_units"] = figures[estimate]["rmse"] / float(model.target_scaler.factor[0])
+            numbers["rmse_in_units"] = numbers["rmse"] / float(model.target_scaler.factor[0])
+        # R2 divides by the variance of the targets, which is 0 for a single row.
+        figures[estimate] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return figures
 
 

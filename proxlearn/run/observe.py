@@ -49,6 +49,8 @@ class Observed:
     """Digest of what determines the trajectory; None where no file tells."""
     newest: dict[str, float] = field(default_factory=dict)
     """The newest row of metrics.csv: those of NEWEST that it has."""
+    newest_step: int | None = None
+    """The step of that row: status.json is written every two seconds, and may be ahead of the row or behind it."""
 
     @property
     def rate(self) -> float:
@@ -77,6 +79,7 @@ def observe(folder: Path) -> Observed:
     host = str(status.get("host", ""))
     if state == "running" and not _alive(folder, host):
         state = "dead"
+    newest_step, newest = _newest(RunFolder(folder).metrics)
     return Observed(
         folder=folder,
         state=state,
@@ -90,7 +93,8 @@ def observe(folder: Path) -> Observed:
         error=str(status["error"]) if status.get("error") else None,
         data_sha256=str(status.get("data_sha256", "")),
         settings_sha256=_settings_sha256(folder, status),
-        newest=_newest(RunFolder(folder).metrics),
+        newest=newest,
+        newest_step=newest_step,
     )
 
 
@@ -124,8 +128,8 @@ def _alive(folder: Path, host: str) -> bool:
         return False
 
 
-def _newest(path: Path) -> dict[str, float]:
-    """The last whole row of metrics.csv, read from its end: the file may be long, and someone may be writing."""
+def _newest(path: Path) -> tuple[int | None, dict[str, float]]:
+    """Step and figures of the last whole row of metrics.csv, read from its end: it may be long, and be written now."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             names = file.readline(TAIL_BYTES).decode().strip().split(",")
@@ -134,9 +138,9 @@ def _newest(path: Path) -> dict[str, float]:
             rows = [row.split(",") for row in file.read(TAIL_BYTES).decode().split("\n")[:-1]]
         row = next(row for row in reversed(rows) if len(row) == len(names))
         cells = dict(zip(names, row, strict=True))
-        return {name: float(cells[name]) for name in NEWEST if cells.get(name)}
-    except (OSError, ValueError, StopIteration, UnreadableFile):
-        return {}
+        return int(cells["step"]), {name: float(cells[name]) for name in NEWEST if cells.get(name)}
+    except (OSError, ValueError, KeyError, StopIteration, UnreadableFile):
+        return None, {}
 
 
 def _session_rate(status: dict[str, Any]) -> float | None:

@@ -6,10 +6,9 @@ A folder whose checkpoints cannot be used holds somebody's results: it is never 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -18,6 +17,7 @@ from proxlearn.errors import InputError
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import sealed
 from proxlearn.run.checkpoint import Checkpoint, Mark
+from proxlearn.run.edited_settings import DIGEST, describe_edit
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.files import write_atomically, write_json
 from proxlearn.run.folder import Earlier, RunFolder
@@ -26,11 +26,8 @@ from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, ve
 from proxlearn.run.schedule import is_logged
 from proxlearn.run.sealed import InvalidCheckpoint
 from proxlearn.safe_read import MOST_TABLE, read_bytes
-from proxlearn.schema import flat_settings, settings_digest, trajectory
 
 AGAIN = "or train again with overwrite=true"
-DIGEST = 64
-"""Characters of a run's identity that stand for its settings; those of the data follow."""
 
 
 class Rejected(InvalidCheckpoint):
@@ -136,15 +133,13 @@ class ResumePoints:
             return Rejected("selection.json was changed", f"restore it, {AGAIN}")
         if run[:DIGEST] == ours[:DIGEST]:
             return Rejected("the data has changed since it began", f"restore it, {AGAIN}")
-        config, began = flat_settings(trajectory(self.experiment.config)), self.previous.settings
-        if began is None or settings_digest(began) != run[:DIGEST]:
+        edit = describe_edit(self.experiment.config, self.previous.settings, run[:DIGEST])
+        if edit is None:
             known = Path(self.folder.config).name
             return Rejected(f"it belongs to another run, or {known} was edited", f"undo the edit of {known}, {AGAIN}")
-        earlier = flat_settings(began)
-        names = [key for key in {**earlier, **config} if earlier.get(key) != config.get(key)]
-        now, then = (_named(names, values) for values in (config, earlier))
+        began, now = edit
         return Rejected(
-            f"it began with {then}, and config.yaml has {now}",
+            f"it began with {began}, and config.yaml has {now}",
             f"set it back, or train with {now} in another hydra.run.dir",
         )
 
@@ -219,7 +214,3 @@ def _first_line(path: Path) -> str:
 
 def _holds(content: bytes, mark: Mark) -> bool:
     return len(content) >= mark.size and hashlib.sha256(content[: mark.size]).hexdigest() == mark.sha256
-
-
-def _named(names: list[str], values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={values.get(name)}" for name in names[:4]) + (", ..." if len(names) > 4 else "")

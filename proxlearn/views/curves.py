@@ -67,7 +67,7 @@ def draw_health(run: Run) -> list[Path]:
         right.set_ylim(min(shares.min(), unit) / 10, max(shares.max(), unit) * 10)
     else:
         _write(right, "no proximal step")
-    right.set(xlabel="recursion k", ylabel="largest off-diagonal share", title="kernel: below the line, the identity")
+    right.set(xlabel="recursion k", ylabel="largest off-diagonal share", title="kernel")
     for axes in (left, right):
         if len(curves):
             axes.set_xscale("log")

@@ -167,10 +167,12 @@ def _quantities(runs: list[Shown]) -> dict[str, list[str]]:
 def _sweep(name: str, states: list[JobState], source: Source) -> dict[str, Any]:
     averages = over_repeats(states)
     table = table_of(for_people(states))
-    known = {
-        shown.run.path: _figures(printed(shown.run.config), int(shown.run.status["step"])) for shown in source.runs
-    }
-    theirs = [known.get(state.run.folder, {}) if state.run else {} for state in states]
+    paper = {shown.run.path: printed(shown.run.config) for shown in source.runs}
+    theirs = [
+        # The table's figures are those of the newest logged row.
+        _figures(paper.get(state.run.folder, []), state.run.newest_step) if state.run else {}
+        for state in states
+    ]
     for quantity in ("accuracy", "risk"):
         key = ("test", "weighted", quantity)
         _beside(table, quantity, [figures_of.get(key) for figures_of in theirs])

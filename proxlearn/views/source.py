@@ -19,6 +19,7 @@ from proxlearn.core.scores import ESTIMATES
 from proxlearn.errors import InputError
 from proxlearn.predict.description import read_description
 from proxlearn.run import sealed
+from proxlearn.run.edited_settings import refuse_edited_settings
 from proxlearn.run.folder import RunFolder, figures_step
 from proxlearn.run.metrics_version import Conversion, version_of
 from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_table, read_yaml
@@ -91,11 +92,12 @@ def read(path: Path) -> Run:
 def _read(path: Path) -> Run:
     folder = RunFolder(path)
     try:
-        config, model = _config(folder), read_description(folder.model)
+        status = _status(folder.status)
+        config, model = _config(folder, status), read_description(folder.model)
         return Run(
             path=path,
             config=config,
-            status=_status(folder.status),
+            status=status,
             model=model,
             metrics=read_metrics(folder.metrics, config),
             accuracy=_accuracy(folder.accuracy),
@@ -136,13 +138,24 @@ def _stored_epsilon(path: Path, step: int) -> float | None:
     return epsilon if isinstance(epsilon, float) else None
 
 
-def _config(folder: RunFolder) -> dict[str, Any]:
-    """The run's config, with what was selected in the place of what it left open."""
+def _config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
+    """The run's config, with what was selected in the place of what it left open; refused if it was edited since."""
     config = read_yaml(folder.config)
+    try:
+        asked = build(TrainConfig, config)
+    except InputError as error:
+        raise UnreadableFile(folder.config, error.problem) from error
+    refuse_edited_settings(folder, asked, status)
     try:
         chosen = read_json(folder.selection).get("chosen")
         if not isinstance(chosen, dict):
             raise UnreadableFile(folder.selection, "it does not say what was chosen")
+        selected = status.get("selected")
+        used = selected if isinstance(selected, dict) else {}
+        for key in asked.selected:
+            if key in used and used[key] != chosen.get(key):
+                problem = f"{folder.path} was made with {key}={used[key]}, and selection.json has {chosen.get(key)}"
+                raise InputError(problem, "set it back")
         config |= {key: value for key, value in chosen.items() if config.get(key) is None}
     except AbsentFile:
         pass

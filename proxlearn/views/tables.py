@@ -69,16 +69,9 @@ def remarks(run: Run) -> list[str]:
     if factor not in (0.0, 1.0):
         unit = 1 / factor
         said.append(f"The target was standardised: risk and rmse are in units of its standard deviation, {unit:.4g}.")
-    share = run.metrics.dropna(subset=["kernel_offdiag"])
-    unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
-    moving = share[share["kernel_offdiag"] >= unit]["step"]
-    last = int(share["step"].max()) if len(share) else 0
-    if len(share) and (not len(moving) or moving.max() < last):
-        since = share["step"].min() if not len(moving) else share[share["step"] > moving.max()]["step"].min()
-        said.append(
-            f"From recursion {int(since)} on, the kernel was the identity to rounding at every logged step: "
-            "the proximal step left the weights as they were."
-        )
+    since = weights_stay_from(run)
+    if since is not None:
+        said.append(f"At every logged recursion from {since} on, the proximal step left the weights as they were.")
     if run.status["unmet"]:
         count, L = run.status["unmet"], run.config["L"]
         said.append(f"{count} of {run.status['step']} proximal steps did not meet their tolerance within L={L} rounds.")
@@ -86,6 +79,20 @@ def remarks(run: Run) -> list[str]:
         before, after = run.config["device"]["dtype"], run.status["dtype"]
         said.append(f"Not finite in {before} at step {run.status['switched_at']}: went on in {after}.")
     return said
+
+
+def weights_stay_from(run: Run) -> int | None:
+    """The first logged step from which on no logged proximal step changed a weight beyond rounding, if there is one.
+
+    A kernel near the identity is no criterion: a light particle's weight may change by a small share of a heavy one's.
+    """
+    if "weights_change" not in run.metrics:
+        return None
+    unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
+    changes = run.metrics.dropna(subset=["weights_change"])
+    moving = changes[changes["weights_change"] > unit]["step"]
+    still = changes[changes["step"] > moving.max()] if len(moving) else changes
+    return int(still["step"].min()) if len(still) else None
 
 
 def majority_share(confusion: pd.DataFrame) -> float | None:

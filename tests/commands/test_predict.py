@@ -88,6 +88,24 @@ def test_a_real_target_is_scored_in_its_own_units_too(runs: Path, capsys: pytest
     assert json.loads(capsys.readouterr().out)["weighted"]["rmse_in_units"] == pytest.approx(rmse, rel=1e-9)
 
 
+def test_a_figure_that_is_undefined_is_null_or_said_so(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (runs / "real.csv").read_text().splitlines()
+    (tmp_path / "one.csv").write_text("\n".join(lines[:2]) + "\n")
+    words = ["evaluate", str(runs / "real"), "--data", str(tmp_path / "one.csv")]
+    assert cli.main([*words, "--json"]) == 0
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found["weighted"]["r2"] is None
+    assert found["weighted"]["rmse"] >= 0
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out.count("undefined") == 2
+
+
 @pytest.mark.parametrize("task", ["two", "three"])
 def test_labels_are_the_most_probable_classes_by_their_names(
     runs: Path, task: str, capsys: pytest.CaptureFixture[str]

@@ -9,6 +9,7 @@ import time
 import pytest
 from small_runs import FORKSERVER, run, small, status
 
+from proxlearn.cli import main
 from proxlearn.run.lock import FolderLock, in_use
 from proxlearn.run.observe import SILENT_SECONDS, observe
 
@@ -111,3 +112,17 @@ def test_looking_does_not_keep_a_run_from_starting(tmp_path):
         with FolderLock(tmp_path):
             assert in_use(tmp_path) is True
         assert in_use(tmp_path) is False
+
+
+def test_status_names_the_step_of_the_figures_it_shows(folder, capsys):
+    """A failed run's status is up to two seconds older than its rows."""
+
+    def shown():
+        assert main(["status", str(folder)]) == 0
+        head, line = capsys.readouterr().out.splitlines()
+        return head.split(), line.split()
+
+    assert "logged" not in shown()[0]
+    say(folder, state="failed", step=3, error="it")
+    head, line = shown()
+    assert (line[head.index("step")], line[head.index("logged")]) == ("3", "10")

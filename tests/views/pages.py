@@ -13,6 +13,7 @@ import yaml
 from small_runs import composed, run, small
 
 from proxlearn.run.sweep import Job, SweepFolder
+from proxlearn.schema import TrainConfig, build, digest
 from proxlearn.views.report import Builder
 from proxlearn.views.report_server import Server
 
@@ -52,6 +53,7 @@ def hostile_run(folder: Path) -> Path:
     status = json.loads((made / "status.json").read_text())
     status |= dict.fromkeys(("command", "host", "error", "started", "engine", "data_sha256"), HOSTILE)
     status["versions"] = {HOSTILE: HOSTILE}
+    status["settings_sha256"] = digest(build(TrainConfig, config))
     (made / "status.json").write_text(json.dumps(status))
     accuracy = pd.read_csv(made / "accuracy.csv")
     accuracy.loc[len(accuracy)] = [HOSTILE, HOSTILE, *accuracy.iloc[0, 2:]]

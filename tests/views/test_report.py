@@ -294,6 +294,11 @@ def test_runs_side_by_side_have_a_table_with_the_papers_figures(tmp_path):
     for seed in (0, 1):
         run(composed("dataset=sine", "N=500", "steps=1", "threads=1", f"seed={seed}"), tmp_path / str(seed))
     pretend_made(tmp_path / "0", 5000)
+    # The figures of this table are those of the newest logged row, whatever the status says.
+    (found,) = Builder([tmp_path / "0", tmp_path / "1"]).data()["sweeps"]
+    assert "paper's" not in found["table"]["columns"]
+    metrics = tmp_path / "0" / "metrics.csv"
+    metrics.write_text(metrics.read_text().replace("\n1,", "\n5000,"))
     (found,) = Builder([tmp_path / "0", tmp_path / "1"]).data()["sweeps"]
     columns = found["table"]["columns"]
     assert [row[columns.index("risk") + 1] for row in found["table"]["rows"]] == ["0.01242", ""]
