@@ -107,7 +107,8 @@ def run(name: str, args: list[str]) -> int:
         return RunError.exit_code
     except KeyboardInterrupt:
         # While a run is recursing it stops by itself; this is before or after.
-        notice("interrupted; the same command goes on")
+        again = "starts again, and without overwrite=true " if "overwrite=true" in map(str.lower, args) else ""
+        notice(f"interrupted; the same command {again}goes on")
         return 130
 
 
@@ -143,7 +144,18 @@ def main(argv: list[str] | None = None) -> int:
     if first not in COMMANDS:
         notice(f"unknown command `{first}`; {did_you_mean(first, COMMANDS)}")
         return 2
+    if not _is_somewhere():
+        notice("the working directory has been removed; change to a folder that exists")
+        return 2
     return run(first, rest)
+
+
+def _is_somewhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def console() -> NoReturn:

@@ -9,8 +9,14 @@ from pathlib import Path
 
 from proxlearn.text import printable
 
+THE_SAME = "the same command"
 MOST_NAMES = 20
 """In one message; a table may have thousands of columns."""
+
+
+def to_go_on(overwrite: bool) -> str:
+    """What continues a run that is in its place: with ``overwrite`` the same command would start it again."""
+    return f"{THE_SAME} without overwrite=true" if overwrite else THE_SAME
 
 
 class ProxlearnError(Exception):

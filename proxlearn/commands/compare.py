@@ -54,7 +54,7 @@ def main(args: list[str]) -> int:
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)
     refuse_foreign_files(asked, output, [split_path(*split) for split in dataset_splits(asked)])
-    with disk_errors(output, "does what is missing"):
+    with disk_errors(output, "the same command does what is missing"):
         output.mkdir(parents=True, exist_ok=True)
         with FolderLock(output):
             cells = cells_of(asked, output)

@@ -14,7 +14,7 @@ from proxlearn.checks import flag
 from proxlearn.commands.compose import translated
 from proxlearn.errors import InputError
 from proxlearn.run import sealed
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import refuse_between
 from proxlearn.user_paths import user_path
 
 SWEEP_KEYS = ("fail_fast",)
@@ -45,7 +45,7 @@ def checked_config(composed: DictConfig) -> schema.TrainConfig:
 
 def newest_cloud(folder: Path) -> str:
     """The checksum of the newest valid checkpoint in a run folder."""
-    recover_for_reading(folder)
+    refuse_between(folder)
     try:
         return next(sealed.valid(folder / "checkpoints")).sha256
     except (StopIteration, OSError, ValueError) as error:

@@ -12,7 +12,7 @@ from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
 from proxlearn.run.folder import RunFolder
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import refuse_between
 
 DESCRIPTION = """\
 Draw a film of a run from its folder alone. On the left the particles on their two principal axes, size and colour by
@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
     folder: Path = parsed.folder
     if not folder.is_dir():
         raise InputError(f"no folder {folder}", "name one that `proxlearn train` made")
-    recover_for_reading(folder)
+    refuse_between(folder)
     RunFolder(folder).refuse_links()
     output: Path = parsed.output or folder / "film.gif"
     frames = integer(at_least=1, below=1001, example=FRAMES)(

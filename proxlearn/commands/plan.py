@@ -25,7 +25,7 @@ from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import WRITTEN, RunFolder, check_writable
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import is_between
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
 from proxlearn.run.sweep import DONE, Job, SweepFolder
 from proxlearn.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig, digest
@@ -131,8 +131,8 @@ def check_job(
     check_writable(folder)
     require_run_or_empty(folder)
     refuse_table_inside(config.dataset.path, folder, WRITTEN)
-    if not config.overwrite:
-        recover_for_reading(folder)
+    # Of an overwrite that was interrupted, the job brings the old run back first, and looks then.
+    if not config.overwrite and not is_between(folder):
         RunFolder(folder).check_same_run(config)
     return config, folder
 

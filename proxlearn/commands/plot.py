@@ -9,7 +9,7 @@ from pathlib import Path
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import refuse_between
 from proxlearn.run.ownership import is_run
 from proxlearn.run.sweep import SweepFolder
 
@@ -25,7 +25,7 @@ def main(args: list[str]) -> int:
     for folder in folders:
         if is_sweep(folder):
             continue
-        recover_for_reading(folder)
+        refuse_between(folder)
         if not ((folder / "metrics.csv").is_file() and is_run(folder)):
             raise InputError(
                 f"{folder} is not a run folder (no metrics.csv or no config.yaml in it)",

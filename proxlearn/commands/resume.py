@@ -13,7 +13,7 @@ from proxlearn.errors import InputError
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import RunFolder, check_writable
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import recover_now
 from proxlearn.schema import LoggerConfig
 
 
@@ -32,8 +32,8 @@ def main(args: list[str]) -> int:
     folder: Path = parsed.folder.absolute()
     if not folder.is_dir():
         raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` made")
-    recover_for_reading(folder)
     RunFolder(folder).refuse_links()
+    recover_now(folder)
     # A path in a file must not lead out of the folder: the cloud that an init_from run began with is in its own.
     config = replace(RunFolder(folder).read_config(), init_from=None)
     if parsed.steps is not None:

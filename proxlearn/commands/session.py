@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxlearn.errors import ProxlearnError
+from proxlearn.errors import ProxlearnError, StoppedBySignal, to_go_on
 from proxlearn.notice import notice
 from proxlearn.schema import TrainConfig
 from proxlearn.streams import write_words
@@ -46,8 +47,12 @@ def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
     if outcome.already_finished:
         more = f"{outcome.longest_steps}, as asked for before," if outcome.longest_steps > outcome.step else "More"
         say(f"Finished before, with {outcome.step} steps: nothing to do. {more} steps= would continue it.\n")
-    with disk_errors(folder):
-        publish(config.logger, folder, render(folder))
+    draws = f"{to_go_on(config.overwrite)} draws what is missing"
+    try:
+        with disk_errors(folder, draws):
+            publish(config.logger, folder, render(folder))
+    except KeyboardInterrupt as stopped:
+        raise StoppedBySignal(signal.SIGINT, f"interrupted after step {outcome.step}", draws) from stopped
     say(summary(folder))
     return outcome
 

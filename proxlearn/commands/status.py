@@ -13,7 +13,7 @@ from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.observe import Observed, observe
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import is_between
 from proxlearn.run.ownership import STAGING
 from proxlearn.run.sweep import DONE, JobState, SweepFolder
 from proxlearn.text import printable
@@ -85,8 +85,7 @@ def report(folders: list[Path]) -> str:
 
 def found(folder: Path, depth: int) -> Iterator[Path]:
     """Run and sweep folders at or below ``folder``; nothing inside one is looked at."""
-    recover_for_reading(folder)
-    if RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
+    if is_between(folder) or RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
         yield folder
         return
     if depth == 0:

@@ -23,6 +23,7 @@ from proxlearn.commands.launchers import at_a_time, end_workers_with_command, fi
 from proxlearn.commands.plan import Plan
 from proxlearn.commands.session import say, shown
 from proxlearn.commands.sweep_progress import SweepProgress
+from proxlearn.errors import to_go_on
 from proxlearn.notice import notice
 from proxlearn.run.folder import nearest_existing
 from proxlearn.run.sweep import DONE, SweepFolder
@@ -50,9 +51,10 @@ def run_sweep(plan: Plan, command: str) -> int:
     from proxlearn.views.sweep import render_sweep, summary
 
     render_sweep(sweep.path)
-    say(summary(sweep.path))
+    overwrites = any(config.overwrite for config in plan.configs.values())
+    say(summary(sweep.path, to_go_on(overwrites)))
     if number is not None:
-        notice("the sweep was stopped; the same command goes on")
+        notice(f"the sweep was stopped; {to_go_on(overwrites)} goes on")
         return 128 + number
     states = sweep.look()
     for state in states:

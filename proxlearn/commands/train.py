@@ -20,7 +20,7 @@ from proxlearn.commands.output_folders import check_folder_settings
 from proxlearn.commands.override_words import hydra_arguments
 from proxlearn.commands.plan import Plan, plan_sweep
 from proxlearn.commands.session import run_session
-from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.errors import InputError, ProxlearnError, to_go_on
 from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
@@ -106,4 +106,4 @@ def run(composed: DictConfig, folder: Path, command: str) -> int:
     except ProxlearnError as error:
         notice(str(error))
         return error.exit_code
-    return run_session(config, folder, command, "the same command")
+    return run_session(config, folder, command, to_go_on(config.overwrite))

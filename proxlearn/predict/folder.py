@@ -17,7 +17,7 @@ from proxlearn.predict.description import read_description
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import newest_valid
 from proxlearn.run.folder import RunFolder
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import refuse_between
 from proxlearn.safe_read import AbsentFile, UnreadableFile
 
 
@@ -25,7 +25,7 @@ def load(path: Path) -> Model:
     """The model of a run, finished or not."""
     if not path.is_dir():
         raise InputError(f"no folder {path}", "name one that `proxlearn train` made")
-    recover_for_reading(path)
+    refuse_between(path)
     model = find(path)
     if model is None:
         raise InputError(f"{path} holds no valid checkpoint", "wait for the first one, or train again")

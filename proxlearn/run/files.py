@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proxlearn.errors import RunError
+from proxlearn.errors import THE_SAME, RunError
 
+NEWEST = "goes on from the newest checkpoint"
 TEMPORARY = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
 OLD_TEMPORARY = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
@@ -77,12 +78,12 @@ def remove_temporaries(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors(folder: Path, then: str = "goes on from the newest checkpoint") -> Iterator[None]:
-    """A full disk, a removed or a read-only folder, in one line."""
+def disk_errors(folder: Path, then: str = f"{THE_SAME} {NEWEST}") -> Iterator[None]:
+    """A full disk, a removed or a read-only folder, in one line, with what happens ``then``."""
     try:
         yield
     except OSError as error:
         raise RunError(
             f"cannot write to the run folder {folder}: {error.strerror or error}",
-            f"put that right, and the same command {then}",
+            f"put that right, and {then}",
         ) from error

@@ -6,8 +6,9 @@ import dataclasses
 import json
 import logging
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ from proxlearn.checks import choice, integer, optional, real
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.loggers.logger import EVENTS, RUN_ID
 from proxlearn.run.files import remove_temporaries, write_atomically, write_json
-from proxlearn.run.sealed import stored
+from proxlearn.run.sealed import InvalidCheckpoint, stored, unseal
 from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
 from proxlearn.text import printable
 
 MODEL_FORMAT = "proxlearn-model-1"
-CANDIDATES = "selection-*.safetensors"
+CANDIDATES = re.compile(r"selection-\d+-\d+\.safetensors")
 """Beside the checkpoints: candidates of a selection that was interrupted (selection_store.py)."""
 
 
@@ -50,11 +51,13 @@ class Earlier:
 
 
 DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
+PLOT_ENDINGS = ("png", "pdf")
+PLOTS = frozenset(f"{name}.{ending}" for name in DRAWN for ending in PLOT_ENDINGS)
 WRITTEN = frozenset(
     (
         *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
         *("selection.json", "train.log", RUN_ID, "accuracy.md", "metrics-marks.json"),
-        *(f"{name}.{ending}" for name in DRAWN for ending in ("png", "pdf")),
+        *PLOTS,
     )
 )
 """Every file that training writes into its folder, checkpoints and event files aside."""
@@ -105,15 +108,22 @@ class RunFolder:
             text = f"# {keys}: null here, selected from the training part; status.json has their values.\n{text}"
         write_atomically(self.config, text.encode())
 
-    def clear(self) -> None:
-        """Delete the run's own files; the status and the config last, by which a run folder is recognised."""
+    def own_files(self) -> list[Path]:
+        """The run's own files; the status and the config last, by which a run folder is recognised."""
         stored_clouds = (path for _, path in stored(self.checkpoints))
-        candidates = self.checkpoints.glob(CANDIDATES)
-        named = (self.path / name for name in sorted(WRITTEN - {self.status.name, self.config.name}))
+        named = (self.path / name for name in sorted(WRITTEN - PLOTS - {self.status.name, self.config.name}))
+        kept = filter(_is_candidate, candidates(self.checkpoints))
         logged = self.tensorboard.glob("*tfevents*")
-        for path in (*stored_clouds, *candidates, *named, *logged, self.status, self.config):
-            if path.is_file() or path.is_symlink():
-                path.unlink(missing_ok=True)
+        last = (self.status, self.config)
+        paths = (*stored_clouds, *kept, *named, *self._plots(), *logged, *last)
+        return [path for path in paths if path.is_file() or path.is_symlink()]
+
+    def _plots(self) -> Iterator[Path]:
+        """Plots that were drawn here: a user's file may have such a name, but not both files of a plot."""
+        for name in DRAWN:
+            both = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
+            if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in both):
+                yield from both
 
     def read_config(self) -> TrainConfig:
         try:
@@ -166,11 +176,15 @@ class RunFolder:
             )
 
     def refuse_links(self) -> None:
-        """Refuse links and devices where files are expected: writing to them would leave the folder."""
+        """Refuse links, devices and folders where files are expected: writing to a link would leave the folder."""
         for folder in (self.path, self.checkpoints):
             for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
                     raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
+        for name in WRITTEN:
+            if (self.path / name).is_dir():
+                problem = f"{self.path / name} is a folder, and the run has a file of that name"
+                raise InputError(problem, "rename it, or choose another folder")
 
     def journal(self) -> logging.Logger:
         """A logger of this run's own: everything into train.log, warnings to the terminal too."""
@@ -195,6 +209,18 @@ def figures_step(status: Mapping[str, Any]) -> int | None:
     step = status.get("figures_step", status.get("step") if ended else None)
     checked: int | None = optional(integer(at_least=0, example=0))("figures_step", step)
     return checked
+
+
+def candidates(folder: Path) -> list[Path]:
+    """The files of an interrupted selection, by their names."""
+    return [path for path in folder.glob("selection-*") if CANDIDATES.fullmatch(path.name)]
+
+
+def _is_candidate(path: Path) -> bool:
+    try:
+        return "key" in unseal(path, named=False).state
+    except (InvalidCheckpoint, InputError):
+        return False
 
 
 def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> None:

@@ -14,7 +14,7 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.threads import usable_threads
-from proxlearn.errors import InputError, RunError, StoppedBySignal
+from proxlearn.errors import THE_SAME, InputError, RunError, StoppedBySignal, to_go_on
 from proxlearn.fit.advance import Advance, not_finite
 from proxlearn.fit.memory import memory_errors
 from proxlearn.loggers.logger import RunLogger, check_logger
@@ -28,7 +28,7 @@ from proxlearn.run.experiment import (
     dtype_of,
     first_checkpoint,
 )
-from proxlearn.run.files import disk_errors
+from proxlearn.run.files import NEWEST, disk_errors
 from proxlearn.run.folder import WRITTEN, RunFolder
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.logged import logged
@@ -65,16 +65,17 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
     try:
         return _train(config, path, command)
     except Interrupted as stopped:
-        raise StoppedBySignal(
-            stopped.signal, "stopped before the first step of this session", "the same command goes on"
-        ) from stopped
+        # The new run of an overwrite has not been placed by then.
+        then = f"{THE_SAME} begins again: the old run is as it was" if config.overwrite else f"{THE_SAME} goes on"
+        raise StoppedBySignal(stopped.signal, "stopped before the first step of this session", then) from stopped
 
 
 def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
     folder = RunFolder(path)
     check_logger(config.logger)
+    again = f"{THE_SAME} begins again: the old run is as it was" if config.overwrite else f"{THE_SAME} {NEWEST}"
     with StopRequest() as stop, contextlib.ExitStack() as held:
-        with disk_errors(path):
+        with disk_errors(path, again):
             # Before the lock, which is a file too.
             require_run_or_empty(path)
             refuse_table_inside(config.dataset.path, path, WRITTEN)
@@ -91,7 +92,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
             raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
-        with disk_errors(path):
+        with disk_errors(path, again):
             known = settled(experiment, made)
             ResumePoints(made, known or experiment, earlier).check_settings(known is not None)
         if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
@@ -103,7 +104,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
         if config.threads not in (None, threads):
             warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
-        with disk_errors(path):
+        with disk_errors(path, again):
             experiment = known or choose(experiment, made, threads, stop)
         now = load_resume_point(made, experiment, earlier, warnings.append) or first_checkpoint(experiment)
         if experiment.steps < earlier.steps:
@@ -111,11 +112,12 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
                 f"the run was on its way to {earlier.steps} steps and now ends at {experiment.steps};"
                 f" steps={earlier.steps} goes on to there, with the result of an uninterrupted run"
             )
-        with disk_errors(path), torch.no_grad():
+        with disk_errors(path, f"{to_go_on(config.overwrite)} {NEWEST}"), torch.no_grad():
             stop.check()
             if made is not folder:
-                begin(experiment, now, made, Status(made, experiment, engine, threads, command, earlier))
-                place(folder)
+                with disk_errors(path, again):
+                    begin(experiment, now, made, Status(made, experiment, engine, threads, command, earlier))
+                    place(folder)
                 now = load_resume_point(folder, experiment, earlier, warnings.append) or now
             status = Status(folder, experiment, engine, threads, command, earlier)
             return session(experiment, now, folder, status, stop, warnings)

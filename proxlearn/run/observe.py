@@ -15,7 +15,7 @@ from typing import Any
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.lock import in_use
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import refuse_between
 from proxlearn.safe_read import AbsentFile, UnreadableFile, open_regular, read_json
 from proxlearn.schema import digest
 
@@ -66,7 +66,10 @@ class Observed:
 
 def observe(folder: Path) -> Observed:
     """Look at a run folder; files that anybody may have written give what can be read of them."""
-    recover_for_reading(folder)
+    try:
+        refuse_between(folder)
+    except InputError as error:
+        return Observed(folder, "unreadable", error=str(error))
     try:
         status = _status(folder)
     except UnreadableFile as error:

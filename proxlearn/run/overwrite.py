@@ -1,29 +1,40 @@
 """Starting again in a run folder without losing the old run: the new one is made first, inside the folder, then placed.
 
-    .proxlearn-new       the new run is being made; the old one is valid. Left by a killed process: deleted.
-    .proxlearn-ready     the new run is durable up to its checkpoint of step 0; the old run's files are being deleted.
-    .proxlearn-placing   they are gone; the new run's files are being moved to their places.
+    .proxlearn-new      the new run is being made; the old one is valid.
+    .proxlearn-ready    the new run is durable up to its checkpoint of step 0, and changes places with the old one:
+    .proxlearn-old      the old run's files go in here, then the new run's come out of .proxlearn-ready.
+    .proxlearn-placed   .proxlearn-ready, empty: the new run is in its place, and .proxlearn-old can be deleted.
 
-One rename leads from each stage to the next, so at every moment either the old or the new run is complete, and
-``recover`` finishes what a killed process began. The stages lie inside the run folder: its lock covers them, files that
-are not the run's stay where they are, and a folder that cannot be renamed (a mount point, a shell's working directory)
-can be overwritten too.
+Nothing is deleted before the one rename from "ready" to "placed"; whatever fails or is killed earlier is taken back,
+and the old run stays. That needs to know which files came out of "ready": they are listed in .proxlearn-old first. The
+stages lie inside the run folder: its lock covers them, files that are not the run's stay where they are, and a folder
+that cannot be renamed (a mount point, a shell's working directory) can be overwritten too. Only a process that holds
+the lock finishes an overwrite or takes it back; a command that reads changes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
+import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from proxlearn.run.files import sync_folder
+from proxlearn.errors import InputError, RunError
+from proxlearn.run.files import disk_errors, is_temporary, sync_folder, write_json
 from proxlearn.run.folder import RunFolder
-from proxlearn.run.lock import FolderLock, InUse
+from proxlearn.run.lock import FolderLock, in_use
 from proxlearn.run.ownership import STAGING
+from proxlearn.run.sealed import valid
+from proxlearn.safe_read import UnreadableFile, read_json
 
-NEW, READY, PLACING = STAGING
+NEW, READY, OLD, PLACED = STAGING
+LIST = "new-files.json"
+"""In .proxlearn-old: the names of the new run's files."""
+EXCHANGE_SECONDS = 2.0
+"""How long a reader waits for another process that is just placing a new run: that takes milliseconds."""
 
 
 @contextlib.contextmanager
@@ -39,39 +50,125 @@ def new_run(folder: RunFolder) -> Iterator[RunFolder]:
 
 
 def place(folder: RunFolder) -> None:
-    """Put the new run in the old one's place. The caller holds the lock; every file of the new run is on disk."""
-    os.replace(folder.path / NEW, folder.path / READY)
-    sync_folder(folder.path)
-    _finish(folder)
+    """Put the new run in the old one's place, or leave the old one there and raise what went wrong.
+
+    The caller holds the lock; every file of the new run is on disk.
+    """
+    new, ready, old, placed = (folder.path / stage for stage in STAGING)
+    try:
+        os.replace(new, ready)
+        sync_folder(folder.path)
+        names = _files(ready)
+        old.mkdir()
+        write_json(old / LIST, {"files": [str(name) for name in names]})
+        sync_folder(folder.path)
+        touched = {folder.path, old}
+        for path in folder.own_files():
+            touched |= _move(path, old / path.relative_to(folder.path))
+        for name in names:
+            touched |= _move(ready / name, folder.path / name)
+        for changed in touched:
+            sync_folder(changed)
+        os.replace(ready, placed)
+    except BaseException as failure:
+        try:
+            _take_back(folder)
+        except OSError as error:
+            problem = f"cannot write to the run folder {folder.path}: {error.strerror or error}"
+            raise RunError(problem, f"put that right, and {_brings_back(folder.path)}") from failure
+        raise
+    # The new run is in its place: what of the old one cannot be deleted now is deleted later.
+    with contextlib.suppress(OSError):
+        _clean(folder)
 
 
 def recover(folder: RunFolder) -> None:
-    """Finish an overwrite that was interrupted, or take it back if it had not got that far. The caller has the lock."""
-    _finish(folder)
+    """Take back an overwrite that was interrupted, or tidy up after one that was done. The caller has the lock."""
+    if (folder.path / PLACED).is_dir() and next(valid(folder.checkpoints), None) is not None:
+        _clean(folder)
+    _take_back(folder)
+    shutil.rmtree(folder.path / PLACED, ignore_errors=True)
     shutil.rmtree(folder.path / NEW, ignore_errors=True)
 
 
-def recover_for_reading(path: Path) -> None:
-    """The same for a command that only reads: where an overwrite was interrupted, and no process is at work."""
-    if not any((path / stage).is_dir() for stage in (READY, PLACING)):
-        return
-    # A folder that cannot be written is read as it is.
-    with contextlib.suppress(InUse, OSError), FolderLock(path):
-        _finish(RunFolder(path))
+def recover_now(path: Path) -> None:
+    """The same for a command that is going to write, and must read the run's config first."""
+    if any((path / stage).is_dir() for stage in STAGING):
+        with disk_errors(path), FolderLock(path):
+            recover(RunFolder(path))
 
 
-def _finish(folder: RunFolder) -> None:
-    ready, placing = folder.path / READY, folder.path / PLACING
+def is_between(path: Path) -> bool:
+    """Whether a folder holds neither the old run nor the new one in its place."""
+    return (path / OLD / LIST).is_file() and not (path / PLACED).is_dir()
+
+
+def refuse_between(path: Path) -> None:
+    """For a command that only reads: refuse a folder in which an overwrite was interrupted halfway."""
+    end = time.monotonic() + EXCHANGE_SECONDS
+    while is_between(path):
+        if time.monotonic() > end or not in_use(path):
+            raise InputError(f"an overwrite of {path} was interrupted", _brings_back(path))
+        time.sleep(0.01)
+
+
+def _brings_back(path: Path) -> str:
+    return f"`{shlex.join(['proxlearn', 'resume', str(path)])}` brings the old run back"
+
+
+def _take_back(folder: RunFolder) -> None:
+    """The old run's files back in their places; the new run is deleted. Can be interrupted and done again."""
+    ready, old = folder.path / READY, folder.path / OLD
+    # One that is not in "ready" any more is in the folder. Without "ready" nobody can tell, and no file is replaced.
+    for name in _listed(old) if ready.is_dir() else ():
+        if not (ready / name).exists() and (folder.path / name).is_file():
+            _move(folder.path / name, ready / name)
+    for name in _files(old):
+        if name != PurePosixPath(LIST):
+            if (folder.path / name).exists():
+                remedy = f"move {old} away, or its files into their places"
+                raise InputError(f"an overwrite of {folder.path} was interrupted, and {name} is there twice", remedy)
+            _move(old / name, folder.path / name)
+    if old.is_dir():
+        sync_folder(folder.checkpoints if folder.checkpoints.is_dir() else folder.path)
+        sync_folder(folder.path)
+        (old / LIST).unlink(missing_ok=True)
+        shutil.rmtree(old)
+        sync_folder(folder.path)
     if ready.is_dir():
-        folder.clear()
+        shutil.rmtree(ready)
+
+
+def _clean(folder: RunFolder) -> None:
+    """Delete the old run, and then what says that the new one is in its place."""
+    sync_folder(folder.path)
+    if (folder.path / OLD).is_dir():
+        shutil.rmtree(folder.path / OLD)
         sync_folder(folder.path)
-        os.replace(ready, placing)
-        sync_folder(folder.path)
-    if placing.is_dir():
-        folder.checkpoints.mkdir(exist_ok=True)
-        # The checkpoints before the config and the status, which say that there is a run.
-        for path in (*(placing / "checkpoints").glob("*"), *(path for path in placing.iterdir() if path.is_file())):
-            os.replace(path, folder.path / path.relative_to(placing))
-        sync_folder(folder.checkpoints)
-        sync_folder(folder.path)
-        shutil.rmtree(placing)
+    shutil.rmtree(folder.path / PLACED)
+
+
+def _move(path: Path, target: Path) -> set[Path]:
+    """Rename a file; returns the folders that this changed."""
+    target.parent.mkdir(exist_ok=True)
+    os.replace(path, target)
+    return {path.parent, target.parent}
+
+
+def _files(folder: Path) -> list[PurePosixPath]:
+    """The files of a stage, the config and the status last, which say that there is a run."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    paths = (path for path in folder.rglob("*") if not path.is_dir() and not is_temporary(path))
+    names = (PurePosixPath(path.relative_to(folder)) for path in paths)
+    return sorted(names, key=lambda name: (name.name in ("config.yaml", "status.json"), name))
+
+
+def _listed(old: Path) -> list[PurePosixPath]:
+    """The names of the new run's files, as far as they are names inside the folder."""
+    try:
+        listed = read_json(old / LIST)["files"]
+    except (UnreadableFile, KeyError):
+        return []
+    names = [PurePosixPath(name) for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    return [name for name in names if not name.is_absolute() and ".." not in name.parts and name.parts]

@@ -20,7 +20,7 @@ from proxlearn.run.files import is_temporary
 
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
 """Top-level keys of config.yaml that together no other program's config has."""
-STAGING = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-placing")
+STAGING = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-old", ".proxlearn-placed")
 """Folders of an overwrite on its way (run/overwrite.py)."""
 SIGNED = b'{"pid": '
 """How the content of a lock file begins (run/lock.py)."""
@@ -35,7 +35,7 @@ MOST_BYTES = 2**20
 def is_run(folder: Path) -> bool:
     """Whether ``folder`` holds a run of proxlearn, complete or not."""
     # While an overwrite is on its way, they are in a folder below.
-    return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGING[1:])))
+    return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGING[1:3])))
 
 
 def _has_marker(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from proxlearn.fit.fit import Fitted
 from proxlearn.fit.settings import Settings
 from proxlearn.run import sealed
 from proxlearn.run.files import write_atomically
-from proxlearn.run.folder import CANDIDATES
+from proxlearn.run.folder import candidates
 from proxlearn.run.sealed import InvalidCheckpoint
 
 
@@ -33,7 +33,7 @@ class SelectionFiles:
         self._identity = f"{identity}-{threads}-{__version__}"
 
     def __len__(self) -> int:
-        return len(list(self._folder.glob(CANDIDATES)))
+        return len(candidates(self._folder))
 
     def load(self, rung: int, candidate: int, settings: Settings) -> Fitted | RunError | None:
         """How a candidate did in a rung, if that is known; a file that does not fit or is damaged is not used."""
@@ -68,7 +68,7 @@ class SelectionFiles:
         write_atomically(self._path(rung, candidate), sealed.seal(blob, state))
 
     def clear(self) -> None:
-        for path in self._folder.glob(CANDIDATES):
+        for path in candidates(self._folder):
             path.unlink(missing_ok=True)
 
     def _path(self, rung: int, candidate: int) -> Path:

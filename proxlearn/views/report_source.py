@@ -10,7 +10,7 @@ from typing import Any
 from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.observe import Observed, observe
-from proxlearn.run.overwrite import recover_for_reading
+from proxlearn.run.overwrite import is_between, refuse_between
 from proxlearn.run.sweep import Job, JobState, SweepFolder
 from proxlearn.schema import NOT_TRAJECTORY
 from proxlearn.views.source import Run, read
@@ -82,7 +82,7 @@ def gather(folders: list[Path]) -> Source:
 
 def read_run(path: Path) -> Run:
     """A run folder that anybody may have written: what cannot be shown is refused in one line."""
-    recover_for_reading(path)
+    refuse_between(path)
     if not has_rows(path):
         raise InputError(f"{path} is not a run folder with results (no rows in metrics.csv)", "name one `train` made")
     RunFolder(path).refuse_links()
@@ -91,7 +91,7 @@ def read_run(path: Path) -> Run:
 
 def has_rows(path: Path) -> bool:
     metrics = RunFolder(path).metrics
-    return metrics.is_file() and metrics.stat().st_size > 0
+    return not is_between(path) and metrics.is_file() and metrics.stat().st_size > 0
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from proxlearn.errors import THE_SAME
 from proxlearn.run.files import write_atomically
 from proxlearn.run.sweep import DONE, JobState, SweepFolder
 from proxlearn.views.style import house_style
@@ -105,12 +106,12 @@ def counts(states: list[JobState]) -> str:
     return f"{len(states)} jobs: " + ", ".join(f"{count} {state}" for state, count in found.items())
 
 
-def summary(folder: Path) -> str:
-    """The end of a sweep on the terminal."""
+def summary(folder: Path, to_go_on: str = THE_SAME) -> str:
+    """The end of a sweep on the terminal; ``to_go_on`` names what continues it."""
     states = SweepFolder(folder).look()
     lines = ["", markdown(for_people(states)), counts(states)]
     if any(state.state not in (DONE, "invalid") for state in states):
-        lines.append("The same command continues what is partial and runs what is missing.")
+        lines.append(f"{to_go_on.capitalize()} continues what is partial and runs what is missing.")
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     lines.append(f"Table, combined plots and the jobs' logs: {shown}")
     return "\n".join(lines) + "\n"

@@ -1,5 +1,7 @@
 """Starting again in a run's folder: the old run is complete until the new one is, whatever happens in between."""
 
+import errno
+import json
 import os
 import random
 import shutil
@@ -12,8 +14,12 @@ from proxlearn.errors import InputError, RunError
 from proxlearn.run import overwrite
 from proxlearn.run.checkpoint import newest_valid
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.lock import FolderLock
 from proxlearn.run.observe import observe
-from proxlearn.run.overwrite import NEW, PLACING, READY
+from proxlearn.run.overwrite import NEW, READY
+from proxlearn.run.overwrite import OLD as OLD_FILES
+from proxlearn.run.ownership import STAGING
+from proxlearn.views.render import render
 from tests.run.test_faults import Failing
 
 pytestmark = pytest.mark.faults
@@ -58,12 +64,12 @@ def assert_users_files(folder):
 
 def assert_old_or_new(folder, old, new):
     """What a reader finds is one complete run, and the command that was interrupted ends as it would have."""
+    with FolderLock(folder):
+        overwrite.recover(RunFolder(folder))
+    assert not list(folder.glob(".proxlearn-*"))
     seen = observe(folder)
-    assert not (folder / READY).exists()
-    assert not (folder / PLACING).exists()
     assert_users_files(folder)
     if RunFolder(folder).read_config().seed == 1:
-        shutil.rmtree(folder / NEW, ignore_errors=True)
         assert {name: kept for name, kept in contents(folder).items() if name.name != ".lock"} == contents(old)
         assert seen.state == "finished"
         again(folder)
@@ -77,7 +83,8 @@ def assert_old_or_new(folder, old, new):
 
 
 def test_the_new_run_is_as_in_an_empty_folder_and_other_files_stay(folder, new):
-    (folder / "risk.png").write_bytes(b"drawn from the old run")
+    render(folder)
+    assert (folder / "risk.png").exists()
     again(folder)
     assert_users_files(folder)
     assert not (folder / "risk.png").exists()
@@ -127,31 +134,143 @@ def test_a_full_disk_at_any_call_leaves_the_old_run_or_the_new_one(old, new, tmp
         assert_old_or_new(folder, old, new)
 
 
-@pytest.fixture(params=[READY, PLACING])
-def interrupted(request, folder, monkeypatch):
-    """Killed in one of the two stages in which the new run has won already."""
-    real = overwrite._finish
+EXCHANGING = ("replace", "unlink", "rmdir", "mkdir", "fsync")
+"""Calls by which the files change places."""
 
-    def die(target):
-        if request.param == PLACING:
-            target.clear()
-            os.replace(target.path / READY, target.path / PLACING)
-            os.replace(target.path / PLACING / "metrics.csv", target.metrics)
-        raise KeyboardInterrupt
+
+class FailingPlace:
+    """Call number ``at`` of those that change files fails, and all later ones too if ``lasting``."""
+
+    def __init__(self, monkeypatch, at, lasting=False):
+        self.count = 0
+        for name in EXCHANGING:
+            monkeypatch.setattr(os, name, self.counted(getattr(os, name), at, lasting))
+
+    def counted(self, real, at, lasting):
+        def call(*args, **named):
+            self.count += 1
+            if self.count == at or (lasting and self.count > at > 0):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(*args, **named)
+
+        return call
+
+
+def placed(old, new, folder, at, lasting=False):
+    """The old run's folder after its overwriting with the new one; what failed, and the number of calls."""
+    shutil.copytree(old, folder)
+    shutil.copytree(new, folder / NEW)
+    failed = None
+    with pytest.MonkeyPatch.context() as patch:
+        failing = FailingPlace(patch, at, lasting)
+        try:
+            overwrite.place(RunFolder(folder))
+        except (OSError, RunError) as error:
+            failed = error
+    # As at the end of new_run.
+    shutil.rmtree(folder / NEW, ignore_errors=True)
+    return failed, failing.count
+
+
+def recovered(folder):
+    with FolderLock(folder):
+        overwrite.recover(RunFolder(folder))
+    assert not list(folder.glob(".proxlearn-*"))
+    return contents(folder)
+
+
+def test_an_error_at_any_call_of_the_placing_keeps_the_old_run_or_is_none(old, new, tmp_path):
+    users = {name: kept for name, kept in contents(old).items() if "mine" in str(name) or name.name == "notes.txt"}
+    _, count = placed(old, new, tmp_path / "counted", 0)
+    assert count > 20
+    failures = 0
+    for lasting in (False, True):
+        for at in range(1, count + 1):
+            folder = tmp_path / f"{at}-{lasting}"
+            failed, _ = placed(old, new, folder, at, lasting)
+            if failed is not None:
+                failures += 1
+                if not lasting:
+                    assert contents(folder) == contents(old)
+                    assert not list(folder.glob(".proxlearn-*"))
+                elif overwrite.is_between(folder):
+                    assert f"`proxlearn resume {folder}` brings the old run back" in str(failed)
+                assert recovered(folder) == contents(old)
+            else:
+                # Only deleting the old run failed: the new one was in its place.
+                assert recovered(folder) == contents(new) | users
+            shutil.rmtree(folder)
+    assert failures > count
+
+
+def test_a_placing_that_fails_is_told_with_the_old_run_in_its_place(folder, old, monkeypatch):
+    real = os.replace
+
+    def refuse(source, target):
+        if "cloud-" in str(source) and OLD_FILES in str(target):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(RunError, match="the same command begins again: the old run is as it was"):
+        again(folder)
+    assert contents(folder) == contents(old)
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused_and_the_old_run_stays(folder):
+    (folder / "points.csv").unlink(missing_ok=True)
+    (folder / "points.csv").mkdir()
+    before = contents(folder)
+    with pytest.raises(InputError, match=r"points\.csv is a folder"):
+        again(folder)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("stage", STAGING)
+@pytest.mark.parametrize("inside", [None, "config.yaml", "new-files.json"])
+def test_a_stage_made_by_hand_deletes_nothing_of_the_run(stage, inside, folder, old):
+    (folder / stage).mkdir()
+    if inside == "config.yaml":
+        shutil.copy(folder / inside, folder / stage)
+    elif inside is not None:
+        listed = [str(name) for name in contents(old)] + ["../outside", "/etc/passwd", 3]
+        (folder / stage / inside).write_text(json.dumps({"files": listed}))
+    main(["status", str(folder)])
+    try:
+        run(OLD, folder)
+    except InputError as error:
+        assert "is there twice" in error.problem  # noqa: PT017 (only where the user put a config into the old run)
+    kept = contents(folder)
+    assert {name: kept.get(name) for name in contents(old)} == contents(old)
+
+
+@pytest.fixture(params=["old files", "new files"])
+def interrupted(request, folder, monkeypatch):
+    """Killed while the files changed places: a part of the old ones gone, or a part of the new ones there."""
+    real = os.replace
+
+    def die(source, target):
+        name = os.path.basename(source)
+        ours = OLD_FILES in str(target) if request.param == "old files" else READY in str(source)
+        if ours and name == "metrics.csv":
+            raise KeyboardInterrupt
+        real(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            overwrite, "_finish", lambda target: die(target) if (target.path / READY).exists() else real(target)
-        )
+        patch.setattr(os, "replace", die)
+        patch.setattr(overwrite, "_take_back", lambda folder: None)
         with pytest.raises(KeyboardInterrupt):
             again(folder)
-    assert (folder / request.param).is_dir()
+    assert (folder / OLD_FILES).is_dir()
     return folder
 
 
 SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1"]
 READERS = {
     "status": lambda folder: ["status", folder],
+    "report": lambda folder: ["report", folder],
+    "film": lambda folder: ["film", folder],
+    "evaluate": lambda folder: ["evaluate", folder, "--data", f"{folder}/../rows.csv"],
     "plot": lambda folder: ["plot", folder],
     "predict": lambda folder: ["predict", folder, "--data", f"{folder}/../rows.csv"],
     "status of all": lambda folder: ["status", os.path.dirname(folder)],
@@ -161,20 +280,38 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_every_command_finishes_an_interrupted_overwrite(name, interrupted, capsys):
+def test_no_command_that_reads_changes_an_interrupted_overwrite(name, interrupted, capsys):
     (interrupted.parent / "rows.csv").write_text("x\n0.5\n")
-    main(READERS[name](str(interrupted)))
-    assert "Traceback" not in capsys.readouterr().err
-    # The last two are refused for other reasons, after they have looked at the folder.
-    assert RunFolder(interrupted).read_config().seed == 2
-    assert newest_valid(interrupted / "checkpoints") is not None
+    before = contents(interrupted)
+    code = main(READERS[name](str(interrupted)))
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    assert contents(interrupted) == before
+    if name != "sweep":
+        assert f"`proxlearn resume {interrupted}` brings the old run back" in shown.out + shown.err
+        assert code == (0 if "status" in name else 2)
+
+
+def test_resume_brings_the_old_run_back(interrupted, old):
+    assert main(["resume", str(interrupted)]) == 0
+    kept = contents(interrupted)
+    assert {name: kept[name] for name in contents(old)} == contents(old)
     assert not list(interrupted.glob(".proxlearn-*"))
+
+
+def test_the_same_command_overwrites_after_all(interrupted, new):
+    again(interrupted)
     assert_users_files(interrupted)
-
-
-def test_resume_finishes_an_interrupted_overwrite_and_goes_on(interrupted, new, capsys):
-    assert main(["resume", str(interrupted), "--steps", "9"]) == 0
     assert (interrupted / "metrics.csv").read_bytes() == (new / "metrics.csv").read_bytes()
+
+
+def test_files_that_only_share_a_name_with_the_run_s_stay(folder):
+    mine = [folder / "images.png", folder / "function.pdf", folder / "checkpoints" / "selection-mine.safetensors"]
+    mine.append(folder / "checkpoints" / "selection-1-1.safetensors")
+    for path in mine:
+        path.write_bytes(b"Matplotlib, mine")
+    again(folder)
+    assert [path.read_bytes() for path in mine] == [b"Matplotlib, mine"] * 4
 
 
 def test_a_run_can_start_again_from_its_own_cloud(folder):
@@ -193,8 +330,6 @@ def test_an_overwrite_needs_no_right_to_rename_the_folder_itself(folder, monkeyp
 
 
 def test_the_lock_covers_an_overwrite(folder):
-    from proxlearn.run.lock import FolderLock
-
     before = contents(folder)
     with FolderLock(folder), pytest.raises(InputError, match="is in use by"):
         again(folder)

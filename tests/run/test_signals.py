@@ -13,7 +13,7 @@ from proxlearn.errors import StoppedBySignal
 from proxlearn.fit import select as halving
 from proxlearn.fit.advance import Advance
 from proxlearn.run import loop, selection
-from proxlearn.run.folder import CANDIDATES
+from proxlearn.run.folder import candidates
 
 QUICK_SECONDS = 2.0
 
@@ -93,7 +93,7 @@ def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatc
     run(tuned(), stopped)
     assert fits == every
     assert_same_run(stopped, whole)
-    assert not list((stopped / "checkpoints").glob(CANDIDATES))
+    assert not candidates(stopped / "checkpoints")
 
 
 def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
@@ -110,7 +110,7 @@ def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(halving, "fit", interrupted)
     with pytest.raises(StoppedBySignal):
         run(tuned(), tmp_path)
-    kept = sorted((tmp_path / "checkpoints").glob(CANDIDATES))
+    kept = sorted(candidates(tmp_path / "checkpoints"))
     # One candidate's result under another's name, and a damaged one.
     kept[0].write_bytes(kept[1].read_bytes())
     kept[2].write_bytes(kept[2].read_bytes()[:-5])
