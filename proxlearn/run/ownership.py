@@ -51,6 +51,7 @@ def require_run_or_empty(folder: Path) -> None:
 
     A link is left to the caller, which refuses it by name.
     """
+    refuse_stages(folder)
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except FileNotFoundError:
@@ -62,8 +63,16 @@ def require_run_or_empty(folder: Path) -> None:
         raise not_ours(folder, foreign, "run")
 
 
+def refuse_stages(folder: Path) -> None:
+    """Refuse a folder inside a stage of an overwrite, which would be deleted with it."""
+    for name in STAGING:
+        if name in folder.parts:
+            raise InputError(f"{name} in {folder} is a name that proxlearn uses itself", "choose another folder")
+
+
 def require_sweep_or_empty(folder: Path) -> None:
     """The same for the folder of a sweep."""
+    refuse_stages(folder)
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     names = [path.name for path in paths if not is_temporary(path)]
     started = names == ["jobs"] and (folder / "jobs").is_dir() and not any((folder / "jobs").iterdir())
