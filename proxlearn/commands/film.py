@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from proxlearn.checks import integer, real
-from proxlearn.commands.output import check_output, is_written_through, write_output
+from proxlearn.commands.output import check_output, check_replaced, is_written_through, write_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
@@ -62,9 +62,11 @@ def main(args: list[str]) -> int:
     seconds = real(above=0, below=601, example=8)("--seconds", parsed.seconds)
     check_output(output)
 
-    from proxlearn.views.film_file import check_ending
+    from proxlearn.views.film_file import check_ending, is_film
 
     check_ending(output)
+    if parsed.output is None:
+        check_replaced(output, is_film, "film")
     # torch and matplotlib: not before the words are known to be good.
     from tqdm import tqdm
 

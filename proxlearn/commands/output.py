@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,6 +48,18 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
     for source in inputs:
         if status is not None and is_file and same_file(status, source):
             raise InputError(f"-o {output} is the input", REMEDY)
+
+
+def check_replaced(output: Path, is_ours: Callable[[bytes], bool], what: str) -> None:
+    """Refuse a default output that has been put there by somebody else; ``is_ours`` looks at its content."""
+    if not output.is_file() or is_written_through(output):
+        return
+    try:
+        content = output.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {output}, which would be replaced: {error.strerror}", REMEDY) from error
+    if not is_ours(content):
+        raise InputError(f"{output} was not written by `proxlearn {what}`", "give -o FILE, or move it")
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from proxlearn.commands.output import check_output, is_written_through, write_output
+from proxlearn.commands.output import check_output, check_replaced, is_written_through, write_output
 from proxlearn.commands.session import say
 from proxlearn.errors import InputError
 from proxlearn.notice import notice
@@ -14,6 +14,9 @@ DESCRIPTION = """\
 Write one self-contained HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions.
 It opens from disk, without a network. With --watch the page is served on this machine (127.0.0.1) instead, and
 refreshes itself while the runs go on; Ctrl-C ends it."""
+
+PAGE_MARK = b'<p>Curves and the cloud need JavaScript.</p></main></noscript>\n<div id="page" hidden>'
+"""In every page since version 0.1.0."""
 
 
 def main(args: list[str]) -> int:
@@ -37,6 +40,8 @@ def main(args: list[str]) -> int:
         return watch(folders, options.port)
     output: Path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     check_output(output)
+    if options.output is None:
+        check_replaced(output, lambda content: PAGE_MARK in content, "report")
     from proxlearn.views.report import Builder, page
 
     write_output(output, page(Builder(folders).data(progress=True)).encode())

@@ -19,6 +19,8 @@ WIDTHS = {".mp4": 1280, ".gif": 960}
 """In pixels; a GIF that would be too large becomes narrower."""
 SMALLER = (1.0, 0.84, 0.7, 0.5, 0.35)
 PALETTE = 128
+MARK = b"a film by proxlearn"
+"""A comment in the GIF, by which it is known as ours."""
 """Colours of a GIF: the pictures have few, and every one costs."""
 HOLD_SECONDS = 2.0
 """How much longer the last picture stays."""
@@ -59,6 +61,15 @@ def gif(pictures: Iterable[Image.Image], seconds: float, most_bytes: int) -> byt
     raise InputError(f"the smallest GIF of {len(drawn)} frames still has {len(made) / 1e6:.1f} MB", remedy)
 
 
+def is_film(content: bytes) -> bool:
+    """Whether a GIF is one of ours; those of version 0.1.0 have no mark, and are known by their size."""
+    if not content.startswith((b"GIF87a", b"GIF89a")):
+        return False
+    size = tuple(int.from_bytes(content[i : i + 2], "little") for i in (6, 8))
+    width = WIDTHS[".gif"]
+    return MARK in content or size in {(round(width * s), round(width * 9 / 16 * s)) for s in SMALLER}
+
+
 def _gif(drawn: list[Image.Image], scale: float, seconds: float) -> bytes:
     size = (round(drawn[0].width * scale), round(drawn[0].height * scale))
     resized = [each if scale == 1 else each.resize(size, Image.Resampling.LANCZOS) for each in drawn]
@@ -70,7 +81,7 @@ def _gif(drawn: list[Image.Image], scale: float, seconds: float) -> bytes:
     first, *rest = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in resized)
     times = [round(1000 * seconds)] * len(rest) + [round(1000 * (seconds + HOLD_SECONDS))]
     file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=False)
+    first.save(file, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=False, comment=MARK)
     return file.getvalue()
 
 
