@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,10 +135,11 @@ def newest_valid(
     return None
 
 
-def prune(folder: Path, step: int, keep: int, every: int, films: bool) -> None:
+def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
     """Delete what nobody needs once the checkpoint of ``step`` is durable.
 
-    Kept: those for films (where films are wanted), the newest ``keep``, and the newest ``keep`` of the regular ones,
+    Kept: the ``protected`` steps, which were stored under other settings than the present ones; those for films (where
+    films are wanted), the newest ``keep``, and the newest ``keep`` of the regular ones,
     so that a run which was interrupted has all that an uninterrupted one has. Files of later steps (damaged ones that
     were skipped) are not counted: they must not push out good ones.
     """
@@ -146,7 +147,7 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool) -> None:
     regular = [(k, path) for k, path in older if k % every == 0]
     kept = {path for _, path in older[:keep] + regular[:keep]}
     for k, path in older:
-        if path not in kept and not (films and is_film(k)):
+        if path not in kept and k not in protected and not (films and is_film(k)):
             path.unlink(missing_ok=True)
 
 

@@ -40,6 +40,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def separate(path: Path) -> None:
+    """Before a file is changed in its place: one with further names (a backup of hard links) becomes a copy of its own."""
+    try:
+        if os.stat(path, follow_symlinks=False).st_nlink > 1:
+            write_atomically(path, path.read_bytes())
+    except FileNotFoundError:
+        return
+
+
 def write_all(handle: int, content: bytes) -> None:
     """Write every byte: the system may take fewer at once, the last ones before a disk is full."""
     left = memoryview(content)

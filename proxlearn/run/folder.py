@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import yaml
 from proxlearn.checks import choice, integer, optional, real
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.loggers.logger import EVENTS, RUN_ID
-from proxlearn.run.files import remove_temporaries, write_atomically, write_json
+from proxlearn.run.files import remove_temporaries, separate, write_atomically, write_json
 from proxlearn.run.sealed import InvalidCheckpoint, stored, unseal
 from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
@@ -48,6 +48,15 @@ class Earlier:
     """What determines the trajectory, as it was when the run began: names the settings that were edited since."""
     figures_step: int | None = None
     """The step whose figures accuracy.csv and confusion.csv hold; None where it is not known."""
+    retention: dict[str, Any] | None = None
+    """Which checkpoints the newest session wrote and kept (see ``retention``); None where that is not known."""
+    protected: frozenset[int] = frozenset()
+    """Steps of the checkpoints that were stored under other such settings: no session deletes them."""
+
+
+def retention(config: TrainConfig) -> dict[str, Any]:
+    """The settings by which checkpoints are written and deleted."""
+    return {key: getattr(config, key) for key in ("checkpoint_every", "keep_checkpoints", "films")}
 
 
 DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
@@ -80,8 +89,10 @@ class TerminalFormatter(logging.Formatter):
 class RunFolder:
     """Names of the files, and the reading and writing of the small ones."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, require_held: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self.require_held = require_held
+        """Raises where the folder is no longer this process's: called before anything is written to it by name."""
         self.config = path / "config.yaml"
         self.status = path / "status.json"
         self.metrics = path / "metrics.csv"
@@ -153,9 +164,28 @@ class RunFolder:
                 run=str(status["run"]) if "run" in status else None,
                 settings=status["settings"] if isinstance(status.get("settings"), dict) else None,
                 figures_step=figures_step(status),
+                retention=status["retention"] if "retention" in status else self._retention(),
+                protected=frozenset(integer(at_least=0, example=0)("step", k) for k in status.get("protected", ())),
             )
-        except (KeyError, InputError):
+        except (KeyError, TypeError, InputError):
             return Earlier()
+
+    def _retention(self) -> dict[str, Any] | None:
+        """Runs of earlier versions have it in their config only."""
+        try:
+            return retention(self.read_config())
+        except InputError:
+            return None
+
+    def protected(self, config: TrainConfig, earlier: Earlier) -> frozenset[int]:
+        """Steps of the checkpoints that a session with ``config`` must not delete.
+
+        Under unchanged settings those of earlier sessions are as good as its own; under others every one stays, for
+        whoever asked for it.
+        """
+        if earlier.retention == retention(config):
+            return earlier.protected
+        return frozenset(step for step, _ in stored(self.checkpoints))
 
     def refuse_newer_model(self) -> None:
         """Refuse a folder whose model.json a later version wrote; it is rewritten by every session."""
@@ -166,6 +196,7 @@ class RunFolder:
         refuse_newer_format(self.model, described.get("format"), MODEL_FORMAT)
 
     def write_status(self, status: dict[str, Any]) -> None:
+        self.require_held()
         write_json(self.status, status)
 
     def check_same_run(self, config: TrainConfig) -> None:
@@ -189,6 +220,7 @@ class RunFolder:
     def journal(self) -> logging.Logger:
         """A logger of this run's own: everything into train.log, warnings to the terminal too."""
         logger = logging.Logger("proxlearn.run")
+        separate(self.log)
         file = QuietFileHandler(self.log, encoding="utf-8")
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(file)

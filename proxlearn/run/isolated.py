@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from proxlearn.run.files import separate
 from proxlearn.streams import open_standard_streams
 
 POLL_SECONDS = 0.5
@@ -59,6 +60,7 @@ def isolated(
 def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory: Path) -> None:
     # A terminal sends Ctrl-C to everybody; the supervisor alone decides, and says it with SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    separate(log)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for stream in (1, 2):
         os.dup2(handle, stream)

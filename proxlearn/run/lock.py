@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, RunError
 from proxlearn.run import owner_file
 from proxlearn.run.files import write_all
 from proxlearn.run.owner_file import OwnerFile, parse_owner, signature
@@ -27,6 +27,10 @@ GLANCES = 3
 
 class InUse(InputError):
     """Another process is at work in the folder."""
+
+
+class FolderLost(RunError):
+    """The folder is no longer this process's: another one may be at work under its name."""
 
 
 def in_use(folder: Path) -> bool | None:
@@ -78,6 +82,12 @@ class FolderLock:
             if self._is_current():
                 self._path.unlink()
         self._close()
+
+    def require_current(self) -> None:
+        """Raise FolderLost where the lock is no longer the one at the folder's path."""
+        if not self._is_current():
+            problem = f"{self._folder} was moved or its lock removed"
+            raise FolderLost(problem, "nothing more is written there; resume the run where it is now")
 
     def _close(self) -> None:
         if self._owner is not None:

@@ -29,8 +29,8 @@ from proxlearn.run.experiment import (
     first_checkpoint,
 )
 from proxlearn.run.files import NEWEST, disk_errors
-from proxlearn.run.folder import WRITTEN, RunFolder
-from proxlearn.run.lock import FolderLock
+from proxlearn.run.folder import WRITTEN, RunFolder, retention
+from proxlearn.run.lock import FolderLock, FolderLost
 from proxlearn.run.logged import logged
 from proxlearn.run.metrics import MetricsLog, Row, measure, proximal_figures
 from proxlearn.run.overwrite import new_run, place, recover
@@ -82,6 +82,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
             path.mkdir(parents=True, exist_ok=True)
             folder.refuse_links()
             lock = held.enter_context(FolderLock(path))
+            folder = RunFolder(path, lock.require_current)
             recover(folder)
             # The old run stays until the new one is known to be possible: it is made in a folder of its own first.
             made = held.enter_context(new_run(folder)) if config.overwrite else folder
@@ -114,11 +115,14 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
             )
         with disk_errors(path, f"{to_go_on(config.overwrite)} {NEWEST}"), torch.no_grad():
             stop.check()
+            lock.require_current()
             if made is not folder:
                 with disk_errors(path, again):
                     begin(experiment, now, made, Status(made, experiment, engine, threads, command, earlier))
+                    lock.require_current()
                     place(folder)
                 now = load_resume_point(folder, experiment, earlier, warnings.append) or now
+                earlier = replace(earlier, retention=retention(config))
             status = Status(folder, experiment, engine, threads, command, earlier)
             return session(experiment, now, folder, status, stop, warnings)
 
@@ -153,9 +157,12 @@ def session(
         with memory_errors(), logged(experiment.config.logger, folder, journal.warning) as logger:
             signal = recurse(experiment, now, folder, status, stop, journal, logger)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
+    except FolderLost:
+        # Its log may be another run's by now, as its status is.
+        raise
     except BaseException as error:
         # On a full disk neither of these may hide what happened; a traceback is for the log, and for surprises only.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, FolderLost):
             status.write("failed", error=str(error) or type(error).__name__)
         journal.info("failed: %s", error, exc_info=None if isinstance(error, OSError | RunError) else error)
         raise
@@ -178,6 +185,7 @@ def recurse(
     """The recursions from ``now`` to the last step; returns the signal that stopped them early, if one did."""
     config, steps = experiment.config, experiment.steps
     engine, threads = status.values["engine"], status.values["threads"]
+    protected = frozenset(status.values["protected"])
     experiment = experiment.to(now.cloud.theta.dtype)
     generator = torch.Generator(experiment.device)
     generator.set_state(now.generator)
@@ -192,16 +200,17 @@ def recurse(
     with MetricsLog(folder.metrics) as metrics, Progress(steps, now.cloud.step) as progress:
 
         def record(row: Row, scheduled: bool = True) -> None:
+            folder.require_held()
             metrics.write(row, scheduled)
             logger.row(row)
 
         def save() -> None:
+            folder.require_held()
             metrics.sync()
             moment = replace(now, generator=generator.get_state(), metrics=metrics.mark, proximal=proximal())
             checkpoints.save(folder.checkpoints, moment)
-            checkpoints.prune(
-                folder.checkpoints, now.cloud.step, config.keep_checkpoints, config.checkpoint_every, config.films
-            )
+            keep, every = config.keep_checkpoints, config.checkpoint_every
+            checkpoints.prune(folder.checkpoints, now.cloud.step, keep, every, config.films, protected)
 
         def proximal() -> Mapping[str, Figure] | None:
             """The figures of the step that led to ``now``, computed where they are stored or logged only."""
@@ -248,6 +257,7 @@ def recurse(
             progress.advance(cloud.step)
             status.running(now)
         save()
+        folder.require_held()
         with status.writing_figures(now):
             result.write_figures(folder, experiment.problem, experiment.test, now.cloud)
         stopped = now.cloud.step < steps

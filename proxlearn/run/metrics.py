@@ -20,7 +20,7 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.recursion import Info
 from proxlearn.fit.plan import Plan
 from proxlearn.run.checkpoint import Figure, Mark
-from proxlearn.run.files import sync_folder, write_all
+from proxlearn.run.files import separate, sync_folder, write_all
 from proxlearn.run.metrics_version import CHANGING
 from proxlearn.safe_read import MOST_TABLE, AbsentFile, read_bytes
 
@@ -95,6 +95,7 @@ class MetricsLog:
         kept = content[: mark.size]
         self._size, self._sha256 = len(kept), hashlib.sha256(kept)
         closing_row = b"" if closing is None else _closing_row(content, mark, closing)
+        separate(self.path)
         self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         os.ftruncate(self._handle, len(kept) + len(closing_row))
         sync_folder(self.path.parent)

@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from proxlearn.errors import InputError, RunError
 from proxlearn.run.files import disk_errors, is_temporary, sync_folder, write_json
 from proxlearn.run.folder import RunFolder
-from proxlearn.run.lock import FolderLock, in_use
+from proxlearn.run.lock import FolderLock, FolderLost, in_use
 from proxlearn.run.ownership import STAGING
 from proxlearn.run.sealed import valid
 from proxlearn.safe_read import UnreadableFile, read_json
@@ -44,9 +44,12 @@ def new_run(folder: RunFolder) -> Iterator[RunFolder]:
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
     try:
-        yield RunFolder(made)
+        yield RunFolder(made, folder.require_held)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        # What is in a folder that was taken away is another process's.
+        with contextlib.suppress(FolderLost):
+            folder.require_held()
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def place(folder: RunFolder) -> None:

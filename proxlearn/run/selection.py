@@ -50,6 +50,7 @@ def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRe
     def progress(text: str) -> None:
         nonlocal shown
         stop.check()
+        folder.require_held()
         if sys.stderr.isatty() or time.monotonic() - shown > 2:
             shown = time.monotonic()
             notice(text)
@@ -73,6 +74,7 @@ def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRe
     chosen = {name: asdict(found.settings)[name] for name in CHECKS}
     seconds = round(time.monotonic() - start, 3)
     record = {"format": FORMAT, "chosen": chosen, "seconds": seconds, "candidates": list(found.table)}
+    folder.require_held()
     write_json(folder.selection, record)
     store.clear()
     numbers = ", ".join(f"{name}={chosen[name]:g}" for name in CHECKS if name in experiment.config.selected)

@@ -15,7 +15,7 @@ import torch
 from proxlearn import __version__
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.folder import Earlier, RunFolder
+from proxlearn.run.folder import Earlier, RunFolder, retention
 from proxlearn.run.metrics_version import VERSION
 from proxlearn.run.pace import Pace
 from proxlearn.schema import digest, trajectory
@@ -29,6 +29,8 @@ class Status:
     def __init__(
         self, folder: RunFolder, experiment: Experiment, engine: str, threads: int, command: str, earlier: Earlier
     ) -> None:
+        # Before the session writes its first checkpoint.
+        protected = folder.protected(experiment.config, earlier)
         self._folder = folder
         self._before, self._start = earlier.seconds, time.monotonic()
         self._written = self._start
@@ -53,6 +55,8 @@ class Status:
             "run": experiment.identity,
             "settings": trajectory(experiment.config),
             "settings_sha256": digest(experiment.config),
+            "retention": retention(experiment.config),
+            "protected": sorted(protected),
             "data_sha256": experiment.prepared.table.sha256,
             "versions": {
                 "proxlearn": __version__,
