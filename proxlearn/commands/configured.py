@@ -13,7 +13,8 @@ from proxlearn import schema
 from proxlearn.checks import flag
 from proxlearn.commands.compose import translated
 from proxlearn.errors import InputError
-from proxlearn.run import sealed
+from proxlearn.run.folder import RunFolder
+from proxlearn.run.identity import newest_own
 from proxlearn.run.overwrite import refuse_between
 from proxlearn.user_paths import user_path
 
@@ -44,13 +45,18 @@ def checked_config(composed: DictConfig) -> schema.TrainConfig:
 
 
 def newest_cloud(folder: Path) -> str:
-    """The checksum of the newest valid checkpoint in a run folder."""
+    """The checksum of the newest valid checkpoint of the run in a folder."""
     refuse_between(folder)
+    problem = InputError(
+        f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` made"
+    )
     try:
-        return next(sealed.valid(folder / "checkpoints")).sha256
-    except (StopIteration, OSError, ValueError) as error:
-        problem = f"init_from={str(folder)!r:.200} holds no valid checkpoint"
-        raise InputError(problem, "name a folder that `proxlearn train` made") from error
+        newest = newest_own(RunFolder(folder))
+    except (OSError, ValueError) as error:
+        raise problem from error
+    if newest is None:
+        raise problem
+    return newest.sha256
 
 
 OmegaConf.register_new_resolver(

@@ -15,8 +15,9 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 from proxlearn.predict.description import read_description
 from proxlearn.predict.model import Model
-from proxlearn.run.checkpoint import newest_valid
+from proxlearn.run.checkpoint import Checkpoint, newest_valid
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.identity import identity_of, require_own, tell_foreign
 from proxlearn.run.overwrite import refuse_between
 from proxlearn.safe_read import AbsentFile, UnreadableFile
 
@@ -39,13 +40,19 @@ def find(path: Path) -> Model | None:
         described = read_description(folder.model)
     except AbsentFile as error:
         raise InputError(f"{path} is not a run folder: no model.json in it", "name one `train` made") from error
-    found = newest_valid(folder.checkpoints)
+    found = newest_checkpoint(folder)
     if found is None:
         return None
     model = _model(described, found.cloud.to("cpu", torch.float64))
     if model.cloud.theta.shape[1] != num_parameters(model.neuron, len(model.columns)):
         raise UnreadableFile(folder.model, "it does not fit the cloud beside it")
     return model
+
+
+def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
+    """The newest whole checkpoint of the folder's own run; another run's is skipped with a notice."""
+    identity = identity_of(folder)
+    return newest_valid(folder.checkpoints, tell_foreign, lambda found: require_own(found.run, identity))
 
 
 def _model(description: dict[str, Any], cloud: PointCloud) -> Model:

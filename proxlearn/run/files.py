@@ -41,7 +41,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def separate(path: Path) -> None:
-    """Before a file is changed in its place: one with further names (a backup of hard links) becomes a copy of its own."""
+    """Give a file that has further names (a backup of hard links) a copy of its own, before it is changed in place."""
     try:
         if os.stat(path, follow_symlinks=False).st_nlink > 1:
             write_atomically(path, path.read_bytes())

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons import Neuron
-from proxlearn.predict.folder import load
+from proxlearn.predict.folder import load, newest_checkpoint
 from proxlearn.run import checkpoint
 from proxlearn.run.folder import RunFolder
+from proxlearn.run.identity import require_own, tell_foreign
 from proxlearn.run.sealed import InvalidCheckpoint, stored
 
 FRAMES, PARTICLES = 60, 300
@@ -55,16 +56,18 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
     """At most ``frames`` of the stored clouds, evenly among them, from the first to the newest that is whole; damaged
     ones between are left out."""
     store = RunFolder(folder).checkpoints
-    newest = checkpoint.newest_valid(store)
+    newest = newest_checkpoint(RunFolder(folder))
     if newest is None:
         return
     # The stored steps are log-spaced, so that evenly among them is evenly on the axis of the curves.
     older = [path for step, path in reversed(stored(store)) if step < newest.cloud.step]
     for place in np.unique(np.linspace(0, len(older), min(frames, len(older) + 1)).round().astype(int)):
         try:
-            yield checkpoint.load(older[place]).cloud if place < len(older) else newest.cloud
-        except InvalidCheckpoint:
-            continue
+            found = checkpoint.load(older[place]) if place < len(older) else newest
+            require_own(found.run, newest.run)
+            yield found.cloud
+        except InvalidCheckpoint as why:
+            tell_foreign(older[place], why)
 
 
 def read_frames(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> Frames:
