@@ -19,6 +19,7 @@ from proxlearn.run.device import check_memory
 from proxlearn.run.folder import remove_if_empty
 from proxlearn.run.isolated import isolated
 from proxlearn.run.lock import InUse
+from proxlearn.run.observe import observe
 from proxlearn.run.sweep import SweepFolder
 from proxlearn.run.worker import WORKING, is_orphaned
 
@@ -74,7 +75,7 @@ class Task:
         remove_if_empty(folder, self.existing[place])
         record = sweep.read_record(number)
         if code == -signal.SIGTERM and (sweep.stop_requested(self.session) or is_orphaned()):
-            sweep.record(number, "stopped", self.session, "stopped before its first step")
+            sweep.record(number, "stopped", self.session, _where_stopped(folder))
         elif code < 0:
             name = signal.Signals(-code).name
             sweep.record(number, "killed", self.session, f"its process was killed by {name}")
@@ -83,6 +84,13 @@ class Task:
             sweep.record(number, "failed", self.session, f"its process ended with exit code {code}; see its log")
         if code != 0 and self.fail_fast:
             sweep.request_stop(self.session)
+
+
+def _where_stopped(folder: Path) -> str:
+    """How far a run had got whose process was ended before it could say so itself (a second signal, or one between the
+    last step and the pictures)."""
+    step = observe(folder).step
+    return f"stopped at step {step}" if step else "stopped before its first step"
 
 
 def perform(task: Task, number: int, folder: Path) -> int:

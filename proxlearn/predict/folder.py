@@ -13,9 +13,9 @@ from proxlearn.core.neurons import NEURONS, num_parameters
 from proxlearn.core.scores import TASKS
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
-from proxlearn.predict.description import read_description
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import Checkpoint, newest_valid
+from proxlearn.run.description import read_description
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.identity import identity_of, require_own, tell_foreign
 from proxlearn.run.overwrite import refuse_between

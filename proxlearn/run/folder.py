@@ -25,6 +25,7 @@ from proxlearn.schema import THREADS, Engine, TrainConfig, build, trajectory
 from proxlearn.text import printable
 
 MODEL_FORMAT = "proxlearn-model-1"
+SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATES = re.compile(r"selection-\d+-\d+\.safetensors")
 """Beside the checkpoints: candidates of a selection that was interrupted (selection_store.py)."""
 

@@ -46,7 +46,7 @@ def publish(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
 def about(folder: RunFolder) -> About:
     """The settings of a run, with what was selected in the place of what they leave open."""
     config = folder.read_config()
-    chosen = read_chosen(folder) or {}
+    chosen = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: chosen[key] for key in config.selected if key in chosen})
     every = flat(dataclasses.asdict(config))
     changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY or key == "device.threads"}

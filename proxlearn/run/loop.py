@@ -97,6 +97,8 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
             known = settled(experiment, made)
             ResumePoints(made, known or experiment, earlier).check_settings(known is not None)
         if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
+            with disk_errors(path):
+                result.mend_model(made, known.prepared, known.problem.neuron.name)
             return Outcome(path, "finished", earlier.finished_at, already_finished=True, longest_steps=earlier.steps)
         engine = choose_engine(experiment, earlier.engine)
         # The order of a sum depends on the number of threads: a run keeps the number it began with.
@@ -145,11 +147,17 @@ def session(
 ) -> Outcome:
     """One process's share of a run, with its log and its status whatever happens."""
     folder.create(experiment.config)
+    foreign = MetricsLog(folder.metrics).foreign_lines(now.metrics)
     now = convert_metrics(folder, experiment, now)
     journal = folder.journal()
     try:
         for warning in warnings:
             journal.warning(warning)
+        if foreign:
+            count = "a line" if len(foreign) == 1 else f"{len(foreign)} lines"
+            journal.warning("metrics.csv ends with %s that the run did not write, now in train.log only", count)
+            for line in foreign:
+                journal.info("no row of metrics.csv: %s", line)
         result.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
         result.write_points(folder, experiment.prepared)
         status.write("running", now)

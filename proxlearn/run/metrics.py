@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -86,6 +87,18 @@ class MetricsLog:
         """Whether the row of step ``closing`` follows those of ``mark``."""
         return bool(_closing_row(self._content(), mark, closing))
 
+    def foreign_lines(self, mark: Mark) -> list[str]:
+        """What ``start`` would cut off, and no session wrote: lines that are no rows of steps after the mark's."""
+        content = self._content()
+        header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
+        first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
+        lines = content[mark.size or len(header) + 1 :].split(b"\n")
+        # The last one was not written to its end, if there is any.
+        foreign = [line for line in lines[:-1] if not _is_row(line, header.count(b","), first)]
+        if not re.fullmatch(rb"\0*(\d+(,[\w.+-]*)*)?\0*", lines[-1]):
+            foreign.append(lines[-1])
+        return [line.decode("utf-8", "replace") for line in foreign]
+
     def start(self, mark: Mark, closing: int | None) -> bool:
         """Open for appending: what comes after the mark is cut off, but for the row of step ``closing``.
 
@@ -132,6 +145,18 @@ class MetricsLog:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._handle is not None:
             os.close(self._handle)
+
+
+def _step_of(row: bytes) -> int:
+    """The step of a row; -1 where it is none."""
+    cell = row.partition(b",")[0]
+    return int(cell) if re.fullmatch(rb"\d{1,18}", cell) else -1
+
+
+def _is_row(line: bytes, commas: int, first: int) -> bool:
+    """Whether a session may have written ``line``, for step ``first`` or a later one; zeros are a crashed disk's."""
+    row = line.lstrip(b"\0")
+    return not row or (_step_of(row) >= first and row.count(b",") == commas)
 
 
 def _closing_row(content: bytes, mark: Mark, step: int) -> bytes:

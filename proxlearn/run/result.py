@@ -15,8 +15,10 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.data.prepare import Prepared
 from proxlearn.data.scaling import Scaler
+from proxlearn.run.description import read_description
 from proxlearn.run.files import write_atomically, write_json
 from proxlearn.run.folder import MODEL_FORMAT, RunFolder
+from proxlearn.safe_read import UnreadableFile
 
 MOST_POINTS = 2000
 """Rows of points.csv: enough for a picture."""
@@ -40,6 +42,20 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
             "target_scaling": _plain(prepared.target_scaler),
         },
     )
+
+
+def mend_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
+    """Write model.json anew where it is damaged: it follows from the config and the data."""
+    try:
+        found = read_description(folder.model)
+        table = prepared.table
+        expected = {"neuron": neuron, "task": table.task, "columns": [*table.columns], "classes": [*table.classes]}
+        if all(found[key] == value for key, value in expected.items()):
+            return
+    except UnreadableFile:
+        pass
+    folder.require_held()
+    write_model(folder, prepared, neuron)
 
 
 def write_points(folder: RunFolder, prepared: Prepared) -> None:

@@ -8,17 +8,17 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from proxlearn.checks import integer, real
-from proxlearn.errors import InputError, StoppedBySignal
+from proxlearn.errors import InputError, StoppedBySignal, refuse_newer_format
 from proxlearn.fit.select import select
 from proxlearn.notice import notice
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.files import write_json
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.folder import SELECTION_FORMAT, RunFolder
+from proxlearn.run.sealed import stored
 from proxlearn.run.selection_store import SelectionFiles
 from proxlearn.run.signals import Interrupted, StopRequest
-from proxlearn.safe_read import read_json
+from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json
 
-FORMAT = "proxlearn-selection-1"
 POSITIVE = real(above=0, example=1.0)
 CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"steps": integer(at_least=0, example=1)}
 
@@ -27,19 +27,33 @@ def settled(experiment: Experiment, folder: RunFolder) -> Experiment | None:
     """The experiment with every number known: given, or chosen in an earlier session; None where it must be chosen."""
     if not experiment.config.selected:
         return experiment
-    chosen = read_chosen(folder)
+    try:
+        chosen = read_chosen(folder)
+    except UnreadableFile as error:
+        if not any(step > 0 for step, _ in stored(folder.checkpoints)):
+            # Nothing depends on what was chosen yet.
+            return None
+        remedy = "restore it, or train again with overwrite=true"
+        raise UnreadableFile(folder.selection, error.why, remedy) from error
     return None if chosen is None else _with(experiment, chosen)
 
 
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
-    """What an earlier session chose, by the keys of a config."""
+    """What an earlier session chose, by the keys of a config; UnreadableFile where the file does not tell it."""
     try:
-        stored = read_json(folder.selection)
-        if stored["format"] != FORMAT:
-            return None
-        return {name: check(name, stored["chosen"][name]) for name, check in CHECKS.items()}
-    except (KeyError, TypeError, InputError):
+        record = read_json(folder.selection)
+    except AbsentFile:
         return None
+    refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
+    try:
+        if record["format"] != SELECTION_FORMAT:
+            raise UnreadableFile(folder.selection, f"format {record['format']!r:.60} instead of {SELECTION_FORMAT!r}")
+        return {name: check(name, record["chosen"][name]) for name, check in CHECKS.items()}
+    except UnreadableFile:
+        raise
+    except (KeyError, TypeError, InputError) as error:
+        why = error.problem if isinstance(error, InputError) else "it does not say what was chosen"
+        raise UnreadableFile(folder.selection, why) from error
 
 
 def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
@@ -73,7 +87,7 @@ def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRe
         raise StoppedBySignal(stopped.signal, "stopped during the selection", remedy) from stopped
     chosen = {name: asdict(found.settings)[name] for name in CHECKS}
     seconds = round(time.monotonic() - start, 3)
-    record = {"format": FORMAT, "chosen": chosen, "seconds": seconds, "candidates": list(found.table)}
+    record = {"format": SELECTION_FORMAT, "chosen": chosen, "seconds": seconds, "candidates": list(found.table)}
     folder.require_held()
     write_json(folder.selection, record)
     store.clear()

@@ -16,11 +16,11 @@ import pandas as pd
 
 from proxlearn.checks import choice, integer, optional, real, text
 from proxlearn.core.scores import ESTIMATES
-from proxlearn.errors import InputError
-from proxlearn.predict.description import read_description
+from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.run import sealed
+from proxlearn.run.description import read_description
 from proxlearn.run.edited_settings import refuse_edited_settings
-from proxlearn.run.folder import RunFolder, figures_step
+from proxlearn.run.folder import SELECTION_FORMAT, RunFolder, figures_step
 from proxlearn.run.metrics_version import Conversion, version_of
 from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json, read_table, read_yaml
 from proxlearn.schema import Dtype, TrainConfig, build
@@ -147,7 +147,9 @@ def _config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
         raise UnreadableFile(folder.config, error.problem) from error
     refuse_edited_settings(folder, asked, status)
     try:
-        chosen = read_json(folder.selection).get("chosen")
+        record = read_json(folder.selection)
+        refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
+        chosen = record.get("chosen")
         if not isinstance(chosen, dict):
             raise UnreadableFile(folder.selection, "it does not say what was chosen")
         selected = status.get("selected")

@@ -89,11 +89,32 @@ def test_an_interrupted_run_goes_on_without_selecting_again(reference, tmp_path,
 
 
 @pytest.mark.parametrize("damage", ["{", '{"format": "proxlearn-selection-1", "chosen": {"h": -1}}'])
-def test_a_damaged_selection_is_made_again_and_the_run_goes_on(damage, reference, tmp_path):
-    run(tuned(steps=5), tmp_path)
+def test_a_damaged_selection_is_made_again_before_the_first_step_and_refused_later(damage, reference, tmp_path):
+    run(tuned(steps=0), tmp_path)
     (tmp_path / "selection.json").write_text(damage)
     run(tuned(), tmp_path)
     assert_same_run(tmp_path, reference)
+    (tmp_path / "selection.json").write_text(damage)
+    refused_unchanged(
+        tuned(), tmp_path, r"selection\.json cannot be read: .*; restore it, or train again with overwrite"
+    )
+
+
+@pytest.mark.parametrize("steps", [0, 5])
+def test_a_selection_of_a_newer_format_is_refused_by_name(steps, tmp_path):
+    run(tuned(steps=steps), tmp_path)
+    (tmp_path / "selection.json").write_text('{"format": "proxlearn-selection-2"}')
+    newer = r"selection\.json was written by a newer version of proxlearn"
+    refused_unchanged(tuned(steps=9), tmp_path, newer)
+    with pytest.raises(InputError, match=newer):
+        read(tmp_path)
+
+
+def refused_unchanged(config, folder, match):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=match):
+        run(config, folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_checkpoints_of_another_choice_are_not_continued(reference, tmp_path):
