@@ -28,6 +28,9 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
     if edit is None:
         raise InputError(f"{folder.config} was edited after the run began", "undo the edit")
     began, now = edit
+    if not began:
+        # The same values in another spelling, such as 1 and 1.0.
+        return
     raise InputError(f"{folder.path} began with {began}, and config.yaml has {now}", "set it back")
 
 
