@@ -116,7 +116,8 @@ def intervals(name: str, value: Any) -> dict[str, tuple[float, float]]:
 
 
 def _interval(name: str, ends: Any) -> tuple[float, float]:
-    remedy = f"try {name}=[-1,1]"
+    # In quotes: brackets mean something to a shell.
+    remedy = f"try '{name}=[-1,1]'"
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
         raise InputError(f"{name} must be [low, high], got {_shown(ends)}", remedy)
     low, high = (_number(end) for end in ends)
