@@ -111,7 +111,7 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("--confg-name=x", "did you mean `--config-name`?"),
         ("dataset.path=${x}.csv", "write 'dataset.path=\"\\${x}.csv\"' for the text itself"),
         ("beta=${x}", "beta=${x} refers to something that does not exist"),
-        ("dataset.initial.w=[-1,1", "got '[-1,1'; try dataset.initial.w=[-1,1]"),
+        ("dataset.initial.w=[-1,1", "got '[-1,1'; try 'dataset.initial.w=[-1,1]'"),
         ("=5", "`=5` is not of the form key=value; write key=value"),
     ],
 )
