@@ -17,6 +17,7 @@ from typing import Any
 
 from proxlearn.errors import InputError
 from proxlearn.run.files import is_temporary
+from proxlearn.safe_read import UnreadableFile, open_regular
 
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
 """Top-level keys of config.yaml that together no other program's config has."""
@@ -162,9 +163,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _content(path: Path) -> bytes:
     """The first bytes of a regular file; nothing of a link, a device, or what cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                return file.read(MOST_BYTES)
+    with contextlib.suppress(OSError, UnreadableFile), os.fdopen(open_regular(path), "rb") as file:
+        return file.read(MOST_BYTES)
     return b""
