@@ -26,6 +26,19 @@ def check_path(name: str, text: str) -> str:
     return text
 
 
+def absolute_folder(path: str | Path) -> Path:
+    """An absolute path to the folder that the operating system means by ``path``.
+
+    ``..`` after a symbolic link is the parent of the link's target, not of the link: ``os.path.abspath`` would give
+    another folder than the one that a reader of the same path opens.
+    """
+    parts = (Path.cwd() / path).parts
+    if ".." not in parts:
+        return Path(*parts)
+    end = len(parts) - parts[::-1].index("..")
+    return Path(os.path.realpath(Path(*parts[:end])), *parts[end:])
+
+
 def user_path(name: str, text: str) -> Path:
     """The path that ``text``, the value of ``name``, stands for."""
     return Path(expand_home(check_path(name, text)))

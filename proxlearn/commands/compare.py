@@ -17,6 +17,7 @@ from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISH
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.notice import notice
+from proxlearn.user_paths import absolute_folder
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
@@ -38,7 +39,7 @@ for itself it chooses from the training part alone.
 
 def main(args: list[str]) -> int:
     options = parser().parse_args(args)
-    asked, output = asked_of(options), Path(options.output).absolute()
+    asked, output = asked_of(options), absolute_folder(options.output)
     jobs, threads = side_by_side(options)
     if OURS not in {each.name for each in asked.methods}:
         notice(f"without `{OURS}` among the methods there are no differences to it")

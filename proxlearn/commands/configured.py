@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from proxlearn.errors import InputError
 from proxlearn.run.folder import RunFolder
 from proxlearn.run.identity import newest_own
 from proxlearn.run.overwrite import refuse_between
-from proxlearn.user_paths import user_path
+from proxlearn.user_paths import absolute_folder, user_path
 
 SWEEP_KEYS = ("fail_fast",)
 """Keys beside those of a run that are for a sweep only."""
@@ -37,7 +36,7 @@ def checked_config(composed: DictConfig) -> schema.TrainConfig:
     source = values.get("init_from")
     if isinstance(source, str):
         # Not the folder, whose newest cloud changes, but the cloud itself belongs to what determines the run.
-        folder = Path(os.path.abspath(user_path("init_from", source)))
+        folder = absolute_folder(user_path("init_from", source))
         values |= {"init_from": str(folder), "init_sha256": newest_cloud(folder)}
     else:
         values["init_sha256"] = None

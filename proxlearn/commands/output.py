@@ -6,6 +6,7 @@ A device or a pipe is written through: it has no name that could be replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, RunError
 from proxlearn.loggers.logger import EVENTS
 from proxlearn.run.files import temporary_name
 from proxlearn.run.folder import WRITTEN
@@ -26,6 +27,8 @@ STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
 DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/(?:self|thread-self)/fd/(\d{1,6})")
 OWN_TASK = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,6})")
 MOST_LINKS = 40
+DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""The command was right and the disk failed: exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
 NAMES = WRITTEN | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
 
@@ -89,7 +92,8 @@ def open_output(output: Path) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(f"cannot write {output}: {error.strerror or error}", REMEDY) from error
+        kind = RunError if error.errno in DISK_FAILURES else InputError
+        raise kind(f"cannot write {output}: {error.strerror or error}", REMEDY) from error
 
 
 def write_output(output: Path, content: bytes) -> None:
@@ -110,7 +114,9 @@ def _replacing(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             if old is not None:
-                # Who may read the old file may read the new one, and nobody else.
+                # The new file keeps the owner of the old one, and who may read it. Only root can set another owner.
+                with contextlib.suppress(PermissionError):
+                    os.fchown(handle, old.st_uid, old.st_gid)
                 os.fchmod(handle, stat.S_IMODE(old.st_mode))
             yield file
             file.flush()

@@ -24,11 +24,12 @@ from proxlearn.errors import InputError
 from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder import WRITTEN, RunFolder, check_writable
+from proxlearn.run.folder import RunFolder, check_writable
 from proxlearn.run.overwrite import is_between
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
 from proxlearn.run.sweep import DONE, Job, SweepFolder
 from proxlearn.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig, digest
+from proxlearn.user_paths import absolute_folder
 
 MOST_JOBS = 10_000
 SAY_SO = 50
@@ -120,7 +121,7 @@ def check_job(
             composed.hydra.job.id, composed.hydra.job.num = str(number), number
         refuse_code(composed)
         config = checked_config(composed)
-        folder = Path(os.path.abspath(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir)))
+        folder = absolute_folder(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir))
     except Exception as error:
         # Hydra and OmegaConf stumble over values in many ways: they are the user's all the same.
         raise translated(error) from error
@@ -130,7 +131,7 @@ def check_job(
         check_logger(config.logger)
     check_writable(folder)
     require_run_or_empty(folder)
-    refuse_table_inside(config.dataset.path, folder, WRITTEN)
+    refuse_table_inside(config.dataset.path, folder)
     # Of an overwrite that was interrupted, the job brings the old run back first, and looks then.
     if not config.overwrite and not is_between(folder):
         RunFolder(folder).check_same_run(config)
@@ -171,7 +172,7 @@ def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]
     text = "\n".join([config_name, *(f"{key}={kept[key]}" for key in sorted(kept))])
     readable = re.sub(r"[^\w.-]", "", "-".join(key.lstrip("+") for key in swept))[:60] or "sweep"
     name = f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return Path(str(master.hydra.sweep.dir)).absolute() / "sweeps" / name
+    return absolute_folder(str(master.hydra.sweep.dir)) / "sweeps" / name
 
 
 def data_sha256(dataset: DatasetConfig, known: dict[str, str | None]) -> str | None:

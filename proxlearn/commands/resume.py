@@ -15,6 +15,7 @@ from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder import RunFolder, check_writable
 from proxlearn.run.overwrite import recover_now
 from proxlearn.schema import LoggerConfig
+from proxlearn.user_paths import absolute_folder
 
 
 def main(args: list[str]) -> int:
@@ -29,7 +30,7 @@ def main(args: list[str]) -> int:
         "that far yet, end it earlier, and a later --steps with the old number gives what the run would have given",
     )
     parsed = parser.parse_args(args)
-    folder: Path = parsed.folder.absolute()
+    folder: Path = absolute_folder(parsed.folder)
     if not folder.is_dir():
         raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` made")
     RunFolder(folder).refuse_links()

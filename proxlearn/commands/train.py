@@ -24,8 +24,9 @@ from proxlearn.errors import InputError, ProxlearnError, to_go_on
 from proxlearn.loggers.logger import check_logger
 from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder import WRITTEN, check_writable, nearest_existing, remove_if_empty
+from proxlearn.run.folder import check_writable, nearest_existing, remove_if_empty
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
+from proxlearn.user_paths import absolute_folder
 
 
 def main(args: list[str]) -> int:
@@ -43,7 +44,7 @@ def main(args: list[str]) -> int:
     def job(composed: DictConfig) -> None:
         nonlocal code
         code = 1
-        folder = Path(os.path.abspath(HydraConfig.get().runtime.output_dir))
+        folder = absolute_folder(HydraConfig.get().run.dir)
         try:
             code = run(composed, folder, shlex.join(["proxlearn", "train", *args]))
         finally:
@@ -87,10 +88,10 @@ def preflight(args: list[str]) -> Plan | Path | None:
     check_memory(config)
     resolve_device(config.device.device)
     check_logger(config.logger)
-    path = Path(os.path.abspath(folder))
+    path = absolute_folder(folder)
     check_writable(path)
     require_run_or_empty(path)
-    refuse_table_inside(config.dataset.path, path, WRITTEN)
+    refuse_table_inside(config.dataset.path, path)
     if config.init_from is not None:
         # Whether that cloud fits the data is known only with the data: worth the import of torch.
         from proxlearn.run.experiment import build_experiment, first_checkpoint

@@ -29,7 +29,7 @@ from proxlearn.run.experiment import (
     first_checkpoint,
 )
 from proxlearn.run.files import NEWEST, disk_errors
-from proxlearn.run.folder import WRITTEN, RunFolder, retention
+from proxlearn.run.folder import RunFolder, retention
 from proxlearn.run.lock import FolderLock, FolderLost
 from proxlearn.run.logged import logged
 from proxlearn.run.metrics import MetricsLog, Row, measure, proximal_figures
@@ -78,7 +78,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         with disk_errors(path, again):
             # Before the lock, which is a file too.
             require_run_or_empty(path)
-            refuse_table_inside(config.dataset.path, path, WRITTEN)
+            refuse_table_inside(config.dataset.path, path)
             path.mkdir(parents=True, exist_ok=True)
             folder.refuse_links()
             lock = held.enter_context(FolderLock(path))

@@ -2,7 +2,8 @@
 
 A run folder is recognised by its config.yaml or its status.json, a sweep folder by its sweep.yaml, a comparison by a
 plan, a split or a cell, all also where version 0.1.0 made them. One file that is intact is enough, so that a damaged
-run can be started again.
+run can be started again. A config.yaml alone may be a copy that a user made: beside it, every file that a run would
+replace must be recognised too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from proxlearn.errors import InputError
 from proxlearn.run.files import is_temporary
+from proxlearn.run.folder import WRITTEN
 from proxlearn.safe_read import UnreadableFile, open_regular
 
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
@@ -29,6 +31,13 @@ PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
 """How the files of a comparison begin (compare/)."""
+STARTS = {
+    "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
+    "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
+    "metrics.csv": re.compile(rb"step,"),
+    "points.csv": re.compile(rb"part,x0"),
+}
+"""How the files begin that a run has before its first status and checkpoint."""
 MOST_BYTES = 2**20
 """Read of a file that may be anything."""
 
@@ -41,10 +50,23 @@ def is_run(folder: Path) -> bool:
 
 def _has_marker(folder: Path) -> bool:
     config = _content(folder / "config.yaml")
-    if all(re.search(rb"^%s:" % key, config, re.MULTILINE) for key in CONFIG_KEYS):
-        return True
+    return all(re.search(rb"^%s:" % key, config, re.MULTILINE) for key in CONFIG_KEYS) or _has_status(folder)
+
+
+def _has_status(folder: Path) -> bool:
     versions = _json(folder / "status.json").get("versions")
     return isinstance(versions, dict) and "proxlearn" in versions
+
+
+def _unrecognised(folder: Path) -> list[str]:
+    """Files with a run's names that a run did not write, in a folder whose only other sign of a run is its config.
+
+    A checkpoint or a status shows that a run was here: then damaged files are the run's.
+    """
+    if _has_status(folder) or any(folder.glob("checkpoints/cloud-*")) or any((folder / s).is_dir() for s in STAGING):
+        return []
+    present = sorted(name for name in WRITTEN - {"config.yaml", "train.log"} if (folder / name).is_file())
+    return [name for name in present if name not in STARTS or not begins_with(folder / name, STARTS[name])]
 
 
 def require_run_or_empty(folder: Path) -> None:
@@ -62,6 +84,10 @@ def require_run_or_empty(folder: Path) -> None:
     foreign = [entry.name for entry in entries if not _is_transient(entry)]
     if foreign and not is_run(folder):
         raise not_ours(folder, foreign, "run")
+    unrecognised = _unrecognised(folder)
+    if unrecognised:
+        problem = f"{folder} holds a config.yaml of proxlearn, and {', '.join(unrecognised[:3])} that no run wrote"
+        raise InputError(problem, "choose a new or an empty folder: hydra.run.dir=...")
 
 
 def refuse_stages(folder: Path) -> None:
@@ -122,12 +148,12 @@ def not_ours(folder: Path, names: list[str], kind: str, option: str | None = Non
     return InputError(problem, f"choose a new or an empty folder: {option or f'hydra.{kind}.dir=...'}")
 
 
-def refuse_table_inside(table: str | None, folder: Path, written: frozenset[str]) -> None:
+def refuse_table_inside(table: str | None, folder: Path) -> None:
     """Refuse a training table that the run would replace by a file of its own."""
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))
-    if path.parent == Path(os.path.realpath(folder)) and path.name in written:
+    if path.parent == Path(os.path.realpath(folder)) and path.name in WRITTEN:
         problem = f"dataset.path={table} is a file that the run writes itself"
         raise InputError(problem, "rename the table, or choose another folder")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from proxlearn.run.observe import Observed, observe
 from proxlearn.run.overwrite import is_between, refuse_between
 from proxlearn.run.sweep import Job, JobState, SweepFolder
 from proxlearn.schema import NOT_TRAJECTORY
+from proxlearn.user_paths import absolute_folder
 from proxlearn.views.source import Run, read
 
 ALIKE = (*NOT_TRAJECTORY, "device")
@@ -53,7 +53,7 @@ def gather(folders: list[Path]) -> Source:
     """Read all folders; jobs of a sweep that have logged nothing yet are left out, and stand in its table only."""
     found: dict[Path, tuple[Run, Observed, JobState | None]] = {}
     sweeps: dict[Path, list[JobState]] = {}
-    for folder in (Path(os.path.abspath(given)) for given in folders):
+    for folder in (absolute_folder(given) for given in folders):
         if not SweepFolder(folder).plan.is_file():
             found.setdefault(folder, (read_run(folder), observe(folder), None))
             continue

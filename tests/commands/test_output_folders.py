@@ -105,3 +105,32 @@ def test_a_run_killed_before_it_began_leaves_a_folder_that_can_be_used(tmp_path)
     (folder / ".lock").write_text('{"pid": 1, "host": "x", "since": "then"}')
     (folder / ".proxlearn-config.yaml.77.tmp").write_text("half")
     assert main(["train", *SMALL, "hydra.run.dir=run"]) == 0
+
+
+def test_dots_after_a_link_mean_the_folder_that_the_system_means(tmp_path, capsys):
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "deep")
+    assert main(["train", *SMALL, "hydra.run.dir=link/../run"]) == 0
+    assert (tmp_path / "elsewhere" / "run" / "status.json").is_file()
+    assert not (tmp_path / "run").exists()
+    assert main(["resume", "link/../run", "--steps", "3"]) == 0
+    assert main(["train", *SMALL, "hydra.run.dir=link/../run", "steps=3"]) == 0
+    assert "Finished before, with 3 steps" in capsys.readouterr().out
+    assert main(["train", "-m", *SMALL, "seed=1,2", "hydra.sweep.dir=link/../sweep"]) == 0
+    assert (tmp_path / "elsewhere" / "sweep" / "sweeps").is_dir()
+
+
+@pytest.mark.parametrize("name", ["model.json", "accuracy.csv", "status.json", "risk.png", "metrics.csv"])
+def test_a_copied_config_does_not_make_a_folder_of_files_a_run(name, tmp_path, capsys):
+    assert main(["train", *SMALL, "hydra.run.dir=run"]) == 0
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "config.yaml").write_bytes((tmp_path / "run" / "config.yaml").read_bytes())
+    (mine / name).write_text("mine")
+    for words in ([], ["overwrite=true"]):
+        capsys.readouterr()
+        assert main(["train", *SMALL, "hydra.run.dir=mine", *words]) == 2
+        assert f"{name} that no run wrote" in capsys.readouterr().err
+        assert (mine / name).read_text() == "mine"
+    (mine / name).unlink()
+    assert main(["train", *SMALL, "hydra.run.dir=mine"]) == 0

@@ -266,3 +266,12 @@ def test_an_empty_line_of_a_one_column_table_is_a_missing_value(tmp_path: Path) 
     for content in ("a\n1\n\n-1\n", "\na\n1\n\n-1\n", "a\r\n1\r\n\r\n-1\r\n"):
         with pytest.raises(InputError, match="column `a` lacks a value in data row 2"):
             read(content)
+
+
+def test_an_empty_label_is_named_with_its_row(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.read_csv(runs / "two-test.csv")
+    frame.loc[3, "kind"] = None
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    line = refused("evaluate", runs / "two", "--data", tmp_path / "rows.csv", capsys=capsys)
+    assert "kind" in line
+    assert "column `kind` holds '' in data row 4" in line

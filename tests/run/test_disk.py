@@ -11,6 +11,7 @@ import time
 import pytest
 from small_runs import FORKSERVER, assert_same_run, run, small, status
 
+from proxlearn.cli import main
 from proxlearn.errors import RunError
 from proxlearn.run import checkpoint
 
@@ -100,3 +101,49 @@ def test_a_file_system_that_becomes_read_only(small_disk):
     with pytest.raises(RunError, match="Read-only file system"):
         run(small(steps=9), folder)
     assert checkpoint.newest_valid(folder / "checkpoints").cloud.step == 5
+
+
+def test_plot_in_a_folder_that_becomes_read_only_is_one_line(small_disk, capsys):
+    folder = small_disk / "run"
+    run(small(steps=5), folder)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    capsys.readouterr()
+    assert main(["plot", str(folder)]) in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(("proxlearn: cannot write to ", f"proxlearn: {folder}"))
+
+
+def test_a_full_disk_under_an_output_is_the_disks_failure_and_not_the_commands(small_disk, tmp_path_factory, capsys):
+    folder = tmp_path_factory.mktemp("elsewhere") / "run"
+    run(small("compile=off", steps=6), folder)
+    with contextlib.suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    capsys.readouterr()
+    assert main(["report", str(folder), "-o", str(small_disk / "page.html")]) == 1
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "No space left on device; choose another -o FILE" in line, line
+
+
+def starved(folder, said):
+    """`proxlearn train` of a cloud whose N x N kernel does not fit into the address space that is left."""
+    from proxlearn import cli
+
+    with open("/proc/self/status") as file:
+        used = int(next(line for line in file if line.startswith("VmSize")).split()[1]) * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    words = ["dataset=sine", "dataset.points=10", "threads=1", "compile=off", "N=9000", "steps=2"]
+    os._exit(cli.main(["train", *words, f"hydra.run.dir={folder}"]))
+
+
+def test_a_run_out_of_memory_ends_with_one_line_and_its_first_checkpoint(tmp_path):
+    folder, said = tmp_path / "run", tmp_path / "stderr"
+    process = FORKSERVER.Process(target=starved, args=(folder, said))
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+    (line,) = said.read_text().splitlines()
+    assert line == "proxlearn: the memory is not enough; choose a smaller N, or fewer rows"
+    assert status(folder)["state"] == "failed"
+    assert checkpoint.newest_valid(folder / "checkpoints").cloud.step == 0
