@@ -18,8 +18,8 @@ from typing import NoReturn
 
 from proxlearn import __version__
 from proxlearn.errors import ProxlearnError, RunError, did_you_mean, is_out_of_memory, system_failure
-from proxlearn.notice import notice
-from proxlearn.streams import OutputError, ReaderGone, open_standard_streams, require_output
+from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import OutputError, ReaderGone, open_standard_streams, require_output
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from proxlearn import schema
+from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem
-from proxlearn.core.threads import usable_threads
+from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
-from proxlearn.fit.fit import Fitted, Interrupted, fit
-from proxlearn.fit.select import Selection, select
-from proxlearn.fit.settings import Settings
 from proxlearn.predict.model import Model, Prediction
+from proxlearn.training.settings import Settings
+from proxlearn.training.successive_halving import Selection, select
+from proxlearn.training.trainer import Fitted, Interrupted, fit
 
 Callback = Callable[[dict[str, float], PointCloud], None]
 CHECKS = {

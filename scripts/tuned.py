@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.configured import checked_config
+from proxlearn.config.compose import compose, parse
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.scores import scores
-from proxlearn.fit.fit import fit
-from proxlearn.fit.select import select
+from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.run.experiment import build_experiment
-from proxlearn.run.files import write_atomically, write_json
 from proxlearn.run.ownership import begins_with
+from proxlearn.run.run_config import checked_config
+from proxlearn.training.successive_halving import select
+from proxlearn.training.trainer import fit
 from reproduce.measured import majority_accuracy
 
 REPORT_START = re.compile(rb"# recipe=tuned\n")

@@ -18,18 +18,18 @@ from typing import Any
 
 import torch
 
-from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.configured import checked_config
 from proxlearn.compare.statistics import paired
+from proxlearn.config.compose import compose, parse
 from proxlearn.core.energy import effective_sample_size
 from proxlearn.core.options import Weights
 from proxlearn.core.scores import scores
-from proxlearn.fit.fit import fit
-from proxlearn.fit.select import select
-from proxlearn.fit.settings import Settings
+from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.run.experiment import build_experiment
-from proxlearn.run.files import write_atomically, write_json
 from proxlearn.run.ownership import begins_with
+from proxlearn.run.run_config import checked_config
+from proxlearn.training.settings import Settings
+from proxlearn.training.successive_halving import select
+from proxlearn.training.trainer import fit
 from reproduce.measured import majority_accuracy
 
 REPORT_START = re.compile(rb"# Do the proximal weights help\?\n")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
 
-from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.configured import checked_config
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud, draw_cloud
+from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.tanh import TanhNeuron
-from proxlearn.schema import TrainConfig
+from proxlearn.run.run_config import checked_config
 
 torch.set_num_threads(1)
 PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")

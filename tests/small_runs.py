@@ -7,18 +7,20 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.configured import checked_config
-from proxlearn.run.loop import Outcome, train
-from proxlearn.run.sealed import stored
-from proxlearn.schema import TrainConfig
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.schema import TrainConfig
+from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.run_config import checked_config
+from proxlearn.run.training_loop import Outcome, train
 
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
 """`make test-faults` draws all that the issue asks for; `make test` a part of it."""
 
 # Processes to be killed: forked from one that has imported everything, because torch alone takes seconds.
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["proxlearn.commands.train", "proxlearn.run.loop", "proxlearn.views.render"])
+FORKSERVER.set_forkserver_preload(
+    ["proxlearn.commands.train", "proxlearn.run.training_loop", "proxlearn.views.run.run_views"]
+)
 
 
 @cache

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
-from proxlearn.fit.select import Selection
-from proxlearn.fit.settings import Settings
+from proxlearn.training.settings import Settings
+from proxlearn.training.successive_halving import Selection
 from tests.test_estimator import QUICK, moons, wave
 
 torch.set_num_threads(1)

@@ -30,21 +30,25 @@ def test_every_dataset_config_states_the_papers_settings() -> None:
 
 
 LAYERS = (
-    ("core",),
-    ("overrides", "text"),
+    ("text",),
     ("errors",),
-    ("safe_read",),
-    ("streams", "user_paths"),
-    ("notice",),
-    ("checks",),
-    ("schema",),
-    ("data", "fit", "loggers"),
+    ("files.user_paths",),
+    ("validators",),
+    ("core",),
+    ("files",),
+    ("terminal",),
+    ("config",),
+    ("data", "training", "loggers"),
     ("run",),
-    ("predict",),
+    ("jobs", "predict"),
     ("estimator_base",),
     ("baselines", "bench", "estimator"),
     ("compare",),
+    ("paper.published",),
     ("views",),
+    ("train_session",),
+    ("sweeps",),
+    ("paper",),
     ("commands",),
     ("cli",),
     ("__init__", "__main__"),
@@ -53,27 +57,33 @@ LAYERS = (
 LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 
 
+def room_of(module: str) -> str:
+    """The entry of LAYERS that a module (without the leading ``proxlearn.``) belongs to."""
+    parts = module.split(".")
+    return next((name for name in (".".join(parts[:2]), parts[0]) if name in LEVELS), parts[0])
+
+
 def imports_of(source: str) -> set[str]:
-    """First names below ``proxlearn`` that a module imports anywhere, also inside functions."""
+    """Entries of LAYERS that a module imports from anywhere, also inside functions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    parts = [name.split(".") for name in names]
-    return {each[1] for each in parts if each[0] == "proxlearn" and len(each) > 1} - {"__version__"}
+    inside = {name.partition(".")[2] for name in names if name.startswith("proxlearn.")}
+    return {room_of(name) for name in inside} - {"__version__"}
 
 
 def upward_imports(sources: dict[str, str]) -> list[str]:
     """Each import from a layer that is not below; paths are relative to the package."""
-    found = []
+    upward = []
     for path, source in sources.items():
-        own = Path(path).parts[0].removesuffix(".py")
+        own = room_of(path.removesuffix(".py").replace("/", "."))
         for other in sorted(imports_of(source) - {own}):
             if LEVELS[other] >= LEVELS[own]:
-                found.append(f"{path} imports {other}")
-    return found
+                upward.append(f"{path} imports {other}")
+    return upward
 
 
 def package_sources() -> dict[str, str]:
@@ -83,20 +93,21 @@ def package_sources() -> dict[str, str]:
 
 def test_imports_go_one_way_only() -> None:
     sources = package_sources()
-    assert {Path(path).parts[0].removesuffix(".py") for path in sources} == set(LEVELS), "LAYERS lists every module"
+    rooms = {room_of(path.removesuffix(".py").replace("/", ".")) for path in sources}
+    assert rooms == set(LEVELS), "LAYERS lists every module"
     assert upward_imports(sources) == []
 
 
 @pytest.mark.parametrize(
     "path, line",
     [
-        ("core/fused/engine.py", "from proxlearn.run.files import write_json"),
-        ("core/cloud.py", "from proxlearn import schema"),
-        ("fit/fit.py", "import proxlearn.run.loop as loop"),
-        ("bench/clock.py", "def now():\n    from proxlearn.views.style import figure"),
-        ("run/loop.py", "from proxlearn import views"),
+        ("core/fused/fused_step.py", "from proxlearn.files.atomic import write_json"),
+        ("core/cloud.py", "from proxlearn.config import schema"),
+        ("training/trainer.py", "import proxlearn.run.training_loop as loop"),
+        ("bench/timing.py", "def now():\n    from proxlearn.views.style import figure"),
+        ("run/training_loop.py", "from proxlearn import views"),
         ("compare/cells.py", "from proxlearn.views import tables"),
-        ("views/film.py", "from proxlearn.commands.compose import compose"),
+        ("views/film/film.py", "from proxlearn.sweeps.plan import Plan"),
     ],
 )
 def test_an_import_that_goes_up_is_seen_in_every_folder(path: str, line: str) -> None:
@@ -127,8 +138,8 @@ def test_the_wheel_trains_from_an_empty_folder(installed: Path, tmp_path: Path, 
     where = [str(installed), "-c", "import proxlearn; print(proxlearn.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
     assert Path(found.strip()).is_relative_to(installed.parents[1])
-    shipped = {path.name for path in (Path(found.strip()).parent / "views" / "assets").iterdir()}
-    assert shipped == {path.name for path in (ROOT / "proxlearn" / "views" / "assets").iterdir()}
+    shipped = {path.name for path in (Path(found.strip()).parent / "views" / "report" / "assets").iterdir()}
+    assert shipped == {path.name for path in (ROOT / "proxlearn" / "views" / "report" / "assets").iterdir()}
     train = [str(installed.parent / "proxlearn"), "train", f"dataset={dataset}", "beta=0.05", "steps=20", "N=40"]
     shown = subprocess.run(train, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr

@@ -10,8 +10,8 @@ import pytest
 
 from proxlearn import cli
 from proxlearn.errors import InputError
-from proxlearn.notice import notice
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.terminal.notice import notice
 from proxlearn.text import printable, printable_lines
 
 HOSTILE = "a\x1b[31mb\x07\x9b\u202e\u2028\ud800\x00\x7f\r"

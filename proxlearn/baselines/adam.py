@@ -1,9 +1,10 @@
 """Adam on the same two-layer network: what anybody would try first.
 
 f is the mean of N tanh neurons, started from the cloud_0 of the same seed, and the risk is the mean squared error, as
-for the recursion; the gradient is exact and over all rows. First cloud's scale, learning rate and number of steps are
-chosen as fit/select.py chooses: candidates of at most 200 neurons, all on the same three quarters of the training part,
-the least risk on its last quarter; then the whole width on all of it.
+for the recursion; the gradient is exact and over all rows. The scale of the initial cloud, the learning rate and the
+number of steps are chosen as in training/successive_halving.py: candidates of at most 200 neurons are trained on three
+quarters of the training part and compared by their risk on the last quarter; then the full width is trained on all of
+it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import field
 from proxlearn.core.problem import Problem
 from proxlearn.core.schedules import is_log_spaced
-from proxlearn.fit.fit import LOGGED_PER_DECADE, first_cloud, risk_of
-from proxlearn.fit.select import MOST_PARTICLES, PATIENCE, RUNGS, hold_out
-from proxlearn.fit.settings import Settings
+from proxlearn.training.settings import Settings
+from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, RUNGS, hold_out
+from proxlearn.training.trainer import LOGGED_PER_DECADE, first_cloud, risk_of
 
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """init_scale, learning rate."""

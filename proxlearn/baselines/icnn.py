@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proxlearn.baselines import icnn_passes as passes
+from proxlearn.baselines import icnn_kernels as passes
 
 RIDGE = 1e-6
 LEAST_W = 1e-8

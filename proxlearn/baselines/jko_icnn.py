@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.icnn import ConvexNet
-from proxlearn.baselines.icnn_passes import adam
+from proxlearn.baselines.icnn_kernels import adam
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
 from proxlearn.baselines.method import Fitted, Request
 from proxlearn.baselines.sampler import (

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from proxlearn.baselines.logistic_pass import set_slopes
+from proxlearn.baselines.logistic_kernels import set_slopes
 
 RATE = 100.0
 """Of the prior of alpha."""

@@ -13,19 +13,19 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from proxlearn import schema
 from proxlearn.baselines.method import Fitted, Predictor, Preset, Request
+from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import effective_sample_size
-from proxlearn.core.neurons import NEURONS, Neuron
+from proxlearn.core.neurons.registry import NEURONS, Neuron
 from proxlearn.core.options import Weights
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.scores import TASKS
 from proxlearn.data.scaling import none
-from proxlearn.fit import fit as recursion
-from proxlearn.fit.select import CANDIDATES, FEWEST_ROWS, MOST_PARTICLES, PATIENCE, RUNGS, select
-from proxlearn.fit.settings import Settings
 from proxlearn.predict.model import Model
+from proxlearn.training import trainer as recursion
+from proxlearn.training.settings import Settings
+from proxlearn.training.successive_halving import CANDIDATES, FEWEST_ROWS, MOST_PARTICLES, PATIENCE, RUNGS, select
 
 CLASSES = ("-1", "+1")
 NEURON = "tanh_outputs"

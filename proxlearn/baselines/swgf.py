@@ -26,7 +26,7 @@ from torch import Tensor
 
 from proxlearn.baselines.logistic_target import Potential
 from proxlearn.baselines.method import Fitted, Request
-from proxlearn.baselines.ranks import subtract_partners
+from proxlearn.baselines.radix_ranks import subtract_partners
 from proxlearn.baselines.realnvp import RealNvp
 from proxlearn.baselines.sampler import (
     SAMPLES,

@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.configured import checked_config
-from proxlearn.commands.output import check_output, is_written_through, write_output
-from proxlearn.commands.session import say
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.notice import notice
+from proxlearn.run.output_file import check_output, is_written_through, write_output
 from proxlearn.run.ownership import begins_with
-from proxlearn.schema import TrainConfig
+from proxlearn.run.run_config import checked_config
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import say
 
 if TYPE_CHECKING:
-    from proxlearn.bench.shapes import Shape
+    from proxlearn.bench.recursion import Shape
 
 SHAPES = ("wdbc", "diabetes", "shd", "banana", "sine")
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
@@ -60,7 +60,7 @@ def main(args: list[str]) -> int:
         refuse_foreign(output)
     found = measure(options.quick)
     write_output(output, (json.dumps(found, indent=2) + "\n").encode())
-    from proxlearn.views.bench import draw_bench, tables
+    from proxlearn.views.bench_plot import draw_bench, tables
 
     if alone:
         return 0
@@ -83,7 +83,7 @@ def measure(quick: bool) -> dict[str, Any]:
     import torch
     from tqdm import tqdm
 
-    from proxlearn.bench.clock import busy_share, machine
+    from proxlearn.bench.timing import busy_share, machine
 
     busy = busy_share()
     if busy is not None and busy > BUSY:
@@ -104,9 +104,9 @@ def measure(quick: bool) -> dict[str, Any]:
 def jobs(quick: bool, shapes: list[Shape]) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
     """What is measured: the list of bench.json it goes to, and the measurement. ``shapes`` collects what is measured
     in several passes, early, in the middle and late."""
-    from proxlearn.bench.shapes import Shape
-    from proxlearn.bench.sizes import measure_epsilons, measure_growth, measure_literal
-    from proxlearn.bench.whole import measure_whole
+    from proxlearn.bench.end_to_end import measure_whole
+    from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
+    from proxlearn.bench.recursion import Shape
 
     def config(*overrides: str) -> TrainConfig:
         return checked_config(compose(parse(list(overrides))))

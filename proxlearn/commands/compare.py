@@ -11,13 +11,13 @@ from typing import Any, cast
 
 from proxlearn.baselines.method import Block, Method, Preset
 from proxlearn.baselines.registry import METHODS, OURS, method
-from proxlearn.checks import choice, integer, real, spoken
-from proxlearn.commands.session import say
-from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, Asked, Protocol
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, Asked, Protocol
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.notice import notice
-from proxlearn.user_paths import absolute_folder
+from proxlearn.files.user_paths import absolute_folder
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import say
+from proxlearn.validators import choice, integer, real, spoken
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
@@ -43,14 +43,14 @@ def main(args: list[str]) -> int:
     jobs, threads = side_by_side(options)
     if OURS not in {each.name for each in asked.methods}:
         notice(f"without `{OURS}` among the methods there are no differences to it")
-    from proxlearn.compare.files import refuse_foreign_cells, refuse_foreign_files
-    from proxlearn.compare.folder import write_plan
+    from proxlearn.compare.comparison import write_plan
     from proxlearn.compare.grid import cells_of, dataset_splits, is_done, run
+    from proxlearn.compare.output_files import refuse_foreign_cells, refuse_foreign_files
     from proxlearn.compare.splits import split_path
-    from proxlearn.run.files import disk_errors, remove_temporaries
-    from proxlearn.run.folder import check_writable
+    from proxlearn.files.atomic import disk_errors, remove_temporaries
     from proxlearn.run.lock import FolderLock
     from proxlearn.run.ownership import require_comparison_or_empty
+    from proxlearn.run.run_folder import check_writable
 
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)
@@ -68,7 +68,7 @@ def main(args: list[str]) -> int:
             folder = write_plan(asked, cells, output, command, ours_of(asked))
             if missing:
                 run(missing, output, jobs, threads)
-            from proxlearn.views.compare import render, summary
+            from proxlearn.views.compare.comparison_views import render, summary
 
             render(folder)
     say(summary(folder))
@@ -147,8 +147,8 @@ def asked_of(options: argparse.Namespace) -> Asked:
     if authors:
         check_authors(protocol, names)
     methods = tuple(each for each in methods if not each.only or names.keys() & set(each.only))
-    from proxlearn.commands.compose import compose, parse
-    from proxlearn.commands.configured import checked_config
+    from proxlearn.config.compose import compose, parse
+    from proxlearn.run.run_config import checked_config
 
     configs = tuple(checked_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
     return Asked(
@@ -203,7 +203,7 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
 
 def side_by_side(options: argparse.Namespace) -> tuple[int, int]:
     """Processes, and threads of each."""
-    from proxlearn.commands.launchers import cores
+    from proxlearn.jobs.launchers import cores
 
     whole = integer(at_least=1, below=4097, example=1)
     jobs = cores() if options.jobs is None else whole("--jobs", spoken(options.jobs))

@@ -7,8 +7,8 @@ import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 
-from proxlearn.data import files, registry
-from proxlearn.data.files import VARIABLE, cache_folder
+from proxlearn.data import dataset_files, registry
+from proxlearn.data.dataset_files import VARIABLE, cache_folder
 from proxlearn.data.table import About
 from proxlearn.errors import InputError, did_you_mean
 
@@ -46,7 +46,7 @@ def presence(about: About) -> str:
     """In a word or a path; nothing is read."""
     if about.file is None:
         return "yes"
-    found = files.find(about.file)
+    found = dataset_files.find(about.file)
     return "no" if found is None else shown(found)
 
 
@@ -67,25 +67,25 @@ def each(act: Callable[[About], str], name: str) -> int:
 def fetch(about: About) -> str:
     """A file that is not here, or is damaged in the cache, is fetched."""
     assert about.file is not None
-    found = files.find(about.file)
+    found = dataset_files.find(about.file)
     if found is not None:
         try:
-            files.verified(about.file, found)
+            dataset_files.verified(about.file, found)
             return f"{shown(found)} is here already, sha256 as it should be"
         except InputError:
             if found.parent != cache_folder():
                 raise
-    files.fetch(about.file)
+    dataset_files.fetch(about.file)
     return f"{shown(cache_folder() / about.file.name)} fetched, sha256 as it should be"
 
 
 def verify(about: About) -> str:
     """A file that is here must have the right sha256."""
     assert about.file is not None
-    found = files.find(about.file)
+    found = dataset_files.find(about.file)
     if found is None:
         return f"{about.file.name} is not here (`proxlearn data fetch` gets it)"
-    files.verified(about.file, found)
+    dataset_files.verified(about.file, found)
     return f"{shown(found)}: sha256 {about.file.sha256} as it should be"
 
 

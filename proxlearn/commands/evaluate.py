@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from proxlearn.commands.predict import add_inputs, shown
-from proxlearn.commands.session import say
 from proxlearn.errors import InputError
+from proxlearn.train_session import say
 
 DESCRIPTION = """\
 Score the newest cloud of a run on labelled rows, from the run folder alone: for classes accuracy, log-loss, expected
@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parsed = parser.parse_args(args)
 
-    from proxlearn.data.rows import Rows, Wanted
+    from proxlearn.data.row_reader import Rows, Wanted
     from proxlearn.predict.evaluate import evaluate
     from proxlearn.predict.folder import load
 
@@ -54,7 +54,7 @@ def main(args: list[str]) -> int:
 def table(found: dict[str, Any]) -> str:
     import pandas as pd
 
-    from proxlearn.views.tables import markdown
+    from proxlearn.views.run.tables import markdown
 
     lines = [
         {"estimate": name} | {key: "undefined" if value is None else value for key, value in figures.items()}

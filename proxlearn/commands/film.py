@@ -6,13 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from proxlearn.checks import integer, real
-from proxlearn.commands.output import check_output, check_replaced, is_written_through, write_output
-from proxlearn.commands.session import say
 from proxlearn.errors import InputError
-from proxlearn.notice import notice
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.run.overwrite import refuse_between
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import say
+from proxlearn.validators import integer, real
 
 DESCRIPTION = """\
 Draw a film of a run from its folder alone. On the left the particles on their two principal axes, size and colour by
@@ -62,7 +62,7 @@ def main(args: list[str]) -> int:
     seconds = real(above=0, below=601, example=8)("--seconds", parsed.seconds)
     check_output(output)
 
-    from proxlearn.views.film_file import check_ending, is_film
+    from proxlearn.views.film.video import check_ending, is_film
 
     check_ending(output)
     if parsed.output is None:
@@ -70,8 +70,8 @@ def main(args: list[str]) -> int:
     # torch and matplotlib: not before the words are known to be good.
     from tqdm import tqdm
 
-    from proxlearn.views.film import Film
-    from proxlearn.views.film_file import WIDTHS, gif, mp4
+    from proxlearn.views.film.film import Film
+    from proxlearn.views.film.video import WIDTHS, gif, mp4
 
     film = Film(folder, frames, particles)
     if len(film) < frames and parsed.frames is not None:

@@ -6,12 +6,12 @@ import argparse
 import os
 from pathlib import Path
 
-from proxlearn.commands.session import say
 from proxlearn.errors import InputError
-from proxlearn.run.folder import RunFolder
 from proxlearn.run.overwrite import refuse_between
 from proxlearn.run.ownership import is_run
-from proxlearn.run.sweep import SweepFolder
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.sweep_folder import SweepFolder
+from proxlearn.train_session import say
 
 
 def main(args: list[str]) -> int:
@@ -35,8 +35,8 @@ def main(args: list[str]) -> int:
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InputError(f"cannot write to {folder}", "copy it to a place where you can write")
-    from proxlearn.views.render import render
-    from proxlearn.views.sweep import render_sweep
+    from proxlearn.views.run.run_views import render
+    from proxlearn.views.sweep.sweep_views import render_sweep
 
     for folder in folders:
         for path in render_sweep(folder.absolute()) if is_sweep(folder) else render(folder):

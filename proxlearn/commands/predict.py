@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from proxlearn.commands.output import check_output, open_output, same_file
 from proxlearn.errors import InputError
+from proxlearn.run.output_file import check_output, open_output, same_file
 from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:
-    from proxlearn.data.rows import Piece, Rows
+    from proxlearn.data.row_reader import Piece, Rows
     from proxlearn.predict.model import Model
 
 STDIN = STDOUT = "-"
@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
     refuse_input(parsed.output, parsed.data)
 
     # torch takes seconds to import: not before the words are known to be good.
-    from proxlearn.data.rows import Rows, Wanted
+    from proxlearn.data.row_reader import Rows, Wanted
     from proxlearn.predict.folder import load
 
     with Rows(parsed.data) as rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from proxlearn.commands.output import check_output, check_replaced, is_written_through, write_output
-from proxlearn.commands.session import say
 from proxlearn.errors import InputError
-from proxlearn.notice import notice
+from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import say
 
 DESCRIPTION = """\
 Write one self-contained HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions.
@@ -42,7 +42,7 @@ def main(args: list[str]) -> int:
     check_output(output)
     if options.output is None:
         check_replaced(output, lambda content: PAGE_MARK in content, "report")
-    from proxlearn.views.report import Builder, page
+    from proxlearn.views.report.page import Builder, page
 
     write_output(output, page(Builder(folders).data(progress=True)).encode())
     if not is_written_through(output):
@@ -52,8 +52,8 @@ def main(args: list[str]) -> int:
 
 def watch(folders: list[Path], port: int) -> int:
     """Serve the page until Ctrl-C."""
-    from proxlearn.views.report import Builder
-    from proxlearn.views.report_server import Server
+    from proxlearn.views.report.page import Builder
+    from proxlearn.views.report.server import Server
 
     builder = Builder(folders)
     # What is wrong with a folder is told here, and not in a browser.

@@ -7,15 +7,15 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from proxlearn.checks import integer, spoken
-from proxlearn.commands.session import run_session
+from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import InputError
+from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder import RunFolder, check_writable
 from proxlearn.run.overwrite import recover_now
-from proxlearn.schema import LoggerConfig
-from proxlearn.user_paths import absolute_folder
+from proxlearn.run.run_folder import RunFolder, check_writable
+from proxlearn.train_session import run_session
+from proxlearn.validators import integer, spoken
 
 
 def main(args: list[str]) -> int:

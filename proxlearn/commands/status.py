@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from proxlearn.commands.session import say
 from proxlearn.errors import InputError
-from proxlearn.run.folder import RunFolder
-from proxlearn.run.observe import Observed, observe
 from proxlearn.run.overwrite import is_between
 from proxlearn.run.ownership import STAGING
-from proxlearn.run.sweep import DONE, JobState, SweepFolder
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_snapshot import Observed, observe
+from proxlearn.run.sweep_folder import DONE, JobState, SweepFolder
 from proxlearn.text import printable
+from proxlearn.train_session import say
 
 DESCRIPTION = """\
 Show the runs and sweeps below folders: state, progress, speed, time left, newest test risk and accuracy

@@ -14,25 +14,26 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from proxlearn.commands.compose import compose_with_loader, config_path, parse, translated
-from proxlearn.commands.configured import checked_config
-from proxlearn.commands.output_folders import check_folder_settings
-from proxlearn.commands.override_words import hydra_arguments
-from proxlearn.commands.plan import Plan, plan_sweep
-from proxlearn.commands.session import run_session
+from proxlearn.config.arguments import hydra_arguments
+from proxlearn.config.compose import compose_with_loader, parse, translated
+from proxlearn.config.config_folder import config_path
+from proxlearn.config.folder_settings import check_folder_settings
 from proxlearn.errors import InputError, ProxlearnError, to_go_on
+from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
-from proxlearn.notice import notice
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder import check_writable, nearest_existing, remove_if_empty
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
-from proxlearn.user_paths import absolute_folder
+from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_folder import check_writable, nearest_existing, remove_if_empty
+from proxlearn.sweeps.plan import Plan, plan_sweep
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import run_session
 
 
 def main(args: list[str]) -> int:
     planned = preflight(args)
     if isinstance(planned, Plan):
-        from proxlearn.commands.sweep import run_sweep
+        from proxlearn.sweeps.launch import run_sweep
 
         return run_sweep(planned, shlex.join(["proxlearn", "train", *args]))
     existing = None if planned is None else nearest_existing(planned)

@@ -16,12 +16,12 @@ from typing import Any
 from proxlearn import __version__
 from proxlearn.baselines.method import Method, Preset
 from proxlearn.baselines.registry import settings_of
-from proxlearn.compare.asked import AUTHORS, Name
+from proxlearn.compare.spec import AUTHORS, Name
 from proxlearn.compare.splits import UNREADABLE
-from proxlearn.data.files import digest
-from proxlearn.run.files import write_json
-from proxlearn.safe_read import read_json
-from proxlearn.schema import DatasetConfig
+from proxlearn.config.schema import DatasetConfig
+from proxlearn.data.dataset_files import digest
+from proxlearn.files.atomic import write_json
+from proxlearn.files.safe_read import read_json
 
 FORMAT = "proxlearn-cell-2"
 """Another one when the definition of a figure changes, or how rows are split and scaled."""

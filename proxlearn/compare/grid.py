@@ -12,17 +12,17 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, LOG, Asked, Name, scaling_of
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, Asked, Name, scaling_of
 from proxlearn.compare.splits import split_of
+from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import registry
-from proxlearn.run.isolated import isolated
-from proxlearn.schema import DatasetConfig
+from proxlearn.jobs.subprocess_job import isolated
 
 PRELOAD = (
     "proxlearn.compare.measure",
     "proxlearn.baselines.networks",
-    "proxlearn.core.fused.engine",
+    "proxlearn.core.fused.fused_step",
     "sklearn.calibration",
     "sklearn.ensemble",
     "sklearn.linear_model",

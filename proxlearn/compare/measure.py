@@ -15,12 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from proxlearn.baselines.method import Request
 from proxlearn.baselines.registry import fit_of
-from proxlearn.compare.asked import SCALINGS
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record
+from proxlearn.compare.spec import SCALINGS
 from proxlearn.compare.splits import split_of
-from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.compile_time import COMPILATION
 from proxlearn.core.scores import floored, probability_scores, share
-from proxlearn.core.threads import usable_threads
+from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, Name
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, Name
+from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import prepare
-from proxlearn.data.files import digest
+from proxlearn.data.dataset_files import digest
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
-from proxlearn.run.files import write_atomically
+from proxlearn.files.atomic import write_atomically
+from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.ownership import SPLIT_START, begins_with
-from proxlearn.safe_read import UnreadableFile, read_json
-from proxlearn.schema import DatasetConfig
 
 FORMAT = "proxlearn-split-1"
 TRAIN_FRACTION = 0.8

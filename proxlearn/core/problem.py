@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from proxlearn.core.neurons import Neuron
+    from proxlearn.core.neurons.registry import Neuron
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import risk
-from proxlearn.core.neurons import Neuron
+from proxlearn.core.neurons.registry import Neuron
 from proxlearn.core.problem import Samples
 
 ESTIMATES = ("weighted", "unweighted")

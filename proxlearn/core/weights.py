@@ -23,7 +23,7 @@ from proxlearn.core.kernel import make_kernel
 from proxlearn.core.proximal import ProximalSolution
 
 if TYPE_CHECKING:
-    from proxlearn.core.recursion import Hyper
+    from proxlearn.core.step import Hyper
 
 Update = Callable[[PointCloud, Tensor, Tensor, "Hyper", Tensor], tuple[Tensor, ProximalSolution | None]]
 """(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and how the fixed point went, where there was one."""

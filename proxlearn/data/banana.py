@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from proxlearn.data import files, keel, scaling
+from proxlearn.config.schema import DatasetConfig
+from proxlearn.data import dataset_files, keel, scaling
 from proxlearn.data.table import About, Table
-from proxlearn.schema import DatasetConfig
 
 FILE = keel.keel_file("banana.dat", "5bd625660e17b219ffb44019e973db014dd1726ffde309e881d3942436508b80")
 ABOUT = About(5300, 2, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:
-    X, target = keel.parse(files.read(FILE, config.path), labels=("-1.0", "1.0"))
+    X, target = keel.parse(dataset_files.read(FILE, config.path), labels=("-1.0", "1.0"))
     return Table(
         X,
         target,

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
+from proxlearn.config.quoting import override_word
 from proxlearn.data.numerals import number_of
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.overrides import override_word
 
 DELIMITERS = ",;\t|"
 FEW_CATEGORIES = 20

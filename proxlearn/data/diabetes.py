@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxlearn.data import files, keel, scaling
+from proxlearn.config.schema import DatasetConfig
+from proxlearn.data import dataset_files, keel, scaling
 from proxlearn.data.table import About, Table
-from proxlearn.schema import DatasetConfig
 
 FILE = keel.keel_file("pima.dat", "d15b3fc61a19a5bd814e542dddc3464efa8b5bcfc3930885e43a1ca291842207")
 ABOUT = About(768, 8, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
@@ -12,7 +12,7 @@ COLUMNS = ("pregnancies", "glucose", "blood_pressure", "skin_thickness", "insuli
 
 
 def load(config: DatasetConfig) -> Table:
-    X, target = keel.parse(files.read(FILE, config.path), labels=("negative", "positive"))
+    X, target = keel.parse(dataset_files.read(FILE, config.path), labels=("negative", "positive"))
     return Table(
         X,
         target,

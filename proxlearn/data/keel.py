@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxlearn.data.files import DataFile, Unavailable, digest
+from proxlearn.data.dataset_files import DataFile, Unavailable, digest
 
 TIMEOUT = 600
 """Seconds: pip's own time-outs come first, and 14 MB take this long on a poor line."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from proxlearn.config.schema import DatasetConfig
 from proxlearn.core.problem import Samples
 from proxlearn.data import scaling
 from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
 from proxlearn.data.scaling import Fit, Scaler
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
-from proxlearn.schema import DatasetConfig
 
 
 @dataclass(frozen=True)

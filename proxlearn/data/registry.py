@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+from proxlearn.config.schema import DatasetConfig
 from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.schema import DatasetConfig
 
 LOADERS = {
     "wdbc": "proxlearn.data.wdbc",
@@ -17,7 +17,7 @@ LOADERS = {
     "shd": "proxlearn.data.shd",
     "digits": "proxlearn.data.digits",
     "sine": "proxlearn.data.sine",
-    "csv": "proxlearn.data.own",
+    "csv": "proxlearn.data.user_table",
 }
 OPTIONAL = ("path", "target", "task", "points")
 """Keys of dataset that only some loaders read."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from proxlearn.data import files, scaling
-from proxlearn.data.files import DataFile
+from proxlearn.config.schema import DatasetConfig
+from proxlearn.data import dataset_files, scaling
+from proxlearn.data.dataset_files import DataFile
+from proxlearn.data.download import Web
 from proxlearn.data.table import About, Table
-from proxlearn.data.web import Web
-from proxlearn.schema import DatasetConfig
 
 FILE = DataFile(
     "semeion.data",
@@ -20,7 +20,7 @@ ABOUT = About(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE, rea
 
 def load(config: DatasetConfig) -> Table:
     # 256 pixels as 0 or 1, then the label one-hot.
-    numbers = np.array(files.read(FILE, config.path).split(), dtype=np.float64).reshape(-1, 266)
+    numbers = np.array(dataset_files.read(FILE, config.path).split(), dtype=np.float64).reshape(-1, 266)
     return Table(
         2 * numbers[:, :256] - 1,
         numbers[:, 256:].argmax(axis=1),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
-from proxlearn.data.files import digest
+from proxlearn.data.dataset_files import digest
 from proxlearn.data.table import About, Table
 from proxlearn.errors import InputError
-from proxlearn.schema import DatasetConfig
 
 ABOUT = About(None, 1, None, "computed: dataset.points=...", "none needed", reads=("points",))
 

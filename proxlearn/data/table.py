@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxlearn.core.options import Task
-from proxlearn.data.files import DataFile
+from proxlearn.data.dataset_files import DataFile
 from proxlearn.data.scaling import Fit
 
 

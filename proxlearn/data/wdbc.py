@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
-from proxlearn.data.carried import rows_of
-from proxlearn.data.files import digest
+from proxlearn.data.dataset_files import digest
+from proxlearn.data.sklearn_files import rows_of
 from proxlearn.data.table import About, Table
-from proxlearn.schema import DatasetConfig
 
 ABOUT = About(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
 

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
+from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import InputError
-from proxlearn.schema import LoggerConfig
 
 Row = Mapping[str, float | int | bool | None]
 """A row of metrics.csv: ``step``, and the metrics by their names; None where there is no figure."""

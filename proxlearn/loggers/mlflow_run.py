@@ -22,11 +22,11 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
+from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import RunError
+from proxlearn.files.safe_read import UnreadableFile, read_json
+from proxlearn.files.user_paths import expand_home
 from proxlearn.loggers.logger import RUN_ID, About, Row, read_rows
-from proxlearn.safe_read import UnreadableFile, read_json
-from proxlearn.schema import LoggerConfig
-from proxlearn.user_paths import expand_home
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 ADDRESS = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)

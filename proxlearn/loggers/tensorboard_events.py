@@ -18,8 +18,8 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from proxlearn.config.schema import LoggerConfig
 from proxlearn.loggers.logger import EVENTS, About, Row, read_rows
-from proxlearn.schema import LoggerConfig
 
 PNG_SIZE = slice(16, 24)
 """Where a PNG file says how wide and how high it is."""

@@ -14,7 +14,7 @@ from proxlearn.core.scores import ESTIMATES
 from proxlearn.data import labels
 from proxlearn.data.magnitude import LARGEST, largest_scaled
 from proxlearn.data.numerals import number_of
-from proxlearn.data.rows import Piece
+from proxlearn.data.row_reader import Piece
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
 

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.neurons import NEURONS, num_parameters
+from proxlearn.core.neurons.registry import NEURONS, num_parameters
 from proxlearn.core.scores import TASKS
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
+from proxlearn.files.safe_read import AbsentFile, UnreadableFile
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import Checkpoint, newest_valid
-from proxlearn.run.description import read_description
-from proxlearn.run.folder import RunFolder
-from proxlearn.run.identity import identity_of, require_own, tell_foreign
+from proxlearn.run.model_description import read_description
 from proxlearn.run.overwrite import refuse_between
-from proxlearn.safe_read import AbsentFile, UnreadableFile
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_identity import identity_of, require_own, tell_foreign
 
 
 def load(path: Path) -> Model:

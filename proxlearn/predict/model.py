@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.neurons import Neuron
+from proxlearn.core.neurons.registry import Neuron
 from proxlearn.core.scores import Task, answers, spread
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError

@@ -1,4 +1,4 @@
-"""Checkpoints: the cloud and all that the next step needs, each in one file that vouches for itself (sealed.py)."""
+"""Checkpoints: the cloud and everything that the next step needs, in a checksummed file (checkpoint_file.py)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
-from proxlearn.run import sealed
-from proxlearn.run.files import write_atomically
-from proxlearn.run.schedule import is_film
-from proxlearn.run.sealed import InvalidCheckpoint, Sealed, stored, unseal
+from proxlearn.files.atomic import write_atomically
+from proxlearn.run import checkpoint_file
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, Sealed, stored, unseal
+from proxlearn.run.log_schedule import is_film
 
 Figure = float | int | bool | None
 
@@ -79,8 +79,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "proximal": None if checkpoint.proximal is None else dict(checkpoint.proximal),
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    path = sealed.path_of(folder, cloud.step)
-    write_atomically(path, sealed.seal(blob, state))
+    path = checkpoint_file.path_of(folder, cloud.step)
+    write_atomically(path, checkpoint_file.seal(blob, state))
     return path
 
 
@@ -115,7 +115,7 @@ def opened(file: Sealed) -> Checkpoint:
         cloud = PointCloud(theta, log_rho, step, screen, _positive(file.state.get("epsilon"), "epsilon"))
         proximal = _figures(file.state.get("proximal"))
         return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark, proximal)
-    except (*sealed.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
+    except (*checkpoint_file.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 
+from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.fit.memory import kernel_bytes, largest_N, memory_of
-from proxlearn.schema import TrainConfig
+from proxlearn.training.memory import kernel_bytes, largest_N, memory_of
 
 OUTPUT_COPIES = 4
 """N x rows matrices alive at once: what the neurons answer, and the way back to their parameters."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proxlearn.config.schema import TrainConfig, digest, flat_settings, settings_digest, trajectory
 from proxlearn.errors import InputError
-from proxlearn.run import sealed
-from proxlearn.run.folder import RunFolder
-from proxlearn.schema import TrainConfig, digest, flat_settings, settings_digest, trajectory
+from proxlearn.run import checkpoint_file
+from proxlearn.run.run_folder import RunFolder
 
 DIGEST = 64
 """Characters of a run's identity that stand for its settings; those of the data follow."""
@@ -49,7 +49,7 @@ def describe_edit(config: TrainConfig, began: Any, made_with: str) -> tuple[str,
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
     """``expected`` if a checkpoint has it, otherwise what the newest one has; None where there is none."""
     newest = None
-    for file in sealed.valid(folder.checkpoints):
+    for file in checkpoint_file.valid(folder.checkpoints):
         found = str(file.state.get("run"))[:DIGEST]
         if found == expected:
             return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from proxlearn.errors import InputError
-from proxlearn.fit import engine
-from proxlearn.fit.engine import Step
 from proxlearn.run.experiment import Experiment
+from proxlearn.training import engine
+from proxlearn.training.engine import Step
 
 
 def choose_engine(experiment: Experiment, earlier: str | None) -> str:

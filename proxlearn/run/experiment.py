@@ -8,23 +8,23 @@ from typing import Any
 
 import torch
 
+from proxlearn.config.schema import TrainConfig, digest
 from proxlearn.core.cloud import PointCloud, draw_cloud
-from proxlearn.core.neurons import NEURONS, Neuron
+from proxlearn.core.neurons.registry import NEURONS, Neuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Hyper
+from proxlearn.core.step import Hyper
 from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, check_magnitudes, prepare
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.fit.advance import is_finite
-from proxlearn.fit.fit import begin, seeds
-from proxlearn.fit.plan import Plan
-from proxlearn.fit.settings import Settings
 from proxlearn.run import checkpoint as checkpoints
-from proxlearn.run import sealed
+from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.device import check_outputs_memory, resolve_device
-from proxlearn.schema import TrainConfig, digest
+from proxlearn.training.hyper_schedule import Plan
+from proxlearn.training.settings import Settings
+from proxlearn.training.stepper import is_finite
+from proxlearn.training.trainer import begin, seeds
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
 
 def cloud_of(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
     """The cloud that another run had reached, as a first one."""
-    for file in sealed.valid(Path(folder) / "checkpoints") if folder else ():
+    for file in checkpoint_file.valid(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.opened(file).cloud
             if cloud.theta.shape == shape:

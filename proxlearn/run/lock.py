@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from proxlearn.errors import InputError, RunError
+from proxlearn.files.atomic import write_all
 from proxlearn.run import owner_file
-from proxlearn.run.files import write_all
 from proxlearn.run.owner_file import OwnerFile, parse_owner, signature
 
 NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)

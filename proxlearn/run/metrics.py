@@ -18,12 +18,12 @@ from types import TracebackType
 from proxlearn.core import energy, scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Info
-from proxlearn.fit.plan import Plan
+from proxlearn.core.step import Info
+from proxlearn.files.atomic import separate, sync_folder, write_all
+from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_bytes
 from proxlearn.run.checkpoint import Figure, Mark
-from proxlearn.run.files import separate, sync_folder, write_all
 from proxlearn.run.metrics_version import CHANGING
-from proxlearn.safe_read import MOST_TABLE, AbsentFile, read_bytes
+from proxlearn.training.hyper_schedule import Plan
 
 Row = dict[str, Figure]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.core.schedules import MEASURED_PER_DECADE, falling, is_log_spaced
-from proxlearn.safe_read import UnreadableFile, read_json
+from proxlearn.files.safe_read import UnreadableFile, read_json
 
 VERSION = 2
 MARKS_FORMAT = "proxlearn-marks-1"

@@ -23,12 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from proxlearn.errors import InputError, RunError
-from proxlearn.run.files import disk_errors, is_temporary, sync_folder, write_json
-from proxlearn.run.folder import RunFolder
+from proxlearn.files.atomic import disk_errors, is_temporary, sync_folder, write_json
+from proxlearn.files.safe_read import UnreadableFile, read_json
+from proxlearn.run.checkpoint_file import valid
 from proxlearn.run.lock import FolderLock, FolderLost, in_use
 from proxlearn.run.ownership import STAGING
-from proxlearn.run.sealed import valid
-from proxlearn.safe_read import UnreadableFile, read_json
+from proxlearn.run.run_folder import RunFolder
 
 NEW, READY, OLD, PLACED = STAGING
 LIST = "new-files.json"

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxlearn.run.files import write_all
+from proxlearn.files.atomic import write_all
 
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.errors import InputError
-from proxlearn.run.files import is_temporary
-from proxlearn.run.folder import WRITTEN
-from proxlearn.safe_read import UnreadableFile, open_regular
+from proxlearn.files.atomic import is_temporary
+from proxlearn.files.safe_read import UnreadableFile, open_regular
+from proxlearn.run.run_folder import WRITTEN
 
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
 """Top-level keys of config.yaml that together no other program's config has."""

@@ -8,10 +8,10 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.compile_time import COMPILATION
 from proxlearn.run.metrics import Row
-from proxlearn.run.pace import Pace
-from proxlearn.streams import write_words
+from proxlearn.run.step_rate import Pace
+from proxlearn.terminal.streams import write_words
 
 LINE_SECONDS = 10.0
 

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import torch
 
-from proxlearn.core.neurons import num_parameters
+from proxlearn.core.neurons.registry import num_parameters
 from proxlearn.errors import InputError
+from proxlearn.files.atomic import write_atomically, write_json
+from proxlearn.files.safe_read import MOST_TABLE, read_bytes
 from proxlearn.run import checkpoint as checkpoints
-from proxlearn.run import sealed
+from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint, Mark
+from proxlearn.run.checkpoint_file import InvalidCheckpoint
 from proxlearn.run.edited_settings import DIGEST, describe_edit
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.files import write_atomically, write_json
-from proxlearn.run.folder import Earlier, RunFolder
+from proxlearn.run.log_schedule import is_logged
 from proxlearn.run.metrics import MetricsLog
 from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, version_of
-from proxlearn.run.schedule import is_logged
-from proxlearn.run.sealed import InvalidCheckpoint
-from proxlearn.safe_read import MOST_TABLE, read_bytes
+from proxlearn.run.run_folder import Earlier, RunFolder
 
 AGAIN = "or train again with overwrite=true"
 
@@ -76,7 +76,7 @@ class ResumePoints:
         self.folder.refuse_newer_model()
         identity = self.experiment.identity if selected else self.experiment.asked_identity
         wrong: Rejected | None = None
-        for file in sealed.valid(self.folder.checkpoints):
+        for file in checkpoint_file.valid(self.folder.checkpoints):
             run = str(file.state.get("run"))
             if run.startswith(identity):
                 return
@@ -185,7 +185,7 @@ def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) 
     row = content[now.metrics.size :].partition(b"\n")[0] + b"\n"
     if closing is not None and MetricsLog(folder.metrics).holds_row(now.metrics, closing):
         old += row
-    states = {int(file.state["step"]): file.state for file in sealed.valid(folder.checkpoints)}
+    states = {int(file.state["step"]): file.state for file in checkpoint_file.valid(folder.checkpoints)}
     convert = Conversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
     new = convert(old.decode()).encode()
     positions = [(state["metrics_size"], state["metrics_sha256"]) for state in states.values()]

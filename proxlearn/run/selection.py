@@ -7,17 +7,17 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
-from proxlearn.checks import integer, real
 from proxlearn.errors import InputError, StoppedBySignal, refuse_newer_format
-from proxlearn.fit.select import select
-from proxlearn.notice import notice
+from proxlearn.files.atomic import write_json
+from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json
+from proxlearn.run.checkpoint_file import stored
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.files import write_json
-from proxlearn.run.folder import SELECTION_FORMAT, RunFolder
-from proxlearn.run.sealed import stored
+from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder
 from proxlearn.run.selection_store import SelectionFiles
 from proxlearn.run.signals import Interrupted, StopRequest
-from proxlearn.safe_read import AbsentFile, UnreadableFile, read_json
+from proxlearn.terminal.notice import notice
+from proxlearn.training.successive_halving import select
+from proxlearn.validators import integer, real
 
 POSITIVE = real(above=0, example=1.0)
 CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"steps": integer(at_least=0, example=1)}

@@ -17,12 +17,12 @@ import torch
 from proxlearn import __version__
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
-from proxlearn.fit.fit import Fitted
-from proxlearn.fit.settings import Settings
-from proxlearn.run import sealed
-from proxlearn.run.files import write_atomically
-from proxlearn.run.folder import candidates
-from proxlearn.run.sealed import InvalidCheckpoint
+from proxlearn.files.atomic import write_atomically
+from proxlearn.run import checkpoint_file
+from proxlearn.run.checkpoint_file import InvalidCheckpoint
+from proxlearn.run.run_folder import candidates
+from proxlearn.training.settings import Settings
+from proxlearn.training.trainer import Fitted
 
 
 class SelectionFiles:
@@ -38,7 +38,7 @@ class SelectionFiles:
     def load(self, rung: int, candidate: int, settings: Settings) -> Fitted | RunError | None:
         """How a candidate did in a rung, if that is known; a file that does not fit or is damaged is not used."""
         try:
-            file = sealed.unseal(self._path(rung, candidate), named=False)
+            file = checkpoint_file.unseal(self._path(rung, candidate), named=False)
             if file.state["key"] != self._key(rung, settings):
                 return None
             if file.state["error"] is not None:
@@ -49,7 +49,7 @@ class SelectionFiles:
             screen = None if radius is None else Screen(tensors["reference"], radius)
             cloud = PointCloud(tensors["theta"], tensors["log_rho"], step, screen, epsilon)
             return Fitted(cloud, cloud, tensors["generator"], tuple(file.state["history"]))
-        except (*sealed.UNREADABLE, InvalidCheckpoint, safetensors.SafetensorError, RuntimeError):
+        except (*checkpoint_file.UNREADABLE, InvalidCheckpoint, safetensors.SafetensorError, RuntimeError):
             return None
 
     def save(self, rung: int, candidate: int, settings: Settings, result: Fitted | RunError) -> None:
@@ -65,7 +65,7 @@ class SelectionFiles:
             state |= {"step": cloud.step, "epsilon": cloud.epsilon, "history": result.history}
             state["radius"] = None if screen is None else screen.radius
         blob = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
-        write_atomically(self._path(rung, candidate), sealed.seal(blob, state))
+        write_atomically(self._path(rung, candidate), checkpoint_file.seal(blob, state))
 
     def clear(self) -> None:
         for path in candidates(self._folder):

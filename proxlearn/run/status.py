@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from proxlearn import __version__
+from proxlearn.config.schema import digest, trajectory
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.folder import Earlier, RunFolder, retention
 from proxlearn.run.metrics_version import VERSION
-from proxlearn.run.pace import Pace
-from proxlearn.schema import digest, trajectory
+from proxlearn.run.run_folder import Earlier, RunFolder, retention
+from proxlearn.run.step_rate import Pace
 
 EVERY_SECONDS = 2.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxlearn.compare.statistics import Measured
-from proxlearn.views import published
-from proxlearn.views.tables import majority_share
+from proxlearn.paper import published
+from proxlearn.views.run.tables import majority_share
 from reproduce.measured import over, verdict
 from reproduce.source import Found, complete, load, steps
 from reproduce.table import Cell, Column, Row, Table

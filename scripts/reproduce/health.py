@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from proxlearn.run.files import write_atomically
+from proxlearn.files.atomic import write_atomically
 from reproduce.comparison import majority
 from reproduce.measured import Measured, over
 from reproduce.source import Found, load, steps

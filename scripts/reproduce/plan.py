@@ -13,7 +13,7 @@ from pathlib import Path
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from proxlearn.commands.compose import compose, parse
+from proxlearn.config.compose import compose, parse
 
 ALWAYS = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
 """Runs in the background, in folders small enough to be committed."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import yaml
 
-from proxlearn.commands.compose import compose, parse
-from proxlearn.commands.configured import checked_config
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.schema import TrainConfig, trajectory
 from proxlearn.errors import InputError, ProxlearnError
-from proxlearn.run.folder import RunFolder
-from proxlearn.run.loop import Outcome, train
-from proxlearn.run.sealed import stored
-from proxlearn.schema import TrainConfig, trajectory
+from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.training_loop import Outcome, train
 from reproduce.plan import QUICK_ROWS, QUICK_SHARE, QUICK_STEPS, Entry, PaperRun
 
 

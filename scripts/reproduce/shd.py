@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxlearn.compare.statistics import Measured
-from proxlearn.views import published
+from proxlearn.paper import published
 from reproduce.comparison import MAJORITY_NOTE, majority
 from reproduce.measured import over, verdict
 from reproduce.source import complete, load, steps

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from proxlearn.compare.statistics import Measured
+from proxlearn.paper import published
 from proxlearn.predict.folder import find
-from proxlearn.views import published
 from reproduce.measured import over
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table

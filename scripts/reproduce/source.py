@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from proxlearn.errors import InputError
-from proxlearn.views import source
-from proxlearn.views.source import Run
+from proxlearn.views.run import run_data
+from proxlearn.views.run.run_data import Run
 from reproduce.plan import entry
 
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
@@ -51,7 +51,7 @@ def load(root: Path, *names: str, where: Callable[[Found], bool] = lambda found:
     for name in names:
         for folder in sorted((root / "runs" / entry(name).name).glob("*"), key=_natural):
             try:
-                run = source.read(folder)
+                run = run_data.read(folder)
             except (InputError, pd.errors.EmptyDataError):
                 # A run that is in its first second.
                 continue

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxlearn.run.files import write_atomically
+from proxlearn.files.atomic import write_atomically
 from proxlearn.views.latex import tabular
 from reproduce.measured import Measured
 from reproduce.source import Found

@@ -14,9 +14,9 @@ from proxlearn.baselines.method import Request
 from proxlearn.core.cloud import draw_normal
 from proxlearn.core.energy import risk
 from proxlearn.core.problem import Problem
-from proxlearn.fit.settings import Settings
 from proxlearn.predict import folder
 from proxlearn.run.experiment import build_experiment
+from proxlearn.training.settings import Settings
 
 
 def moons(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:

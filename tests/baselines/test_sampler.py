@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget
 from proxlearn.baselines.method import Fit, Fitted
 from proxlearn.baselines.sampler import Ledger, ledger_row, prior, standard_normal
-from proxlearn.compare.asked import PAPERS, PUBLISHED
+from proxlearn.compare.spec import PAPERS, PUBLISHED
 from proxlearn.data import registry
 from proxlearn.data.prepare import split
 from proxlearn.data.scaling import minmax

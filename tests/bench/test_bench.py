@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from proxlearn.bench import clock
-from proxlearn.bench.clock import best_of, busy_share
-from proxlearn.bench.shapes import Shape
-from proxlearn.bench.sizes import measure_epsilons, measure_growth, measure_literal
-from proxlearn.bench.whole import measure_whole
-from proxlearn.views.bench import draw_bench, tables
+from proxlearn.bench import timing
+from proxlearn.bench.end_to_end import measure_whole
+from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
+from proxlearn.bench.recursion import Shape
+from proxlearn.bench.timing import best_of, busy_share
+from proxlearn.views.bench_plot import draw_bench, tables
 from tests.conftest import config_of
 
 
@@ -40,10 +40,10 @@ class Clock:
 
 def test_the_best_of_several_is_the_shortest_batch_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     passing = Clock()
-    monkeypatch.setattr(clock, "time", passing)
+    monkeypatch.setattr(timing, "time", passing)
     # One call a batch; disturbed ones are longer. The calls take turns, so that both see the same machine.
     calls = {"steady": passing.call(200.0), "disturbed": passing.call(600.0, 900.0, 700.0)}
-    batches = clock.timings(calls, seconds=4.0)
+    batches = timing.timings(calls, seconds=4.0)
     assert {len(each) for each in batches.values()} == {len(batches["steady"])}
     assert batches["steady"] == pytest.approx([200.0] * len(batches["steady"]))
     assert best_of(calls, seconds=4.0) == {"steady": pytest.approx(200.0), "disturbed": pytest.approx(600.0)}
@@ -51,8 +51,8 @@ def test_the_best_of_several_is_the_shortest_batch_of_each(monkeypatch: pytest.M
 
 def test_a_short_call_is_timed_in_batches_and_for_as_long_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     passing = Clock()
-    monkeypatch.setattr(clock, "time", passing)
-    (batches,) = clock.timings({"short": passing.call(1.0)}, seconds=4.0).values()
+    monkeypatch.setattr(timing, "time", passing)
+    (batches,) = timing.timings({"short": passing.call(1.0)}, seconds=4.0).values()
     assert batches == pytest.approx([1.0] * len(batches))
     # 40 batches of 100 calls each, after two calls that find out how long one is.
     assert (len(batches), passing.now) == (pytest.approx(40, abs=2), pytest.approx(4.0, abs=0.2))
@@ -73,7 +73,7 @@ def test_the_busy_share_is_what_others_used_between_two_readings(
 ) -> None:
     """The system's counters by simulation: user, nice, system, idle and waiting ticks."""
     readings = iter(["cpu 10 0 0 5 5 0", later])
-    monkeypatch.setattr(clock, "open", lambda *args, **kwargs: io.StringIO(next(readings)), raising=False)
+    monkeypatch.setattr(timing, "open", lambda *args, **kwargs: io.StringIO(next(readings)), raising=False)
     assert busy_share(0.0) == (None if share is None else pytest.approx(share))
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.data import own
+from proxlearn.data import user_table
 from proxlearn.errors import InputError
 from tests.damage import cut, damaged_copy, flip, insert, replace
 from tests.small_runs import FULL, composed, run
-from tests.views.pages import plane_run, sweep_of
+from tests.views.report.pages import plane_run, sweep_of
 
 pytestmark = pytest.mark.faults
 
@@ -111,7 +111,7 @@ def test_every_table_is_read_or_refused(tmp_path: Path) -> None:
         shutil.copyfile(tmp_path / source, path)
         draw.choice((cut, flip, flip, insert, replace))(draw, path)
         try:
-            own.load(type(config)(**{**vars(config), "path": str(path)}))
+            user_table.load(type(config)(**{**vars(config), "path": str(path)}))
         except InputError:
             continue
         except Exception as error:

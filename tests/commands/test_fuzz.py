@@ -6,8 +6,8 @@ import pytest
 from small_runs import FULL
 
 from proxlearn.commands.train import preflight
+from proxlearn.config.schema import DatasetConfig, DeviceConfig, TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.schema import DatasetConfig, DeviceConfig, TrainConfig
 
 pytestmark = pytest.mark.faults
 

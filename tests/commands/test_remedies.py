@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn import schema
 from proxlearn.commands.train import preflight
+from proxlearn.config import schema
 from proxlearn.errors import InputError
 from tests.conftest import config_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.views.film_file import MARK, is_film
-from tests.commands.test_output import refused
+from proxlearn.views.film.video import MARK, is_film
+from tests.run.test_output_file import refused
 from tests.small_runs import run, small
 
 

@@ -23,10 +23,10 @@ from proxlearn.baselines.registry import METHODS, settings_of
 from proxlearn.baselines.sampler import plan_settings
 from proxlearn.cli import main
 from proxlearn.compare import cells
-from proxlearn.compare.asked import AUTHORS, AUTHORS_SEEDS, SCALINGS, Asked, scaling_of
 from proxlearn.compare.cells import DONE, FAILED, Cell, Record, settings_text, stored_record
 from proxlearn.compare.grid import cells_of
 from proxlearn.compare.measure import measure, scores
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, SCALINGS, Asked, scaling_of
 from proxlearn.compare.splits import split_of
 from proxlearn.core.scores import LEAST_PROBABILITY
 from proxlearn.data import registry

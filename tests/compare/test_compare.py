@@ -13,7 +13,7 @@ from proxlearn import cli
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare
-from proxlearn.compare.asked import AUTHORS_SEEDS
+from proxlearn.compare.spec import AUTHORS_SEEDS
 
 HERE = "tests.compare.throwaway"
 WORDS = ["compare", "--dataset", "wdbc", "--splits", "2", "--output", "out", "--jobs", "2", "--threads", "1"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.compare.files import PLAN, POSSIBLE, recorded_names, table_names
+from proxlearn.compare.output_files import PLAN, POSSIBLE, recorded_names, table_names
 from proxlearn.run.ownership import is_comparison
 
 COMMITTED = Path(__file__).resolve().parents[2] / "outputs" / "compare"

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.core.energy import field
+from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.tanh import TanhNeuron
 
 
 def problem_and_cloud(seed: int, N: int, n: int, n_x: int) -> tuple[Problem, torch.Tensor, torch.Tensor]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.kernel import DenseKernel, LogKernel, offdiagonal_share, squared_distances
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Hyper, step
+from proxlearn.core.step import Hyper, step
 from tests.conftest import paper_cloud, randomness
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Samples
 from proxlearn.core.scores import (
     CALIBRATION_BINS,
@@ -21,8 +23,6 @@ from proxlearn.core.scores import (
     spread,
     task_of,
 )
-from proxlearn.core.softmax import SoftmaxNeuron
-from proxlearn.core.tanh import TanhNeuron
 
 torch.set_num_threads(1)
 

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn.core import recursion
+from proxlearn.core import step
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import effective_sample_size
-from proxlearn.core.fused.engine import FusedStep
+from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Hyper
-from proxlearn.core.tanh import TanhNeuron
+from proxlearn.core.step import Hyper
 from proxlearn.core.weights import UPDATES, is_poor, systematic
 from tests.conftest import randomness
 
@@ -72,7 +72,7 @@ def test_the_fused_engine_makes_the_same_weights(which: str, dtype: torch.dtype)
     noise, z0 = randomness(cloud, generator)
     hyper = replace(HYPER, weights=which, delta=1e-6)
     found, info = FusedStep(problem, hyper, 40, threads=1)(cloud, noise, z0)
-    wanted, reference = recursion.step(problem, cloud, hyper, noise, z0)
+    wanted, reference = step.step(problem, cloud, hyper, noise, z0)
     tolerance = 1e-4 if dtype == torch.float32 else 1e-10
     torch.testing.assert_close(found.log_rho, wanted.log_rho, rtol=0, atol=tolerance)
     assert (info is None) == (reference is None) == (which != "proximal")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxlearn.schema import DatasetConfig, build
+from proxlearn.config.schema import DatasetConfig, build
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "dataset"
 
@@ -26,7 +26,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any data: the cache folder (not made yet) is returned."""
     monkeypatch.delenv("PROXLEARN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    from proxlearn.data.files import cache_folder
+    from proxlearn.data.dataset_files import cache_folder
 
     assert cache_folder().is_relative_to(tmp_path)
     return cache_folder()

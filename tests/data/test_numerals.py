@@ -6,7 +6,7 @@ import pytest
 
 from proxlearn.data.numerals import number_of
 from proxlearn.errors import InputError
-from tests.data.test_own import Write, load, target_of
+from tests.data.test_user_table import Write, load, target_of
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from PIL import Image
 from small_runs import FORKSERVER, assert_same_run, run, small
 
 from proxlearn.cli import main
+from proxlearn.config.schema import LoggerConfig, TrainConfig, build, digest
 from proxlearn.errors import InputError, RunError
 from proxlearn.loggers.logger import KINDS
-from proxlearn.run.logged import publish
+from proxlearn.run.logger_session import publish
 from proxlearn.run.signals import StopRequest
-from proxlearn.schema import LoggerConfig, TrainConfig, build, digest
 from tests.loggers.reading import Figures, assert_same, client, events, of_csv, of_mlflow, of_tensorboard
 
 LOGGERS = ("tensorboard", "mlflow")

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from proxlearn.errors import InputError, RunError
-from proxlearn.fit import memory
-from proxlearn.fit.memory import full_kernel_remedy, memory_errors
 from proxlearn.run import device
 from proxlearn.run.device import check_memory
+from proxlearn.training import memory
+from proxlearn.training.memory import full_kernel_remedy, memory_errors
 from tests.conftest import config_of
 
 GIB = 2**30

@@ -6,8 +6,8 @@ import pytest
 from small_runs import assert_same_run, run, small
 
 from proxlearn.errors import InputError
-from proxlearn.run.description import read_description
-from proxlearn.run.folder import RunFolder
+from proxlearn.run.model_description import read_description
+from proxlearn.run.run_folder import RunFolder
 
 
 @pytest.mark.parametrize("note", ["# my note\n", "# my note", "1,2,3\n"])

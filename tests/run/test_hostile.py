@@ -12,8 +12,8 @@ from small_runs import assert_same_run, run, small
 
 from proxlearn.cli import main
 from proxlearn.errors import InputError
-from proxlearn.run import checkpoint, sealed
-from proxlearn.run.sealed import InvalidCheckpoint
+from proxlearn.run import checkpoint, checkpoint_file
+from proxlearn.run.checkpoint_file import InvalidCheckpoint
 
 
 class Bomb:
@@ -39,10 +39,10 @@ def resealed(blob: bytes, change) -> bytes:
     header = json.loads(blob[8 : 8 + size])
     text = change(header) or json.dumps(header, separators=(",", ":")).encode()
     forged = len(text).to_bytes(8, "little") + text + blob[8 + size :]
-    place = sealed.CHECKSUM.search(forged)
+    place = checkpoint_file.CHECKSUM.search(forged)
     if place is None:
         return forged
-    blank = forged[: place.start(1)] + sealed.BLANK + forged[place.end(1) :]
+    blank = forged[: place.start(1)] + checkpoint_file.BLANK + forged[place.end(1) :]
     return blank[: place.start(1)] + hashlib.sha256(blank).hexdigest().encode() + blank[place.end(1) :]
 
 
@@ -87,7 +87,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_checkpoint_is_skipped(name, made, tmp_path, capfd):
-    path = sealed.path_of(made / "checkpoints", 6)
+    path = checkpoint_file.path_of(made / "checkpoints", 6)
     path.write_bytes(resealed(path.read_bytes(), FORGERIES[name]))
     (made / "status.json").unlink()
     run(small(steps=9), made)
@@ -97,7 +97,7 @@ def test_a_forged_checkpoint_is_skipped(name, made, tmp_path, capfd):
 
 
 def test_numbers_that_are_not_finite_are_not_read_either(made):
-    path = sealed.path_of(made / "checkpoints", 6)
+    path = checkpoint_file.path_of(made / "checkpoints", 6)
     blob = path.read_bytes()
     theta = checkpoint.load(path).cloud.theta.numpy().tobytes()
     forged = blob.replace(theta, torch.full((8, 3), float("nan")).numpy().tobytes())
@@ -107,7 +107,7 @@ def test_numbers_that_are_not_finite_are_not_read_either(made):
 
 
 def test_a_generator_that_is_none_is_skipped(made, tmp_path, capfd):
-    path = sealed.path_of(made / "checkpoints", 6)
+    path = checkpoint_file.path_of(made / "checkpoints", 6)
     blob = path.read_bytes()
     generator = checkpoint.load(path).generator.numpy().tobytes()
     path.write_bytes(resealed(blob.replace(generator, b"\xff" * len(generator)), lambda header: None))

@@ -8,12 +8,12 @@ import pytest
 from small_runs import FORKSERVER, composed, run
 
 from proxlearn.core import energy
-from proxlearn.fit.advance import Advance
-from proxlearn.run import checkpoint, loop, sealed
+from proxlearn.run import checkpoint, checkpoint_file, training_loop
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.metrics import measure
 from proxlearn.run.metrics_version import CHANGING, version_of
-from proxlearn.views.source import read
+from proxlearn.training.stepper import Advance
+from proxlearn.views.run.run_data import read
 from tests.run.test_faults import Failing
 
 STEPS = 37
@@ -47,7 +47,7 @@ def old_run(configured, folder, patch):
     """A folder of version 0.1.0: its rows, and checkpoints without the figures of their step."""
     saved = checkpoint.save
     with patch.context() as context:
-        context.setattr(loop, "measure", old_measure)
+        context.setattr(training_loop, "measure", old_measure)
         context.setattr(
             checkpoint, "save", lambda folder, now: saved(folder, Checkpoint(**vars(now) | {"proximal": None}))
         )
@@ -100,12 +100,12 @@ def test_an_old_folder_is_converted_and_goes_on_as_if_made_today(variant, cut, t
     scheduled = shown[shown["step"].isin(rows(whole)["step"].astype(int))].reset_index(drop=True)
     converted = read(old).metrics.iloc[: len(scheduled)]
     pd.testing.assert_frame_equal(scheduled, converted, check_dtype=False)
-    for step, _ in sealed.stored(whole / "checkpoints"):
-        ours, theirs = (checkpoint.load(sealed.path_of(each / "checkpoints", step)) for each in (old, whole))
+    for step, _ in checkpoint_file.stored(whole / "checkpoints"):
+        ours, theirs = (checkpoint.load(checkpoint_file.path_of(each / "checkpoints", step)) for each in (old, whole))
         assert (ours.cloud.theta == theirs.cloud.theta).all()
         assert (ours.generator == theirs.generator).all()
     # Checkpoints of before the conversion stay good: the newer ones are lost here.
-    for step, path in sealed.stored(old / "checkpoints"):
+    for step, path in checkpoint_file.stored(old / "checkpoints"):
         if step > 4:
             path.unlink()
     run(config(variant, steps=STEPS + 5), old)

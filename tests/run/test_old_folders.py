@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.run.folder import RunFolder
-from proxlearn.schema import run_name
+from proxlearn.config.schema import run_name
+from proxlearn.run.run_folder import RunFolder
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "version_0_1_0"
 FOLDERS = sorted(path.parent.relative_to(FIXTURES) for path in FIXTURES.rglob("config.yaml"))

@@ -13,13 +13,13 @@ from proxlearn.cli import main
 from proxlearn.errors import InputError, RunError, to_go_on
 from proxlearn.run import overwrite
 from proxlearn.run.checkpoint import newest_valid
-from proxlearn.run.folder import RunFolder
 from proxlearn.run.lock import FolderLock
-from proxlearn.run.observe import observe
 from proxlearn.run.overwrite import NEW, READY
 from proxlearn.run.overwrite import OLD as OLD_FILES
 from proxlearn.run.ownership import STAGING
-from proxlearn.views.render import render
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_snapshot import observe
+from proxlearn.views.run.run_views import render
 from tests.run.test_faults import Failing
 
 pytestmark = pytest.mark.faults

@@ -9,10 +9,10 @@ import time
 import pytest
 from tqdm import tqdm
 
-from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.compile_time import COMPILATION
 from proxlearn.run import progress
-from proxlearn.run.pace import Pace
 from proxlearn.run.progress import Progress
+from proxlearn.run.step_rate import Pace
 
 STEPS = 100_000
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from small_runs import run, small
 
-from proxlearn.run.folder import RunFolder
-from proxlearn.run.sealed import stored
+from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.run_folder import RunFolder
 
 
 def steps_in(folder):

@@ -7,7 +7,7 @@ import pytest
 from small_runs import assert_same_run, run, small
 
 from proxlearn.errors import RunError
-from proxlearn.run.loop import Advance
+from proxlearn.run.training_loop import Advance
 
 
 def contents(folder):

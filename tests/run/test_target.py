@@ -6,8 +6,8 @@ import pytest
 from small_runs import assert_same_run, run, small, status
 
 from proxlearn.cli import main
-from proxlearn.fit.advance import Advance
-from proxlearn.run import sealed
+from proxlearn.run import checkpoint_file
+from proxlearn.training.stepper import Advance
 
 STEPS = 60
 
@@ -47,7 +47,7 @@ def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
 ):
     folder, short = tmp_path / "run", tmp_path / "short"
     run_until(killed_at, folder, monkeypatch)
-    newest = sealed.stored(folder / "checkpoints")[0][0]
+    newest = checkpoint_file.stored(folder / "checkpoints")[0][0]
     run(config(newest), short)
     with monkeypatch.context() as context:
         # No step has to be made again.

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from proxlearn.config.schema import TrainConfig, run_name
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint
-from proxlearn.run.loop import train
-from proxlearn.schema import TrainConfig, run_name
+from proxlearn.run.training_loop import train
 from tests.conftest import config_of
 
 

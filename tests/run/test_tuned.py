@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from small_runs import assert_same_run, composed, run, status
 
+from proxlearn.config.schema import digest
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run import selection
-from proxlearn.run.folder import RunFolder
-from proxlearn.schema import digest
-from proxlearn.views.report import Builder
-from proxlearn.views.source import read
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.views.report.page import Builder
+from proxlearn.views.run.run_data import read
 
 
 def tuned(*overrides, **changes):

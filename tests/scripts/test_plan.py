@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxlearn.errors import InputError
-from proxlearn.run.sealed import stored
+from proxlearn.run.checkpoint_file import stored
 from reproduce.plan import PLAN, Entry, entry
 from reproduce.runner import config_of, make, make_one
 

@@ -35,7 +35,7 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.compile_time import COMPILATION
 
 MAGIC = b"proxlearn compiled pass 1\n"
 DIGEST_BYTES = 32

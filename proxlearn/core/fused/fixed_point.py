@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from proxlearn.core.fused.absorbed_kernel import StabilisedKernel
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.stabilised import StabilisedKernel
 from proxlearn.core.options import Tolerance
 
 REACH = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import proxlearn
-from proxlearn.core.compilation import COMPILATION
+from proxlearn.core.compile_time import COMPILATION
 from proxlearn.core.fused.code_cache import compile_pass, folders, sources_key
 
 PACKAGE = Path(proxlearn.__file__).parent

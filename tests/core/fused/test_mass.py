@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from proxlearn.core.cloud import draw_cloud
-from proxlearn.core.fused.log_domain import FusedLogKernel
+from proxlearn.core.fused.log_kernel import FusedLogKernel
+from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.recursion import Hyper
-from proxlearn.core.tanh import TanhNeuron
+from proxlearn.core.step import Hyper
 from proxlearn.errors import RunError
-from proxlearn.fit.advance import Advance
-from proxlearn.fit.plan import Plan
+from proxlearn.training.hyper_schedule import Plan
+from proxlearn.training.stepper import Advance
 
 
 @pytest.mark.parametrize("seed", [0, 1, 6, 7])

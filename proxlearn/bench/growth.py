@@ -1,0 +1,69 @@
+"""How the cost grows with the number of particles, and how it depends on epsilon."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from typing import Any
+
+import torch
+
+from proxlearn.bench.recursion import Runner, experiment_of, literal_of, spread
+from proxlearn.bench.timing import best_of
+from proxlearn.config.schema import TrainConfig
+from proxlearn.run.engine import make_step
+
+SPREAD_AT = 1e5
+TURNS = 100
+WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
+
+
+def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
+    """A step with a cloud spread as at k = 1e5; the first one builds the neighbour list."""
+    generator = torch.Generator().manual_seed(0)
+    experiment, cloud = experiment_of(config)
+    cloud = spread(cloud, experiment, SPREAD_AT, generator)
+    runner = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        runner()
+        times.append(time.perf_counter() - start)
+    best = min(times)
+    # In KiB, on macOS in bytes.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return {"N": config.N, "ms": 1e3 * best, "build_s": times[0] - best, "peak_mib": peak, "steps": steps}
+
+
+def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
+    """The same step by the algorithms as printed, float32."""
+    generator = torch.Generator().manual_seed(0)
+    experiment, cloud = experiment_of(config)
+    cloud = spread(cloud, experiment, SPREAD_AT, generator)
+    call = literal_of(experiment, cloud, torch.float32, generator)
+    return {"N": config.N, "ms": best_of({"literal": call}, seconds, least=2)["literal"]}
+
+
+def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
+    """Runs from k = 0, taking turns, with everything a run's steps pay for but metrics and files."""
+    runners = []
+    for config in configs:
+        experiment, cloud = experiment_of(config)
+        step = make_step("fused", experiment, torch.get_num_threads())
+        # Each of the three regimes once, so that nothing is compiled while the clock runs.
+        for k in WARM_UP_SPREADS:
+            generator = torch.Generator().manual_seed(0)
+            Runner(step, spread(cloud, experiment, k, generator), generator)()
+        runners.append(Runner(step, cloud, torch.Generator().manual_seed(0)))
+        runners[-1]()
+    seconds = [0.0] * len(runners)
+    # The machine changes its pace while this lasts: the runs share what it does to them.
+    chunk = max(1, (steps - 1) // TURNS)
+    for first in range(1, steps, chunk):
+        for i, runner in enumerate(runners):
+            start = time.perf_counter()
+            for _ in range(min(chunk, steps - first)):
+                runner()
+            seconds[i] += time.perf_counter() - start
+    return [{"epsilon": c.epsilon, "seconds": s, "steps": steps} for c, s in zip(configs, seconds, strict=True)]

@@ -1,0 +1,98 @@
+"""Which files in an output folder `proxlearn compare` wrote itself: no other file is replaced or deleted.
+
+Splits, cells, plans and the log are recognised by their beginning. Tables and plots are listed in the plan beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from proxlearn.baselines.method import Block
+from proxlearn.compare.spec import LOG, Asked
+from proxlearn.compare.splits import UNREADABLE
+from proxlearn.errors import InputError
+from proxlearn.files.atomic import write_json
+from proxlearn.files.safe_read import read_json
+from proxlearn.run.ownership import CELL_START, PLAN_START, SPLIT_START, begins_with, is_lock, is_regular
+
+PLAN = "plan.json"
+BLOCK_FILES: dict[Block, str] = {"network": "networks", "sampler": "samplers"}
+"""Names of a block's tables and plots, without their endings."""
+REFERENCES = "references"
+"""The same where no block is compared."""
+ENDINGS = ("csv", "tex", "png", "pdf")
+LOG_START = re.compile(rb"[^\n]+, split \w+, [^\n]+ \.\.\.\n|\Z")
+"""The first line of the log (see measure.perform); a process that is killed at its start leaves it empty."""
+REMEDY = "move it to another place, or choose another --output"
+
+
+def table_names(blocks: Collection[str], protocol: str) -> list[str]:
+    """The tables and plots of a comparison of methods of these blocks."""
+    stems = [stem for block, stem in BLOCK_FILES.items() if block in blocks] or [REFERENCES]
+    paper = ["paper.csv", "paper.tex"] if protocol == "paper" else []
+    return ["compare.md", *(f"{stem}.{ending}" for stem in stems for ending in ENDINGS), *paper]
+
+
+POSSIBLE = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
+
+
+def recorded_names(folder: Path) -> set[str]:
+    """The tables and plots in ``folder`` that the command wrote, by its plan.
+
+    A plan of version 0.1.0 has no such list: that version wrote what follows from the plan's methods.
+    """
+    if not begins_with(folder / PLAN, PLAN_START):
+        return set()
+    try:
+        plan = read_json(folder / PLAN)
+        if "files" in plan:
+            names = set(plan["files"])
+        else:
+            names = set(table_names({method["block"] for method in plan["methods"]}, plan["protocol"]))
+    except UNREADABLE:
+        return set()
+    # A plan that someone has edited must not name a file elsewhere.
+    return {name for name in names & POSSIBLE if is_regular(folder / name)}
+
+
+def record_names(folder: Path, names: Iterable[str]) -> None:
+    """List ``names`` in the plan of ``folder``."""
+    plan = read_json(folder / PLAN)
+    files = sorted(names)
+    if plan.get("files") != files:
+        write_json(folder / PLAN, plan | {"files": files})
+
+
+def refuse_foreign_files(asked: Asked, output: Path, splits: Iterable[Path]) -> None:
+    """Refuse an output folder in which the command would change a file of the user's."""
+    tables = output / asked.name
+    for folder in (output, output / "splits", output / "cells", tables):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise InputError(f"{folder} is not a folder", REMEDY)
+    starts = {output / LOG: LOG_START, tables / PLAN: PLAN_START} | {output / path: SPLIT_START for path in splits}
+    foreign = [path for path, start in starts.items() if os.path.lexists(path) and not begins_with(path, start)]
+    lock = output / ".lock"
+    if os.path.lexists(lock) and not is_lock(lock):
+        foreign.append(lock)
+    refuse(foreign)
+    refuse_foreign_tables(tables, table_names({method.block for method in asked.methods}, asked.protocol))
+
+
+def refuse_foreign_tables(folder: Path, names: Iterable[str]) -> None:
+    recorded = recorded_names(folder)
+    refuse(folder / name for name in names if name not in recorded and os.path.lexists(folder / name))
+
+
+def refuse_foreign_cells(paths: Iterable[Path]) -> None:
+    refuse(path for path in paths if os.path.lexists(path) and not begins_with(path, CELL_START))
+
+
+def refuse(foreign: Iterable[Path]) -> None:
+    """Raise an InputError if there are any such files."""
+    paths = list(foreign)
+    if paths:
+        others = f", nor were {len(paths) - 1} others" if len(paths) > 1 else ""
+        raise InputError(f"{paths[0]} was not written by `proxlearn compare`{others}", REMEDY)

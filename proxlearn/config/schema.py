@@ -1,0 +1,273 @@
+"""The composed config becomes one frozen, checked dataclass here; only that goes further in."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from proxlearn.core import options
+from proxlearn.errors import InputError
+from proxlearn.validators import Check, choice, flag, integer, intervals, label, optional, path, real, text, word
+
+Device = Literal["cpu", "cuda", "auto"]
+Dtype = Literal["float32", "float64"]
+Split = Literal["file_order", "shuffled"]
+Scaling = Literal["none", "standard", "minmax", "max", "paper"]
+TargetScaling = Literal["none", "standard"]
+Solver = Literal["closed_form", "literal"]
+Logger = Literal["csv", "tensorboard", "mlflow"]
+Compile = Literal["auto", "on", "off"]
+Engine = Literal["fused", "eager", "literal"]
+T = TypeVar("T")
+THREADS = optional(integer(at_least=1, below=4097, example=1))
+
+
+def checked(check: Check) -> Any:
+    """A field without a default (defaults live in the YAML files only), with its check."""
+    return field(metadata={"check": check})
+
+
+def section(cls: type) -> Any:
+    """A field that is itself a checked dataclass."""
+    return field(metadata={"check": lambda name, value: build(cls, value, f"{name}.")})
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
+
+    name: str = checked(word("wdbc"))
+    path: str | None = checked(optional(path))
+    target: str | None = checked(optional(label))
+    task: options.Task | None = checked(optional(choice(options.Task)))
+    neuron: str | None = checked(optional(word("tanh")))
+    split: Split = checked(choice(Split))
+    train_fraction: float = checked(real(above=0, below=1, example=0.7))
+    scaling: Scaling = checked(choice(Scaling))
+    target_scaling: TargetScaling = checked(choice(TargetScaling))
+    noise_scale: float = checked(real(at_least=0, example=1.0))
+    initial: Mapping[str, tuple[float, float]] = checked(intervals)
+    points: int | None = checked(optional(integer(at_least=2, below=10**8, example=100)))
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """Where and in which precision; ``fallback_dtype`` takes over at the first non-finite value."""
+
+    device: Device = checked(choice(Device))
+    dtype: Dtype = checked(choice(Dtype))
+    fallback_dtype: Dtype | None = checked(optional(choice(Dtype)))
+    threads: int | None = checked(THREADS)
+
+
+@dataclass(frozen=True)
+class LoggerConfig:
+    """Where the metrics go besides metrics.csv."""
+
+    name: Logger = checked(choice(Logger))
+    uri: str | None = checked(optional(text))
+    """MLflow's store: a folder, or the address of a server."""
+
+    def __post_init__(self) -> None:
+        if self.name == "mlflow" and self.uri is None:
+            raise InputError("logger=mlflow has no logger.uri", "try logger.uri=outputs/mlruns")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything ``proxlearn train`` needs to know."""
+
+    dataset: DatasetConfig = section(DatasetConfig)
+    device: DeviceConfig = section(DeviceConfig)
+    logger: LoggerConfig = section(LoggerConfig)
+    recipe: str = checked(word("paper"))
+    beta: float | None = checked(optional(real(above=0, example=0.05)))
+    h: float | None = checked(optional(real(above=0, example=1e-3)))
+    epsilon: float | None = checked(optional(real(above=0, example=1.0)))
+    epsilon_quantile: float | None = checked(optional(real(at_least=0, below=1, example=0.5)))
+    N: int = checked(integer(at_least=1, example=1000))
+    delta: float = checked(real(at_least=0, example=1e-3))
+    L: int = checked(integer(at_least=1, example=300))
+    steps: int | None = checked(optional(integer(at_least=0, example=1000)))
+    seed: int = checked(integer(at_least=0, example=0))
+    split_seed: int = checked(integer(at_least=0, below=2**32, example=0))
+    threads: int | None = checked(THREADS)
+    log_every: int | None = checked(optional(integer(at_least=1, example=100)))
+    checkpoint_every: int = checked(integer(at_least=1, example=10000))
+    keep_checkpoints: int = checked(integer(at_least=1, example=3))
+    films: bool = checked(flag)
+    overwrite: bool = checked(flag)
+    init_from: str | None = checked(optional(path))
+    init_sha256: str | None = checked(optional(word("null")))
+    """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
+    solver: Solver = checked(choice(Solver))
+    compile: Compile = checked(choice(Compile))
+    drift: options.Drift = checked(choice(options.Drift))
+    kernel: options.Kernel = checked(choice(options.Kernel))
+    orientation: options.Orientation = checked(choice(options.Orientation))
+    prox_potential: options.Potential = checked(choice(options.Potential))
+    tolerance: options.Tolerance = checked(choice(options.Tolerance))
+    rho0: options.Rho0 = checked(choice(options.Rho0))
+    init: options.Init = checked(choice(options.Init))
+    init_scale: float | None = checked(optional(real(above=0, example=1.0)))
+    weights: options.Weights = checked(choice(options.Weights))
+    resample: options.Resample = checked(choice(options.Resample))
+    ess_threshold: float = checked(real(above=0, example=0.5))
+    h_schedule: options.Schedule = checked(choice(options.Schedule))
+    beta_schedule: options.Schedule = checked(choice(options.Schedule))
+    horizon: int = checked(integer(at_least=1, example=1000))
+    batch_size: int | None = checked(optional(integer(at_least=1, example=256)))
+
+    def __post_init__(self) -> None:
+        if self.solver == "literal":
+            for key in ("drift", "orientation", "prox_potential", "tolerance"):
+                if getattr(self, key) != "paper":
+                    raise InputError(f"solver=literal is the paper's print and has {key}=paper only", f"drop {key}=...")
+            if self.weights != "proximal":
+                raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
+        for key in self.selected:
+            if self.init != "normal":
+                wanted = "a whole number >= 0" if key == "steps" else "a finite number > 0"
+                selection = "use init=normal" if self.recipe == "tuned" else "use recipe=tuned"
+                raise InputError(f"{key} must be {wanted}, got None", f"set {key}=..., or {selection} to select it")
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """Keys that are left to the selection."""
+        open_keys = (key for key in ("beta", "h", "epsilon", "steps") if getattr(self, key) is None)
+        return (*open_keys, *(("init_scale",) if self.init == "normal" and self.init_scale is None else ()))
+
+
+NOT_TRAJECTORY = (
+    "steps",
+    "log_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "films",
+    "overwrite",
+    "init_from",
+    "logger",
+    "threads",
+    "recipe",
+    "compile",
+)
+"""Keys that do not change where the particles go: the same run whatever they are."""
+
+ADDED = {
+    "films": True,
+    "resample": "none",
+    "ess_threshold": 0.5,
+    "epsilon_quantile": None,
+    "init": "box",
+    "init_scale": None,
+    "h_schedule": "constant",
+    "beta_schedule": "constant",
+    "horizon": 1000,
+    "batch_size": None,
+}
+"""Keys that runs of earlier versions lack, each with the value that changes nothing: with it, such a run goes on."""
+
+LACKING: dict[type, dict[str, Any]] = {TrainConfig: ADDED, LoggerConfig: {"uri": None}}
+"""The same for each part of a config; a logger that needs no address has none."""
+
+
+SECTIONS: dict[str, Any] = {"dataset": DatasetConfig, "device": DeviceConfig, "logger": LoggerConfig}
+ALL_KEYS = (
+    *(key for key in TrainConfig.__dataclass_fields__ if key != "init_sha256"),
+    *(f"{name}.{key}" for name, cls in SECTIONS.items() for key in cls.__dataclass_fields__),
+    *("fail_fast", "experiment", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra/launcher"),
+)
+"""What can be set on the command line."""
+OTHER_NAMES = {
+    "h": ("lr", "learning_rate", "step_size", "stepsize", "eta"),
+    "steps": ("epochs", "iterations", "n_steps", "num_steps", "max_steps", "max_iter"),
+    "N": ("particles", "n_particles", "num_particles", "neurons", "n_neurons", "width", "hidden"),
+    "epsilon": ("eps", "reg"),
+    "dataset.path": ("file", "data", "csv", "table", "filename", "data_path", "input"),
+    "dataset.target": ("label", "labels", "y", "column", "target_column", "label_column"),
+    "hydra.run.dir": ("output", "out", "dir", "folder", "output_dir", "out_dir", "run_dir", "run.dir"),
+    "hydra/launcher": ("launcher", "hydra.launcher"),
+    "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
+}
+"""What other programs call these keys."""
+
+
+def suggest_key(key: str) -> str:
+    """The remedy for a key that does not exist."""
+    if key.startswith("dataset.initial."):
+        return f"write +{key}=[-1,1] to add a block"
+    leaf = key.rpartition(".")[2].lower()
+    exact = [known for known in ALL_KEYS if known.lower() == key.lower()]
+    section = [known for known in ALL_KEYS if known.startswith(key.partition(".")[0] + ".")]
+    same_leaf = [known for known in ALL_KEYS if "." in known and known.rpartition(".")[2].lower() == leaf]
+    other = [known for known, names in OTHER_NAMES.items() if key.lower() in names]
+    for keys in (exact, same_leaf, other):
+        # `device.name` has its own section's keys to choose from; `name` alone does not.
+        if len(keys) == 1 or (keys and "." not in key):
+            return "did you mean " + " or ".join(f"`{known}`" for known in keys) + "?"
+    if "." in key and section:
+        leaves = {known.partition(".")[2]: known for known in section}
+        near = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.6)
+        return f"did you mean `{leaves[near[0]]}`?" if near else "choose from " + ", ".join(section)
+    by_leaf = {known.rpartition(".")[2]: known for known in reversed(ALL_KEYS)}
+    near = difflib.get_close_matches(leaf, list(by_leaf), n=1, cutoff=0.75)
+    whole = difflib.get_close_matches(key, ALL_KEYS, n=1, cutoff=0.6)
+    if near or whole:
+        return f"did you mean `{by_leaf[near[0]] if near else whole[0]}`?"
+    return "`proxlearn train --cfg job` lists all keys"
+
+
+def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
+    """A checked dataclass from a plain mapping (a composed config, or a run folder's config.yaml)."""
+    where = prefix.rstrip(".") or "the config"
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in mapping:
+        if key not in fields:
+            raise InputError(f"unknown key `{prefix}{key}`", suggest_key(f"{prefix}{key}"))
+    mapping = LACKING.get(cls, {}) | dict(mapping)
+    for name in fields:
+        if name not in mapping:
+            raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")
+    return cls(**{name: f.metadata["check"](prefix + name, mapping[name]) for name, f in fields.items()})
+
+
+def trajectory(config: TrainConfig) -> dict[str, Any]:
+    """What determines where the particles go, as plain values."""
+    values = dataclasses.asdict(config)
+    for key in NOT_TRAJECTORY:
+        del values[key]
+    del values["device"]["threads"]
+    return {key: value for key, value in values.items() if key not in ADDED or value != ADDED[key]}
+
+
+def digest(config: TrainConfig) -> str:
+    """A hash of the trajectory: two runs with the same one are the same run."""
+    return settings_digest(trajectory(config))
+
+
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """The same, of a trajectory's plain values."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``, with lists for tuples as in a file."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        nested = isinstance(value, Mapping)
+        flat |= flat_settings(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": json.loads(json.dumps(value))}
+    return flat
+
+
+def run_name(config: TrainConfig) -> str:
+    """The run folder's name: readable, and with a hash of the trajectory."""
+    numbers = {"beta": config.beta, "eps": config.epsilon}
+    given = "".join(f"-{name}{value:g}" for name, value in numbers.items() if value is not None)
+    return f"{config.recipe}{given}-N{config.N}-seed{config.seed}-{digest(config)[:8]}"

@@ -1,0 +1,123 @@
+"""``kernel.LogKernel`` in compiled passes: what is left where plain numbers leave their range, as in runs that diverge.
+
+The same operations in float64, without an N x N temporary for each of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.vector_math import FINITE, add_squares, exp, of_order, ordered
+
+
+@compile_pass(parallel=True, fastmath=FINITE)
+def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyped-def]
+    p, N = rows_t.shape
+    for i in prange(N):
+        row = log_Gamma[i]
+        row[:] = 0
+        add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
+        least = ordered(row[0])
+        for j in range(N):
+            least = min(least, ordered(row[j]))
+        nearest = of_order(least)
+        for j in range(N):
+            row[j] = (nearest - row[j]) * scale
+        shift[i] = -nearest * scale
+
+
+@compile_pass(parallel=True, fastmath=FINITE)
+def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
+    """log sum_j exp(log_Gamma(i,j) + log_z(j))."""
+    N = len(log_z)
+    for i in prange(N):
+        row = log_Gamma[i]
+        most = ordered(row[0] + log_z[0])
+        for j in range(N):
+            most = max(most, ordered(row[j] + log_z[j]))
+        top = of_order(most)
+        total = 0.0
+        for j in range(N):
+            total += exp(row[j] + log_z[j] - top)
+        found[i] = top + np.log(total)
+
+
+@compile_pass(parallel=True, fastmath=FINITE)
+def _over_rows(log_Gamma, log_z, log_row, found, blocks):  # type: ignore[no-untyped-def]
+    """log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), each block of columns by itself."""
+    N = len(log_z)
+    for t in prange(blocks):
+        first, end = N * t // blocks, N * (t + 1) // blocks
+        z = log_z[first:end]
+        top, total = np.full(end - first, -np.inf), np.zeros(end - first)
+        for i in range(N):
+            row = log_Gamma[i, first:end]
+            for j in range(end - first):
+                top[j] = max(top[j], row[j] + z[j] + log_row[i])
+        for i in range(N):
+            row = log_Gamma[i, first:end]
+            for j in range(end - first):
+                total[j] += exp(row[j] + z[j] + log_row[i] - top[j])
+        for j in range(end - first):
+            found[first + j] = top[j] + np.log(total[j])
+
+
+BLOCK = 2**20
+"""Entries of the temporary matrices of ``_transport_by_rows``."""
+LOG_MASS_ERROR = 1e-9
+"""Change of the logarithm of the total mass that rounding may cause; a larger one means that mass was lost or made."""
+
+
+def keeps_mass(log_rho: np.ndarray, before: np.ndarray) -> bool:
+    """Whether the total mass is the same, to rounding."""
+    return bool(abs(np.logaddexp.reduce(log_rho) - np.logaddexp.reduce(before)) <= LOG_MASS_ERROR)
+
+
+class FusedLogKernel:
+    """log Gamma, with each row's smallest cost subtracted, in memory that is given."""
+
+    def __init__(
+        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_Gamma: np.ndarray, blocks: int
+    ) -> None:
+        N = len(rows)
+        self.log_Gamma, self.blocks = log_Gamma, blocks
+        shift = np.empty(N)
+        rows_t, columns_t = (np.ascontiguousarray(cloud.T, np.float64) for cloud in (rows, columns))
+        _build(rows_t, columns_t, 1 / (2 * epsilon), log_Gamma, shift)
+        self.row_shift = torch.from_numpy(shift)
+        self._zero = np.zeros(N)
+
+    def log_apply(self, log_z: Tensor) -> Tensor:
+        found = np.empty(len(log_z))
+        _over_columns(self.log_Gamma, log_z.numpy(), found)
+        return torch.from_numpy(found)
+
+    def log_apply_transpose(self, log_q: Tensor) -> Tensor:
+        return self._transposed(self._zero, log_q.numpy())
+
+    def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        # log z inside the sum, as in LogKernel: outside, two large logarithms would lose the mass to rounding.
+        moved = self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
+        return moved if keeps_mass(moved.numpy(), log_rho.numpy()) else self._transport_by_rows(log_rho, log_z)
+
+    def _transport_by_rows(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        """The same with each row's shares normalised, as in LogKernel, some rows at a time.
+
+        In a cloud that diverges log(Gamma z) is so large (1e20) that log 2 vanishes beside it: two equal entries of a
+        row would then receive the row's whole mass each.
+        """
+        log_Gamma, moved = torch.from_numpy(self.log_Gamma), torch.full_like(log_rho, -torch.inf)
+        size = max(1, BLOCK // len(log_z))
+        for first in range(0, len(log_z), size):
+            shares = torch.log_softmax(log_Gamma[first : first + size] + log_z, dim=1)
+            moved = torch.logaddexp(moved, torch.logsumexp(shares + log_rho[first : first + size, None], dim=0))
+        return moved
+
+    def _transposed(self, log_z: np.ndarray, log_row: np.ndarray) -> Tensor:
+        found = np.empty(len(log_z))
+        _over_rows(self.log_Gamma, log_z, log_row, found, self.blocks)
+        return torch.from_numpy(found)

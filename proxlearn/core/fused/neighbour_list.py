@@ -1,0 +1,251 @@
+"""Who is near whom: neighbour lists built from cells, as molecular dynamics codes build them.
+
+A cell is a box on the few widest coordinates, at least as wide as the radius asked for, so that all neighbours of a
+point lie in its own cell and the adjacent ones. Distances stop being summed as soon as they exceed the radius.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, of_order, ordered
+
+CELL_COORDINATES = 4
+CHUNK = 8
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points sorted by cell, coordinate by coordinate (the widest first), so that many distances are summed at once."""
+
+    points: np.ndarray
+    """p x N."""
+    order: np.ndarray
+    """Sorted point i is the cloud's row order[i]."""
+    cell: np.ndarray
+    """Cell of each sorted point, as whole coordinates, N x CELL_COORDINATES."""
+    starts: np.ndarray
+    """First sorted point of each cell, and the end."""
+    shape: np.ndarray
+
+
+@compile_pass()
+def _extent(cloud):  # type: ignore[no-untyped-def]
+    low, high = cloud[0].astype(np.float64), cloud[0].astype(np.float64)
+    for i in range(len(cloud)):
+        for k in range(cloud.shape[1]):
+            low[k], high[k] = min(low[k], cloud[i, k]), max(high[k], cloud[i, k])
+    return low, high
+
+
+@compile_pass()
+def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
+    """The points by cell (a counting sort), as Grid holds them; ``axes`` says which coordinate comes where."""
+    N, p = cloud.shape
+    cells = np.zeros((N, CELL_COORDINATES), np.int64)
+    key = np.zeros(N, np.int64)
+    starts = np.zeros(np.prod(shape) + 1, np.int64)
+    for i in range(N):
+        for d in range(CELL_COORDINATES):
+            if used[d] >= 0:
+                position = int((cloud[i, used[d]] - low[used[d]]) * scale[d])
+                cells[i, d] = min(max(position, 0), shape[d] - 1)
+            key[i] = key[i] * shape[d] + cells[i, d]
+        starts[key[i] + 1] += 1
+    starts = np.cumsum(starts)
+    place = starts[:-1].copy()
+    order, points, cell = np.empty(N, np.int64), np.empty((p, N), cloud.dtype), np.empty_like(cells)
+    for i in range(N):
+        to = place[key[i]]
+        place[key[i]] += 1
+        order[to] = i
+        cell[to] = cells[i]
+        for k in range(p):
+            points[k, to] = cloud[i, axes[k]]
+    return points, order, cell, starts
+
+
+def make_grid(cloud: np.ndarray, radius: float) -> Grid:
+    """Sort a cloud into cells at least ``radius`` wide, and not many more of them than points."""
+    low, high = _extent(cloud)
+    axes = np.argsort(low - high, kind="stable")
+    used = np.full(CELL_COORDINATES, -1)
+    shape, scale = np.ones(CELL_COORDINATES, np.int64), np.zeros(CELL_COORDINATES)
+    most = max(1, round((4 * len(cloud)) ** (1 / min(CELL_COORDINATES, len(axes)))))
+    # The last coordinates of a cell are the used ones: cells that differ in the last one are read in one piece.
+    for d, axis in enumerate(axes[:CELL_COORDINATES], start=max(0, CELL_COORDINATES - len(axes))):
+        spread = high[axis] - low[axis]
+        if spread > 0:
+            used[d] = axis
+            shape[d] = int(min(max(spread / max(radius, 1e-300), 1), most))
+            scale[d] = shape[d] / spread
+    points, order, cell, starts = _into_cells(cloud, low, scale, shape, used, axes)
+    return Grid(points, order, cell, starts, shape)
+
+
+@njit(inline="always")
+def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
+    return max(cell[axis] - 1, 0), min(cell[axis] + 2, shape[axis])
+
+
+@compile_pass(parallel=True, fastmath=FINITE)
+def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
+    """Block by block: the number of pairs within ``limit`` (squared), the first of them, and the closest below ``far``.
+
+    Each point looks at the points after it.
+    """
+    p, N = points.shape
+    blocks = len(counts)
+    for t in prange(blocks):
+        # Points have the fewer successors the later they come: square roots make the blocks equal in work.
+        first = N - int(N * np.sqrt(1 - t / blocks))
+        last = N - int(N * np.sqrt(1 - (t + 1) / blocks))
+        distance = np.empty(N, points.dtype)
+        count = 0
+        best = points.dtype.type(np.inf)
+        room = pairs.shape[1]
+        for i in range(first, last):
+            b0, e0 = _bounds(cell[i], shape, 0)
+            b1, e1 = _bounds(cell[i], shape, 1)
+            b2, e2 = _bounds(cell[i], shape, 2)
+            b3, e3 = _bounds(cell[i], shape, 3)
+            for c0 in range(b0, e0):
+                for c1 in range(b1, e1):
+                    for c2 in range(b2, e2):
+                        base = ((c0 * shape[1] + c1) * shape[2] + c2) * shape[3]
+                        # Cells that differ in the last coordinate only are adjacent in memory.
+                        begin = max(starts[base + b3], i + 1)
+                        length = starts[base + e3] - begin
+                        if length <= 0:
+                            continue
+                        k = 0
+                        smallest = points.dtype.type(0)
+                        distance[:length] = 0
+                        while k < p and smallest <= far:
+                            end = min(k + CHUNK, p)
+                            add_squares(distance, points, k, end, begin, length, points, i)
+                            k = end
+                            least = ordered(distance[0])
+                            for j in range(1, length):
+                                least = min(least, ordered(distance[j]))
+                            smallest = of_order(least)
+                        if smallest > far:
+                            continue
+                        best = min(best, smallest)
+                        if smallest <= limit:
+                            for j in range(length):
+                                if distance[j] <= limit:
+                                    if count < room:
+                                        pairs[t, count, 0] = i
+                                        pairs[t, count, 1] = begin + j
+                                    count += 1
+        counts[t] = count
+        nearest[t] = best
+
+
+def _run_scan(grid: Grid, radius: float, far: float, room: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Pairs within ``radius`` (block by block; as many as there is room for), and the closest pair's distance."""
+    dtype, blocks = grid.points.dtype, get_num_threads()
+    counts, nearest, pairs = np.empty(blocks, np.int64), np.empty(blocks, dtype), np.empty((blocks, room, 2), np.int32)
+    # Slightly wider, so that a rounded distance never loses a pair.
+    limit, beyond = (dtype.type((r * (1 + 1e-5)) ** 2) for r in (radius, max(radius, far)))
+    _scan(grid.points, grid.cell, grid.starts, grid.shape, limit, beyond, counts, nearest, pairs)
+    return counts, pairs, float(np.sqrt(nearest.min()))
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each particle, the others within ``radius`` of it (rows of a sparse matrix; the diagonal is not in it)."""
+
+    starts: np.ndarray
+    columns: np.ndarray
+    radius: float
+
+    @property
+    def empty(self) -> bool:
+        return len(self.columns) == 0
+
+
+@compile_pass()
+def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
+    """Each pair in the rows of both its members."""
+    starts = np.zeros(N + 1, np.int64)
+    for e in range(len(rows)):
+        starts[rows[e] + 1] += 1
+        starts[columns[e] + 1] += 1
+    starts = np.cumsum(starts)
+    place = starts[:-1].copy()
+    index = np.empty(2 * len(rows), np.int32)
+    for e in range(len(rows)):
+        i, j = rows[e], columns[e]
+        index[place[i]] = j
+        place[i] += 1
+        index[place[j]] = i
+        place[j] += 1
+    return starts, index
+
+
+def candidates(cloud: np.ndarray, radius: float) -> float:
+    """How many pairs a scan would look at, about: the cost of building a list, for deciding whether to."""
+    grid = make_grid(cloud, radius)
+    share = np.prod(np.minimum(3 / grid.shape, 1.0))
+    return float(share) * len(cloud) ** 2
+
+
+def build_list(cloud: np.ndarray, radius: float, most: int) -> Neighbours | None:
+    """The list of a reference cloud, a function of it and the radius alone; None where it would exceed ``most``."""
+    grid = make_grid(cloud, radius)
+    room = min(16 * len(cloud), 2_000_000)
+    counts, pairs, _ = _run_scan(grid, radius, radius, room)
+    if 2 * int(counts.sum()) > most:
+        return None
+    if int(counts.max()) > room:
+        counts, pairs, _ = _run_scan(grid, radius, radius, int(counts.max()))
+    found = grid.order[np.concatenate([block[:count] for block, count in zip(pairs, counts, strict=True)])]
+    starts, columns = _both_ways(found[:, 0], found[:, 1], len(cloud))
+    return Neighbours(starts, columns, radius)
+
+
+NOT_QUITE = 1 - 1e-4
+"""An empty radius keeps away from the closest pair by more than a list is wider than asked for: its list is empty,
+too."""
+BUDGET = 400
+"""Candidate pairs a particle for the search of a wider empty radius: a few steps' worth of time."""
+
+
+def widest_empty(cloud: np.ndarray, radius: float) -> float:
+    """Given that no pair is within ``radius``: the closest pair's distance, or as much of it as is cheap to know."""
+    N = len(cloud)
+    if N <= 2000:
+        everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)
+        _, _, nearest = _run_scan(make_grid(cloud, everything), 0.0, everything, 0)
+        return nearest * NOT_QUITE if np.isfinite(nearest) else radius
+    while candidates(cloud, 1.3 * radius) <= BUDGET * N:
+        _, _, nearest = _run_scan(make_grid(cloud, 1.3 * radius), 0.0, 1.3 * radius, 0)
+        if np.isfinite(nearest):
+            return nearest * NOT_QUITE
+        radius *= 1.3
+    return radius
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def _farthest(x, y, blocks):  # type: ignore[no-untyped-def]
+    N, p = x.shape
+    for t in prange(len(blocks)):
+        largest = x.dtype.type(0)
+        for i in range(N * t // len(blocks), N * (t + 1) // len(blocks)):
+            total = x.dtype.type(0)
+            for k in range(p):
+                total += (x[i, k] - y[i, k]) ** 2
+            largest = max(largest, total if total == total else x.dtype.type(np.inf))
+        blocks[t] = largest
+
+
+def farthest(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
+    """Largest distance between rows of two clouds, infinite where one is not a number; ``blocks`` is scratch memory."""
+    _farthest(x, y, blocks)
+    return float(np.sqrt(blocks.max()))

@@ -1,0 +1,158 @@
+"""The softmax neuron's passes between its two matrix products: softmax in place, and the way back in place.
+
+Probabilities depend on differences of logits alone, and the gradients of a sample's logits add up to zero. So the last
+class needs no row in either product: its logit is 0 once its weights are subtracted from the others', and its gradient
+is minus the sum of theirs. That is a tenth of both products for the paper's ten digits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential
+from proxlearn.core.fused.vector_math import FAST, exp
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.step import Hyper
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
+    """Each class's weights less the last one's, a row for each particle and class."""
+    N, n_x = len(theta), W.shape[1]
+    others = len(W) // N
+    for i in prange(N):
+        last = theta[i, first + others * n_x :]
+        for c in range(others):
+            own = theta[i, first + c * n_x : first + (c + 1) * n_x]
+            for k in range(n_x):
+                W[i * others + c, k] = own[k] - last[k]
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
+    """Logits -> probabilities in place, class by class; P, and block t's share of (P^T rho, P^T 1)."""
+    N, n = P.shape
+    others = len(Z) // N
+    blocks = sums.shape[0]
+    one = Z.dtype.type(1)
+    for t in prange(blocks):
+        r, s = sums[t, 0], sums[t, 1]
+        r[:] = 0
+        s[:] = 0
+        top = np.empty(n, Z.dtype)
+        last = np.empty(n, Z.dtype)
+        total = np.empty(n, Z.dtype)
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            rows = Z[i * others : (i + 1) * others]
+            top[:] = 0
+            for c in range(others):
+                for m in range(n):
+                    top[m] = max(top[m], rows[c, m])
+            for m in range(n):
+                last[m] = exp(-top[m])
+                total[m] = last[m]
+            for c in range(others):
+                for m in range(n):
+                    value = exp(rows[c, m] - top[m])
+                    rows[c, m] = value
+                    total[m] += value
+            for m in range(n):
+                total[m] = one / total[m]
+            for c in range(others):
+                for m in range(n):
+                    rows[c, m] *= total[m]
+            for m in range(n):
+                value = rows[labels[m], m] if labels[m] < others else last[m] * total[m]
+                P[i, m] = value
+                r[m] += rho[i] * value
+                s[m] += value
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
+    """inner_c = P c; probabilities -> G P (delta_label - p) in place, which is the gradient with respect to the
+    logits."""
+    N, n = P.shape
+    others = len(Z) // N
+    for t in prange(blocks):
+        g = np.empty(n, Z.dtype)
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            rows = Z[i * others : (i + 1) * others]
+            total = Z.dtype.type(0)
+            for m in range(n):
+                total += P[i, m] * c[m]
+                g[m] = (c[m] + rho[i] * d[m]) * P[i, m]
+            inner_c[i] = total
+            for k in range(others):
+                for m in range(n):
+                    rows[k, m] *= -g[m]
+            for m in range(n):
+                if labels[m] < others:
+                    rows[labels[m], m] += g[m]
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
+    """Euler-Maruyama for one block of coordinates, from ``first`` on; ``gradient``: of all classes but the last."""
+    N, size = len(theta), gradient.shape[1]
+    others = len(gradient) // N
+    for i in prange(N):
+        last = np.zeros(size, theta.dtype)
+        for c in range(others):
+            g, start = gradient[i * others + c], first + c * size
+            old, z, to = theta[i, start:], noise[i, start:], new[i, start:]
+            for k in range(size):
+                last[k] -= g[k]
+                to[k] = old[k] - h * g[k] + diffusion * z[k]
+        start = first + others * size
+        old, z, to = theta[i, start:], noise[i, start:], new[i, start:]
+        for k in range(size):
+            to[k] = old[k] - h * last[k] + diffusion * z[k]
+
+
+class SoftmaxDrift(FusedDrift):
+    """A cloud of softmax neurons."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        X = problem.samples.X
+        n, n_x = X.shape
+        blocks_of = problem.neuron.coordinates(n_x)
+        others = blocks_of["w"] // n_x - 1
+        self.dtype = dtype = X.numpy().dtype
+        self.blocks, self.n = blocks, n
+        self.use(problem.samples)
+        self.at(hyper)
+        self.intercepts = blocks_of.get("b", 0)
+        self.W, self.gradient = X.new_empty(N * others, n_x), X.new_empty(N * others, n_x)
+        self.Z = X.new_empty(N * others, n)
+        self.P = np.empty((N, n), dtype)
+        self.sums = np.empty((blocks, 2, n), dtype)
+        self.inner_c = np.empty(N, dtype)
+
+    def use(self, samples: Samples) -> None:
+        assert samples.labels is not None, "the softmax neuron answers for labelled samples"
+        self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
+        self.X, self.Xt = samples.X, samples.X.T.contiguous()
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        first, Z = self.intercepts, self.Z.numpy()
+        subtract_last(theta.numpy(), first, self.W.numpy())
+        torch.mm(self.W, self.Xt, out=self.Z)
+        if first:
+            self.Z += (theta[:, : first - 1] - theta[:, first - 1 : first]).reshape(-1, 1)
+        forward(Z, self.labels, rho, self.P, self.sums)
+        r, s = self.sums.sum(axis=0)
+        c, d = cotangent(self.hyper, r, s, self.y)
+        u = self.P @ r / self.n if self.hyper.drift != self.hyper.prox_potential else None
+        backward(Z, self.labels, self.P, rho, c, d, self.inner_c, self.blocks)
+        torch.mm(self.Z, self.X, out=self.gradient)
+        new = torch.empty_like(theta)
+        steps = (self.h, self.diffusion, noise.numpy(), new.numpy())
+        update(theta.numpy(), self.gradient.numpy(), first, *steps)
+        if first:
+            update(theta.numpy(), self.Z.sum(1, keepdim=True).numpy(), 0, *steps)
+        return new, potential(self.hyper, self.inner_c.copy(), u)

@@ -1,0 +1,149 @@
+"""The tanh neuron's passes between its two matrix products.
+
+A step's drift is: GEMM, ``forward`` (tanh in place, and P^T rho and P^T 1 on the way), ``backward`` (P times the
+cotangents, and the rows of G o S that are not zero, moved together), GEMM over those rows, and the update.
+
+With the paper's raw features nearly every neuron is saturated: all of its row of S = 1 - T o T is exactly zero, and
+so is its gradient but for a. Such rows are left out of the second product, which is exact and removes most of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.vector_math import FAST, tanh
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.step import Hyper
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
+    """Z -> T = tanh Z in place; sums[t] gets block t's share of (P^T rho, P^T 1)."""
+    N, n = Z.shape
+    blocks = sums.shape[0]
+    for t in prange(blocks):
+        r, s = sums[t, 0], sums[t, 1]
+        r[:] = 0
+        s[:] = 0
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row = Z[i]
+            a = theta[i, 0]
+            a_rho = a * rho[i]
+            for m in range(n):
+                value = tanh(row[m])
+                row[m] = value
+                r[m] += a_rho * value
+                s[m] += a * value
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-untyped-def]
+    """inner_c = T c, grad_a = T c + rho o T d; T's unsaturated rows become G o S and move to the top of their block.
+
+    ``rows[t]`` and ``counts[t]`` say which rows block t kept.
+    """
+    N, n = T.shape
+    blocks = counts.shape[0]
+    one = T.dtype.type(1)
+    for t in prange(blocks):
+        first = N * t // blocks
+        kept = 0
+        for i in range(first, N * (t + 1) // blocks):
+            row = T[i]
+            in_c = T.dtype.type(0)
+            in_d = T.dtype.type(0)
+            slope = T.dtype.type(0)
+            for m in range(n):
+                value = row[m]
+                in_c += value * c[m]
+                in_d += value * d[m]
+                slope += one - value * value
+            inner_c[i] = in_c
+            grad_a[i] = in_c + rho[i] * in_d
+            if slope > 0:
+                target = T[first + kept]
+                for m in range(n):
+                    value = row[m]
+                    target[m] = (c[m] + rho[i] * d[m]) * (one - value * value)
+                rows[first + kept] = i
+                kept += 1
+        counts[t] = kept
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
+    """Euler-Maruyama, from the gradient's first column and the kept rows of its others."""
+    N, p = theta.shape
+    blocks = counts.shape[0]
+    for t in prange(blocks):
+        first = N * t // blocks
+        kept = 0
+        for i in range(first, N * (t + 1) // blocks):
+            new[i, 0] = theta[i, 0] - h * grad_a[i] + diffusion * noise[i, 0]
+            if kept < counts[t] and rows[first + kept] == i:
+                factor = h * theta[i, 0]
+                for k in range(1, p):
+                    new[i, k] = theta[i, k] - factor * GX[first + kept, k - 1] + diffusion * noise[i, k]
+                kept += 1
+            else:
+                for k in range(1, p):
+                    new[i, k] = theta[i, k] + diffusion * noise[i, k]
+
+
+class TanhDrift(FusedDrift):
+    """A cloud of tanh neurons."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        X, n = problem.samples.X, len(problem.samples)
+        self.dtype = dtype = X.numpy().dtype
+        self.blocks, self.n = blocks, n
+        self.use(problem.samples)
+        self.at(hyper)
+        self.T = X.new_empty(N, n)
+        self.GX = X.new_empty(N, self.X1.shape[1])
+        self.T_array, self.GX_array = self.T.numpy(), self.GX.numpy()
+        self.sums = np.empty((blocks, 2, n), dtype)
+        self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
+        self.rows, self.counts = np.empty(N, np.int64), np.empty(blocks, np.int64)
+
+    def use(self, samples: Samples) -> None:
+        self.y, self.X1t, self.X1 = with_ones(samples)
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        N, T = len(theta), self.T_array
+        cloud = theta.numpy()
+        torch.mm(theta[:, 1:], self.X1t, out=self.T)
+        forward(T, cloud, rho, self.sums)
+        r, s = self.sums.sum(axis=0)
+        c, d = cotangent(self.hyper, r, s, self.y)
+        u = cloud[:, 0] * (T @ r) / self.n if self.hyper.drift != self.hyper.prox_potential else None
+        backward(T, rho, c, d, self.inner_c, self.grad_a, self.rows, self.counts)
+        self._second_product(N)
+        new = torch.empty_like(theta)
+        update(
+            cloud,
+            self.grad_a,
+            self.GX_array,
+            self.rows,
+            self.counts,
+            self.h,
+            self.diffusion,
+            noise.numpy(),
+            new.numpy(),
+        )
+        return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
+
+    def _second_product(self, N: int) -> None:
+        """(G o S) [1 X] over the kept rows, each block's at its top."""
+        if int(self.counts.sum()) == N:
+            torch.mm(self.T, self.X1, out=self.GX)
+            return
+        for t in range(self.blocks):
+            first, kept = N * t // self.blocks, int(self.counts[t])
+            if kept:
+                torch.mm(self.T[first : first + kept], self.X1, out=self.GX[first : first + kept])

@@ -1,0 +1,89 @@
+"""The passes of the tanh neuron with many outputs between its five matrix products: tanh, and the way back.
+
+With T = tanh(w X^T + b), N x n, all that has to do with the C outputs is a product with T or with a, N x C.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.vector_math import FAST, tanh
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.step import Hyper
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def forward(Z, blocks):  # type: ignore[no-untyped-def]
+    """Z -> T = tanh Z in place."""
+    N, n = Z.shape
+    for t in prange(blocks):
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row = Z[i]
+            for m in range(n):
+                row[m] = tanh(row[m])
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def backward(T, g, blocks):  # type: ignore[no-untyped-def]
+    """g -> g o (1 - T o T) in place."""
+    N, n = T.shape
+    one = T.dtype.type(1)
+    for t in prange(blocks):
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row, out = T[i], g[i]
+            for m in range(n):
+                out[m] *= one - row[m] * row[m]
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
+    """Euler-Maruyama: the gradient's columns for a, then those for b and w."""
+    N, p = theta.shape
+    C = grad_a.shape[1]
+    for i in prange(N):
+        for k in range(C):
+            new[i, k] = theta[i, k] - h * grad_a[i, k] + diffusion * noise[i, k]
+        for k in range(C, p):
+            new[i, k] = theta[i, k] - h * GX[i, k - C] + diffusion * noise[i, k]
+
+
+class TanhOutputsDrift(FusedDrift):
+    """A cloud of tanh neurons with many outputs."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        X, n = problem.samples.X, len(problem.samples)
+        self.dtype = X.numpy().dtype
+        self.blocks, self.n, self.C = blocks, n, len(problem.samples.y)
+        self.use(problem.samples)
+        self.at(hyper)
+        self.T, self.g, self.GX = X.new_empty(N, n), X.new_empty(N, n), X.new_empty(N, self.X1.shape[1])
+
+    def use(self, samples: Samples) -> None:
+        self.y, self.X1t, self.X1 = with_ones(samples)
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        C, T, hyper = self.C, self.T, self.hyper
+        a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
+        torch.mm(theta[:, C:], self.X1t, out=T)
+        forward(T.numpy(), self.blocks)
+        r, s = ((part.T @ T).numpy() for part in (weights * a, a))
+        c, d = (torch.from_numpy(part) for part in cotangent(hyper, r, s, self.y))
+        inner = grad_a = T @ c.T
+        torch.mm(a, c, out=self.g)
+        if hyper.drift == "paper":
+            grad_a = inner + weights * (T @ d.T)
+            self.g.addmm_(weights * a, d)
+        backward(T.numpy(), self.g.numpy(), self.blocks)
+        u = None
+        if hyper.drift != hyper.prox_potential:
+            u = ((a * (T @ torch.from_numpy(r).T)).sum(1) / self.n).numpy()
+        torch.mm(self.g, self.X1, out=self.GX)
+        new = torch.empty_like(theta)
+        steps = (self.h, self.diffusion, noise.numpy(), new.numpy())
+        update(theta.numpy(), grad_a.numpy(), self.GX.numpy(), *steps)
+        return new, potential(hyper, (a * inner).sum(1).numpy(), u)

@@ -1,0 +1,151 @@
+"""The tanh drift of a cloud too large for the cache: tile by tile, with memory O(tile x n) beside a byte a sign.
+
+P^T rho must be known before the way back begins, so T would have to be kept, or made again. A saturated row of T is +-1
+throughout: its signs are kept, one byte each, a quarter of the traffic to memory. Only the rows that are not saturated
+are made again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import prange
+from torch import Tensor
+
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.tanh_drift import backward, forward
+from proxlearn.core.fused.vector_math import FAST, tanh
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.step import Hyper
+
+TILE = 1024
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untyped-def]
+    """``tanh.forward`` that adds to ``sums``, and keeps of T the signs of its saturated rows."""
+    N, n = Z.shape
+    blocks = sums.shape[0]
+    one = Z.dtype.type(1)
+    for t in prange(blocks):
+        r, s = sums[t, 0], sums[t, 1]
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            row, sign = Z[i], signs[i]
+            a = theta[i, 0]
+            a_rho = a * rho[i]
+            slope = Z.dtype.type(0)
+            for m in range(n):
+                value = tanh(row[m])
+                row[m] = value
+                r[m] += a_rho * value
+                s[m] += a * value
+                slope += one - value * value
+            active[i] = slope > 0
+            if slope == 0:
+                for m in range(n):
+                    sign[m] = np.int8(row[m])
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: ignore[no-untyped-def]
+    """T c and T c + rho o T d for the saturated rows."""
+    N, n = signs.shape
+    for t in prange(blocks):
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            if not active[i]:
+                sign = signs[i]
+                in_c = c.dtype.type(0)
+                in_d = c.dtype.type(0)
+                for m in range(n):
+                    value = c.dtype.type(sign[m])
+                    in_c += value * c[m]
+                    in_d += value * d[m]
+                inner_c[i] = in_c
+                grad_a[i] = in_c + rho[i] * in_d
+
+
+@compile_pass(parallel=True, fastmath=FAST)
+def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
+    """Euler-Maruyama but for the gradient's columns of the rows that are not saturated."""
+    N, p = theta.shape
+    for t in prange(blocks):
+        for i in range(N * t // blocks, N * (t + 1) // blocks):
+            for k in range(p):
+                new[i, k] = theta[i, k] + diffusion * noise[i, k]
+            new[i, 0] -= h * grad_a[i]
+
+
+class TiledTanhDrift(FusedDrift):
+    """``TanhDrift`` for large clouds; the same results to rounding."""
+
+    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+        X, n = problem.samples.X, len(problem.samples)
+        self.dtype = dtype = X.numpy().dtype
+        self.blocks, self.n = blocks, n
+        self.use(problem.samples)
+        self.at(hyper)
+        self.Z = X.new_empty(TILE, n)
+        self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
+        self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
+        self.rows, self.counts = np.empty(TILE, np.int64), np.empty(blocks, np.int64)
+
+    def use(self, samples: Samples) -> None:
+        self.y, self.X1t, self.X1 = with_ones(samples)
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        cloud, N = theta.numpy(), len(theta)
+        sums = np.zeros((self.blocks, 2, self.n), rho.dtype)
+        for first in range(0, N, TILE):
+            tile = slice(first, min(first + TILE, N))
+            Z = self._product(theta[tile])
+            forward_signs(Z.numpy(), cloud[tile], rho[tile], sums, self.signs[tile], self.active[tile])
+        r, s = sums.sum(axis=0)
+        c, d = cotangent(self.hyper, r, s, self.y)
+        inner_of_signs(self.signs, self.active, rho, c, d, self.inner_c, self.grad_a, self.blocks)
+        u = np.empty(N, rho.dtype) if self.hyper.drift != self.hyper.prox_potential else None
+        if u is not None:
+            inner_of_signs(self.signs, self.active, rho, r, r, u, np.empty_like(u), self.blocks)
+        unsaturated = np.flatnonzero(self.active)
+        gradients = [self._way_back(theta, rho, c, d, r, u, rows) for rows in _tiles(unsaturated)]
+        new = torch.empty_like(theta)
+        drift_and_noise(cloud, self.grad_a, self.h, self.diffusion, noise.numpy(), new.numpy(), self.blocks)
+        for rows, gradient in zip(_tiles(unsaturated), gradients, strict=True):
+            new.numpy()[rows, 1:] -= self.h * gradient
+        if u is not None:
+            u = u * cloud[:, 0] / self.n
+        return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
+
+    def _product(self, theta: Tensor) -> Tensor:
+        return torch.mm(theta[:, 1:], self.X1t, out=self.Z[: len(theta)])
+
+    def _way_back(
+        self,
+        theta: Tensor,
+        rho: np.ndarray,
+        c: np.ndarray,
+        d: np.ndarray,
+        r: np.ndarray,
+        u: np.ndarray | None,
+        rows: np.ndarray,
+    ) -> np.ndarray:
+        """The gradient's columns after the first for some rows that are not saturated, a o (G o S) [1 X]."""
+        points, weights, count = theta[torch.from_numpy(rows)], rho[rows], len(rows)
+        Z = self._product(points)
+        forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))
+        if u is not None:
+            u[rows] = Z.numpy() @ r
+        inner_c, grad_a = np.empty(count, rho.dtype), np.empty(count, rho.dtype)
+        backward(Z.numpy(), weights, c, d, inner_c, grad_a, self.rows[:count], self.counts)
+        self.inner_c[rows], self.grad_a[rows] = inner_c, grad_a
+        gradient = np.zeros((count, len(self.X1t)), rho.dtype)
+        for t in range(self.blocks):
+            first, kept = count * t // self.blocks, int(self.counts[t])
+            found = torch.mm(Z[first : first + kept], self.X1).numpy()[:, : len(self.X1t)]
+            which = self.rows[first : first + kept]
+            gradient[which] = found * points.numpy()[which, :1]
+        return gradient
+
+
+def _tiles(rows: np.ndarray) -> list[np.ndarray]:
+    return [rows[first : first + TILE] for first in range(0, len(rows), TILE)]

@@ -1,0 +1,96 @@
+"""Algorithms 1 and 2 as the paper prints them: the oracle of the tests, and the yardstick of speed.
+
+Automatic differentiation, N x N matrices, the whole history of z and q: nothing is rearranged. Three misprints are
+corrected: D is the *negative* gradient (as printed, line 7 of Algorithm 2 ascends); z and q have L + 1 columns,
+since the loop writes column L + 1; and C is formed by differences, because in float32 the usual shortcut is wrong
+by a large part of C's diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.problem import Problem
+from proxlearn.core.proximal import ProximalSolution
+from proxlearn.core.step import Hyper, Info
+
+
+def euler_maruyama(
+    problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Algorithm 2: v_{k-1}, U_{k-1}, Theta_k."""
+    theta = theta.detach().requires_grad_()
+    n, y = len(problem.samples), problem.samples.y.reshape(-1)
+    with torch.enable_grad():
+        P = problem.neuron.phi(theta, problem.samples)
+        U = P @ P.T / n
+        u = U @ rho
+        v = -2 / n * (P @ y)
+        (gradient,) = torch.autograd.grad((u + v).sum(), theta)
+    G = (2 * hyper.h / hyper.beta) ** 0.5 * hyper.noise_scale * noise
+    theta_k = theta.detach() - hyper.h * gradient + G
+    return v.detach(), U.detach(), theta_k
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """All that Algorithm 1 computes on its way."""
+
+    theta: Tensor
+    rho: Tensor
+    w: Tensor
+    C: Tensor
+    z: Tensor
+    """History, N x (columns written)."""
+    q: Tensor
+    ell: int
+    """Column that rho was made from."""
+    met: bool
+    """The tolerance was met."""
+
+
+def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
+    """Algorithm 1: rho_k, and the locations from Algorithm 2."""
+    beta, h, epsilon, delta, L = hyper.beta, hyper.h, hyper.epsilon, hyper.delta, hyper.L
+    v, U, theta_k = euler_maruyama(problem, theta, rho, hyper, noise)
+    C = torch.cdist(theta_k, theta, compute_mode="donot_use_mm_for_euclid_dist") ** 2
+    Gamma = torch.exp(-C / (2 * epsilon))
+    xi = torch.exp(-beta * v - beta * (U @ rho) - 1)
+    z = torch.zeros(len(rho), L + 1, dtype=rho.dtype, device=rho.device)
+    q = torch.zeros_like(z)
+    z[:, 0] = z0
+    q[:, 0] = rho / (Gamma @ z0)
+    ell, met = 0, False
+    while ell < L:
+        z[:, ell + 1] = (xi / (Gamma.T @ q[:, ell])) ** (1 / (1 + beta * epsilon / h))
+        q[:, ell + 1] = rho / (Gamma @ z[:, ell + 1])
+        change_q = torch.linalg.norm(q[:, ell + 1] - q[:, ell])
+        change_z = torch.linalg.norm(z[:, ell + 1] - z[:, ell])
+        if change_q < delta and change_z < delta:
+            met = True
+            break
+        ell += 1
+    written = ell + 2 if met else ell + 1
+    rho_k = z[:, ell] * (Gamma.T @ q[:, ell])
+    return Recursion(theta_k, rho_k, v + U @ rho, C, z[:, :written], q[:, :written], ell, met)
+
+
+def step(problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
+    """One literal recursion behind the interface of ``recursion.step``, so that a run can be made with it."""
+    made = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
+    log_z = made.z.log()
+    changes = log_z.diff(dim=1).abs().amax(dim=0)
+    solution = ProximalSolution(
+        log_rho=made.rho.log(),
+        log_z=log_z[:, made.ell],
+        log_q=made.q[:, made.ell].log(),
+        rounds=len(changes),
+        changes=changes,
+        delta=hyper.delta,
+        stopped=made.met,
+    )
+    return PointCloud(made.theta, solution.log_rho, cloud.step + 1), Info(cloud, made.theta, hyper, made.w, solution)

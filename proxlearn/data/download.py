@@ -1,0 +1,47 @@
+"""A file behind an https address."""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+
+from proxlearn.data.dataset_files import Unavailable
+from proxlearn.terminal.notice import notice
+
+TIMEOUT = 30.0
+"""Seconds without an answer after which an address counts as unreachable."""
+NOTICE_SECONDS = 2.0
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Web:
+    """Fetched with the standard library; a long download says how far it is."""
+
+    address: str
+
+    def fetch(self, name: str) -> dict[str, bytes]:
+        try:
+            with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
+                return {name: self._content(name, answer)}
+        except urllib.error.HTTPError as error:
+            raise Unavailable(f"the server says {error.code} {error.reason}") from error
+        except urllib.error.URLError as error:
+            raise Unavailable(f"no connection: {error.reason}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the connection broke: {error}") from error
+
+    def _content(self, name: str, answer: http.client.HTTPResponse) -> bytes:
+        parts: list[bytes] = []
+        said = time.monotonic()
+        while part := answer.read(CHUNK):
+            parts.append(part)
+            if time.monotonic() - said > NOTICE_SECONDS:
+                said = time.monotonic()
+                notice(f"{name}: {sum(map(len, parts)) / 1e6:.1f} MB received")
+        if answer.length:
+            raise Unavailable(f"the connection broke {answer.length} bytes before the end")
+        return b"".join(parts)

@@ -1,0 +1,188 @@
+"""The figures that the paper prints, by table, and the experiments that they belong to.
+
+Accuracies are in per cent but for Table 4's shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+
+from proxlearn.compare.statistics import Measured
+from proxlearn.config.config_folder import config_folder
+from proxlearn.config.schema import TrainConfig, build, trajectory
+from proxlearn.errors import InputError
+
+STEPS = {
+    "table1": 1_000_000,
+    "table2": 250_000,
+    "table3": 250_000,
+    "banana": 3500,
+    "diabetes": 499_000,
+    "twonorm": 10_000,
+    "table5": 5000,
+    "shd": 1_000_000,
+}
+"""Recursions of a run, which decide whether one of ours is complete."""
+
+TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
+"""beta: unweighted, weighted."""
+TABLE1_HOURS = 33.0
+
+TABLE2 = {0.03: (91.18, 91.18, 1.415), 0.05: (91.18, 92.94, 1.533), 0.07: (90.59, 91.76, 1.704)}
+"""beta: unweighted, weighted, hours on a Jetson TX2."""
+
+TABLE3 = {
+    0.1: (1.4348e-2, 32863.0),
+    0.5: (1.3740e-2, 11026.0),
+    1.0: (1.0412e-2, 5022.0),
+    5.0: (1.1293e-2, 4731.0),
+    10.0: (9.8849e-3, 4766.0),
+}
+"""epsilon: final risk (unweighted), seconds."""
+
+TABLE4 = {
+    "banana": (Measured(0.551, 0.01), Measured(0.535, 0.05)),
+    "diabetes": (Measured(0.736, 0.02), Measured(0.731, 0.01)),
+    "twonorm": (Measured(0.972, 0.002), Measured(0.972, 0.002)),
+}
+"""dataset: weighted, unweighted."""
+TABLE4_QUOTED = {
+    "banana": (Measured(0.550, 0.01), Measured(0.559, 0.01)),
+    "diabetes": (Measured(0.777, 0.007), Measured(0.778, 0.002)),
+    "twonorm": (Measured(0.981, 0.0002), Measured(0.981, 0.0006)),
+}
+"""dataset: JKO-ICNN, SWGF + RealNVP, which the paper quotes from Bonet et al. (2022)."""
+
+JKO_ICNN_RUNS = {"banana": (0.5613, -0.6910), "diabetes": (0.7727, -0.4510), "twonorm": (0.9818, -0.0579)}
+"""dataset: accuracy and mean test log-likelihood of the single runs that Mokrov et al. (2021) published."""
+
+TABLE5 = {500: 0.01241931, 700: 0.01075817, 1000: 0.00806645, 2000: 0.00762518}
+"""N: final risk."""
+
+SHD = {"test": 61.079, "train": 75.330}
+SHD_HOURS = 5.3
+
+Figures = dict[tuple[str, str, str], Measured]
+"""(part, estimate, quantity) -> what the paper prints, in the units of accuracy.csv."""
+
+REPEATED = ("seed", "split_seed")
+"""Settings in which the paper's own repetitions of an experiment differ."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment of the paper: the settings that its figures were printed for, and the figures."""
+
+    source: str
+    dataset: str
+    steps: int
+    figures: Figures
+    overrides: Mapping[str, Any]
+    """What differs from the dataset's own settings, in nested groups as in the config."""
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        """The whole config of one of its runs."""
+        return paper_config(self.dataset, {"steps": self.steps, **self.overrides})
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        return experiment_settings(self.config)
+
+
+def printed(config: Mapping[str, Any]) -> list[Experiment]:
+    """The paper's experiments with exactly these settings, but for their length; none for any other config.
+
+    A reader must compare the experiment's ``steps`` with those that the run has made.
+    """
+    try:
+        checked = build(TrainConfig, config)
+    except InputError:
+        # A config that this version cannot check is not known to be the paper's.
+        return []
+    settings = experiment_settings(checked)
+    return [each for each in EXPERIMENTS if each.dataset == checked.dataset.name and each.settings == settings]
+
+
+def experiment_settings(config: TrainConfig) -> dict[str, Any]:
+    """Every setting that distinguishes one experiment from another: the trajectory's, but for repetitions and place."""
+    settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
+    # The datasets of the paper have a known checksum, wherever their file is.
+    settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
+    precision = {key: value for key, value in settings["device"].items() if key != "device"}
+    if precision["fallback_dtype"] == "float64":
+        # A run without it stops at the first value that is not finite; until then both are the same.
+        precision["fallback_dtype"] = None
+    return settings | {"device": precision}
+
+
+def paper_config(dataset: str, overrides: Mapping[str, Any]) -> TrainConfig:
+    """The packaged settings of recipe=paper for a dataset, without those that a user has put in their place."""
+    folder = config_folder()
+    root = OmegaConf.create({key: value for key, value in _load(folder / "train.yaml").items() if key in FIELDS})
+    groups = {name: _load(folder / name / f"{each}.yaml") for name, each in (("dataset", dataset), *GROUPS.items())}
+    merged = OmegaConf.merge(root, groups, _load(folder / "recipe" / "paper.yaml"), dict(overrides))
+    values: Any = OmegaConf.to_container(merged, resolve=True)
+    del values["dataset"]["paper"]
+    return build(TrainConfig, values | {"init_sha256": None})
+
+
+GROUPS = {"device": "cpu", "logger": "csv"}
+FIELDS = frozenset(field.name for field in fields(TrainConfig))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return values
+
+
+def _wdbc(table: str, figures: Figures, **overrides: Any) -> Experiment:
+    return Experiment(f"Table {table[-1]}", "wdbc", STEPS[table], figures, overrides)
+
+
+def _accuracies(weighted: Measured, unweighted: Measured, rule: str = "unweighted") -> Figures:
+    return {("test", "weighted", "accuracy"): weighted, ("test", rule, "accuracy"): unweighted}
+
+
+def _percentages(unweighted: float, weighted: float) -> Figures:
+    """Of Tables 1 and 2, whose "unweighted" counts saturated points."""
+    return _accuracies(Measured(weighted / 100), Measured(unweighted / 100), "unweighted_saturated")
+
+
+EXPERIMENTS = (
+    *(
+        _wdbc("table1", _percentages(*figures), beta=beta, device={"dtype": "float64"})
+        for beta, figures in TABLE1.items()
+    ),
+    *(_wdbc("table2", _percentages(*figures[:2]), beta=beta) for beta, figures in TABLE2.items()),
+    *(
+        _wdbc("table3", {("test", "unweighted", "risk_paper"): Measured(risk)}, beta=0.05, epsilon=epsilon)
+        for epsilon, (risk, _) in TABLE3.items()
+    ),
+    *(Experiment("Table 4", name, STEPS[name], _accuracies(*figures), {}) for name, figures in TABLE4.items()),
+    *(
+        Experiment(
+            "Table 5 (which does not define its figure)",
+            "sine",
+            STEPS["table5"],
+            {("test", "weighted", "risk"): Measured(risk)},
+            {"N": N},
+        )
+        for N, risk in TABLE5.items()
+    ),
+    Experiment(
+        "Section 5",
+        "shd",
+        STEPS["shd"],
+        {(part, "particle", "accuracy"): Measured(share / 100) for part, share in SHD.items()},
+        {},
+    ),
+)
+"""Everything that a run can be compared with."""

@@ -1,0 +1,141 @@
+"""Checkpoint files as bytes: safetensors with JSON beside the tensors and a sha256 over the whole file.
+
+The checksum stands in the header; it is computed with its own place filled with zeros, so that no byte can change
+unnoticed. Free of torch: a command can look at a run's newest cloud before it pays for that import.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxlearn.errors import refuse_newer_format
+from proxlearn.files.safe_read import UnreadableFile, open_regular, reason
+
+FORMAT = "proxlearn-cloud-2"
+NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
+BLANK = b"0" * 64
+CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+MOST_HEADER = 2**20
+"""Bytes: five tensors and a state take two kilobytes."""
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a file that anybody may have written can raise."""
+
+
+class InvalidCheckpoint(Exception):
+    """The file is damaged, or is something else."""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A checkpoint file whose checksum holds."""
+
+    blob: bytes
+    sha256: str
+    state: dict[str, Any]
+    """What is not a tensor."""
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"cloud-{step:09d}.safetensors"
+
+
+def stored(folder: Path) -> list[tuple[int, Path]]:
+    """Steps and paths of the checkpoints in a folder, newest first."""
+    if folder.is_symlink():
+        raise UnreadableFile(folder, "it is a link, and links are not followed")
+    named = ((NAME.fullmatch(path.name), path) for path in folder.glob("cloud-*.safetensors"))
+    return sorted(((int(name[1]), path) for name, path in named if name), reverse=True)
+
+
+def seal(blob: bytes, state: dict[str, Any]) -> bytes:
+    """Put ``state`` and the checksum into the header; the same content gives the same bytes.
+
+    The library's own metadata comes in a random order, so the header is written here.
+    """
+    size = int.from_bytes(blob[:8], "little")
+    about = {"format": FORMAT, "state": json.dumps(state, sort_keys=True), "sha256": BLANK.decode()}
+    header = json.dumps({"__metadata__": about, **json.loads(blob[8 : 8 + size])}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    blank = len(header).to_bytes(8, "little") + header + blob[8 + size :]
+    start, end = _checksum_place(blank)
+    return blank[:start] + hashlib.sha256(blank).hexdigest().encode() + blank[end:]
+
+
+def unseal(path: Path, named: bool = True) -> Sealed:
+    """Read a file that vouches for itself, and is ``named`` after its step, or raise InvalidCheckpoint."""
+    try:
+        blob = _whole_file(path)
+        about = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
+        # Before the checksum, which a newer format may compute in another way.
+        refuse_newer_format(path, about["format"], FORMAT)
+        start, end = _checksum_place(blob)
+        if _checksum(blob, start, end) != blob[start:end]:
+            raise InvalidCheckpoint("the checksum does not match")
+        if about["format"] != FORMAT:
+            raise InvalidCheckpoint(f"format {about['format']!r:.60} instead of {FORMAT!r}")
+        state = json.loads(about["state"])
+        if named and path_of(path.parent, state["step"]) != path:
+            raise InvalidCheckpoint("its name does not fit its step")
+        return Sealed(blob, blob[start:end].decode(), state)
+    except UNREADABLE as error:
+        raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
+
+
+def valid(folder: Path) -> Iterator[Sealed]:
+    """The checkpoints of a folder whose checksums hold, newest first."""
+    for _, path in stored(folder):
+        try:
+            yield unseal(path)
+        except InvalidCheckpoint:
+            continue
+
+
+def _whole_file(path: Path) -> bytes:
+    """The bytes of a checkpoint file, which is read only if it is as long as its header says and fits into memory."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            length = int.from_bytes(file.read(8), "little")
+            if length > min(MOST_HEADER, size):
+                raise InvalidCheckpoint("its header is longer than a checkpoint's")
+            tensors = json.loads(file.read(length))
+            ends = [about["data_offsets"][1] for name, about in tensors.items() if name != "__metadata__"]
+            if 8 + length + max(ends) != size:
+                raise InvalidCheckpoint(f"it has {size} bytes, and its header describes {8 + length + max(ends)}")
+            # The bytes are here once and the tensors made from them again.
+            if 2 * size > _physical_memory():
+                raise InvalidCheckpoint(f"its {size} bytes do not fit into this machine's memory")
+            file.seek(0)
+            return file.read(size)
+    except UnreadableFile as error:
+        raise InvalidCheckpoint(error.why) from error
+    except OSError as error:
+        raise InvalidCheckpoint(reason(error)) from error
+
+
+def _physical_memory() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _checksum(blob: bytes, start: int, end: int) -> bytes:
+    """The sha256 of a file with blanks in the place of its checksum, without a second copy of it."""
+    view, found = memoryview(blob), hashlib.sha256()
+    for part in (view[:start], BLANK, view[end:]):
+        found.update(part)
+    return found.hexdigest().encode()
+
+
+def _checksum_place(blob: bytes) -> tuple[int, int]:
+    header_end = 8 + int.from_bytes(blob[:8], "little")
+    found = CHECKSUM.search(blob, 8, min(header_end, len(blob)))
+    if found is None:
+        raise InvalidCheckpoint("no checksum in its header")
+    return found.span(1)

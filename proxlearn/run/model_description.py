@@ -1,0 +1,68 @@
+"""model.json: what the coordinates of a cloud mean, checked before anything is computed or drawn from it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.scores import TASKS
+from proxlearn.errors import refuse_newer_format
+from proxlearn.files.safe_read import UnreadableFile, read_json
+from proxlearn.run.run_folder import MODEL_FORMAT
+
+TEXTS = ("columns", "classes")
+SCALINGS = ("scaling", "target_scaling")
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """The values of model.json; AbsentFile or UnreadableFile where they are not a run's."""
+    values = read_json(path)
+    refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
+    try:
+        problem = _problem(values)
+    except KeyError as error:
+        raise UnreadableFile(path, f"it lacks {error.args[0]!r}") from error
+    if problem:
+        raise UnreadableFile(path, problem)
+    return {"image": None, "scaled_apart": False} | values
+
+
+def _problem(values: dict[str, Any]) -> str:
+    """What makes a description unusable; empty where nothing does. KeyError where something is absent."""
+    for key in TEXTS:
+        if not isinstance(values[key], list) or not all(isinstance(each, str) for each in values[key]):
+            return f"its {key} are not a list of texts"
+    columns, classes = values["columns"], values["classes"]
+    task, neuron = values["task"], values["neuron"]
+    if not isinstance(task, str) or task not in TASKS or not isinstance(neuron, str) or neuron not in NEURONS:
+        return f"no task {task!r:.40} of a neuron {neuron!r:.40} is known"
+    if task not in NEURONS[neuron](max(2, len(classes))).tasks:
+        return f"the {neuron} neuron cannot do {task}"
+    expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
+    if not columns or not expected[task]:
+        return f"{len(columns)} columns and {len(classes)} classes do not fit the task {task}"
+    for key, width in zip(SCALINGS, (len(columns), 1), strict=True):
+        if not all(_are_numbers(values[key], part, width) for part in ("shift", "factor")):
+            return f"its {key} is not {width} finite numbers each of shift and factor"
+        if not all(values[key]["factor"]):
+            return f"its {key} has a factor of 0"
+    image = values.get("image")
+    sides = isinstance(image, list) and len(image) == 2 and all(type(side) is int and side > 0 for side in image)
+    if image is not None and not (sides and math.prod(image) == len(columns)):
+        return "its image does not have as many pixels as there are columns"
+    if not isinstance(values.get("scaled_apart", False), bool):
+        return "its scaled_apart is neither true nor false"
+    if not isinstance(values.get("target"), str | None):
+        return "its target is no name"
+    return ""
+
+
+def _are_numbers(scaling: Any, part: str, width: int) -> bool:
+    numbers = scaling[part] if isinstance(scaling, dict) else None
+    return (
+        isinstance(numbers, list)
+        and len(numbers) == width
+        and all(type(each) in (int, float) and abs(each) < 2**1023 and math.isfinite(each) for each in numbers)
+    )

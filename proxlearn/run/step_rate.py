@@ -1,0 +1,30 @@
+"""How fast a session makes its steps, told apart from the compilation that some of them wait for."""
+
+from __future__ import annotations
+
+import time
+
+from proxlearn.core.compile_time import COMPILATION
+
+
+class Pace:
+    """Steps and their seconds; a step during which passes were compiled or loaded does not count.
+
+    Such a step takes as long as thousands of others, and a time left that is computed from it is absurd.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._step, self._time, self._overhead = step, time.monotonic(), COMPILATION.overhead
+        self._steps, self._seconds = 0, 0.0
+
+    def advance(self, step: int) -> None:
+        now = time.monotonic()
+        if COMPILATION.overhead == self._overhead:
+            self._steps += step - self._step
+            self._seconds += now - self._time
+        self._step, self._time, self._overhead = step, now, COMPILATION.overhead
+
+    @property
+    def rate(self) -> float:
+        """Recursions per second; 0 while no step counts."""
+        return self._steps / self._seconds if self._seconds > 0 else 0.0

@@ -1,0 +1,132 @@
+"""One step after the other: randomness, schedules, resampling and the precision policy around the recursion.
+
+Whatever a step needs is in the cloud and in the generator, so that going on from stored ones gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.step import Info
+from proxlearn.core.weights import is_poor, systematic
+from proxlearn.errors import RunError
+from proxlearn.training.engine import Step, make_step
+from proxlearn.training.hyper_schedule import Plan
+
+
+class Advance:
+    """cloud_{k-1} -> cloud_k, drawing from a generator of its own."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        plan: Plan,
+        engine: str,
+        threads: int,
+        generator: torch.Generator,
+        fallback: torch.dtype | None = None,
+        switching: Callable[[PointCloud], None] = lambda bad: None,
+    ) -> None:
+        """``problem`` in float64; each precision is made from that.
+
+        ``fallback`` takes over for good at the first cloud that is not finite, of which ``switching`` is told.
+        """
+        self.source, self.plan, self.engine, self.threads = problem, plan, engine, threads
+        self.generator, self.fallback, self.switching = generator, fallback, switching
+        self._problem: Problem | None = None
+        self._step: Step | None = None
+
+    def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
+        plan, before = self.plan, self.plan.measured(cloud)
+        rows = self._rows()
+        noise, z0 = draw(before, self.generator)
+        after, info = self._make(before, rows, noise, z0)
+        if not (info is not None and info.finite) and not is_finite(after):
+            if self.fallback in (None, before.theta.dtype):
+                raise not_finite(after, self._remedy(after))
+            assert self.fallback is not None
+            self.switching(after)
+            before = before.to(before.theta.device, self.fallback)
+            after, info = self._make(before, rows, noise.to(self.fallback), z0.to(self.fallback))
+            if not is_finite(after):
+                raise not_finite(after, self._remedy(after))
+        if plan.epsilon_quantile is not None:
+            after = PointCloud(after.theta, after.log_rho, after.step, after.screen, before.epsilon)
+        if plan.resample == "systematic" and is_poor(after, plan.ess_threshold):
+            after = systematic(after, float(torch.rand((), generator=self.generator, device=after.theta.device)))
+        return after, info
+
+    def _make(
+        self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
+    ) -> tuple[PointCloud, Info | None]:
+        device, dtype = cloud.theta.device, cloud.theta.dtype
+        hyper = self.plan.hyper_at(cloud)
+        if self._problem is None or self._problem.samples.X.dtype != dtype:
+            self._problem, self._step = self.source.to(device, dtype), None
+        samples = self._problem.samples if rows is None else some_rows(self._problem.samples, rows)
+        if self._step is None:
+            problem = Problem(self.source.neuron, samples, batch=rows is not None)
+            self._step = make_step(self.engine, problem, hyper, len(cloud.theta), self.threads)
+        elif rows is not None:
+            self._step.use(samples)
+        if self.plan.changes:
+            self._step.at(hyper)
+        return self._step(cloud, noise, z0)
+
+    def _remedy(self, bad: PointCloud) -> str:
+        """What helps against a cloud that is not finite; nothing that the run has already."""
+        if has_finite_locations(bad):
+            if self.engine == "literal":
+                return "use solver=closed_form"
+            if self.plan.hyper.weights == "proximal" and self.plan.hyper.kernel == "dense":
+                return "use kernel=log"
+        wider = bad.theta.dtype == torch.float32 and self.fallback is None
+        return "choose a smaller h" + (", or device=jetson-float32-to-float64" if wider else "")
+
+    def _rows(self) -> Tensor | None:
+        """The step's mini-batch, drawn with replacement: O(batch) however many rows there are."""
+        size, n = self.plan.batch_size, len(self.source.samples)
+        if size is None or size >= n:
+            return None
+        return torch.randint(n, (size,), generator=self.generator, device=self.generator.device)
+
+
+def some_rows(samples: Samples, rows: Tensor) -> Samples:
+    """The samples of some rows."""
+    labels = None if samples.labels is None else samples.labels[rows]
+    return Samples(samples.X[rows], samples.y[..., rows], labels)
+
+
+def draw(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
+    dtype, device = cloud.theta.dtype, cloud.theta.device
+    noise = torch.randn(cloud.theta.shape, generator=generator, dtype=dtype, device=device)
+    z0 = torch.rand(len(cloud.theta), generator=generator, dtype=dtype, device=device)
+    # 1 - z0 in place: a new tensor would take longer than the numbers.
+    return noise, z0.neg_().add_(1)
+
+
+def is_finite(cloud: PointCloud) -> bool:
+    """NaN and infinity survive a sum: one number tells of the whole cloud."""
+    if cloud.theta.device.type == "cpu":
+        # numpy's sum wakes no second thread, which would take longer than the sum.
+        with np.errstate(all="ignore"):
+            return math.isfinite(cloud.theta.numpy().sum() + cloud.log_rho.numpy().sum())
+    return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
+
+
+def not_finite(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
+    """What to say when a cloud has left the finite range."""
+    quantity = "rho" if has_finite_locations(cloud) else "theta"
+    return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)
+
+
+def has_finite_locations(cloud: PointCloud) -> bool:
+    return bool(torch.isfinite(cloud.theta.sum()))

@@ -1,0 +1,187 @@
+"""Overrides as users type them: names with any signs in them, and the words that messages suggest."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from proxlearn.cli import main
+from proxlearn.commands.train import preflight
+from proxlearn.config.arguments import hydra_arguments, prepare_word
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.quoting import override_word, quote_literal
+from proxlearn.errors import InputError
+from tests.conftest import config_of
+
+SIGNS = st.text(st.sampled_from("ab1 \\'\"${}()[],=~#!:*?%&|;<>@ü日.-"), min_size=1, max_size=10)
+NAMES = SIGNS | st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp")), min_size=1, max_size=8)
+ODD_NAMES = [
+    *("my file (1).csv", "Blood Pressure (mm)", "a=b.csv", "it's", 'q"q', "a#b", "a!b", "{x}", "[x].csv", "üñ", "a;b"),
+    *("a\\", "\\", '\\"', "1.50", "1e5", "1_000", "true", "null", "f(x)", "-x", "(", "range(3)", "${beta}", "\\${h}"),
+]
+
+
+def value_of(word: str, key: str) -> object:
+    """What a word of a command line sets, as the run gets it."""
+    composed = compose(parse([word]))
+    return composed.dataset[key]
+
+
+@settings(max_examples=150, deadline=None)
+@given(NAMES.filter(lambda name: name != "???"))
+def test_a_suggested_word_means_its_text_whatever_signs_it_has(name: str) -> None:
+    (word,) = shlex.split(override_word("dataset.target", name))
+    key, _, value = word.partition("=")
+    assert prepare_word(word) == word
+    assert (key, value[:1] in ('"', name[:1])) == ("dataset.target", True)
+    assert parsed_text(word) == name
+
+
+def parsed_text(word: str) -> object:
+    """The same without composing a config: Hydra's parser, then OmegaConf's resolution."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+
+    override = OverridesParser.create().parse_override(prepare_word(word))
+    return OmegaConf.create({"text": override.value()}).text
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_suggested_word_reaches_the_config_as_it_is(name: str) -> None:
+    (word,) = shlex.split(override_word("dataset.target", name))
+    assert value_of(word, "target") == name
+
+
+PLAINLY_READ = [name for name in ODD_NAMES if name not in ("null", "range(3)", "${beta}", "\\${h}")]
+
+
+@pytest.mark.parametrize("key", ["dataset.path", "dataset.target"])
+@pytest.mark.parametrize("name", PLAINLY_READ)
+def test_file_and_column_names_need_no_quotes_of_hydras(key: str, name: str) -> None:
+    assert parsed_text(f"{key}={name}") == name
+
+
+@settings(max_examples=100, deadline=None)
+@given(NAMES)
+@example("a,b.csv")
+@example("${x")
+def test_any_name_is_taken_as_typed_or_refused_with_a_word_that_works(name: str) -> None:
+    try:
+        word = prepare_word(f"dataset.path={name}")
+    except InputError as error:
+        (suggested,) = shlex.split(re.search(r"write (.*) for one name", str(error))[1])  # type: ignore[index]
+        assert parsed_text(suggested) == name
+    else:
+        assert prepare_word(word) == word
+
+
+def test_a_run_with_odd_names_trains_with_the_suggested_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "\n".join(f"{i},{i % 3},{'yes' if i % 2 else 'no'}" for i in range(20))
+    (tmp_path / "my file, 2.csv").write_text(f"a,b,Blood Pressure (mm)\n{rows}\n")
+    words = ["dataset=csv", "N=5", "steps=1", "threads=1", "compile=off", "hydra.run.dir=run (1) ~#"]
+    words += ["dataset.target=Blood Pressure (mm)"]
+    assert main(["train", *words, "dataset.path=my file, 2.csv"]) == 2
+    suggested = re.search(r"write (.*) for one name", capsys.readouterr().err)
+    assert suggested is not None
+    assert main(["train", *words, *shlex.split(suggested[1])]) == 0
+    assert (tmp_path / "run (1) ~#" / "metrics.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    "word, said",
+    [
+        ("beta=0,05", "write beta=0.05, or add -m"),
+        ("steps=1,000", "write steps=1000, or add -m"),
+        ("beta=(3)", "beta must be a finite number > 0, got '(3)'"),
+        ("beta=.05 h=3", "beta must be a finite number > 0, got '.05 h=3'"),
+        ("beta = 3", "leave out the blanks: beta=3"),
+        ("my.csv", "dataset=csv dataset.path=my.csv dataset.target=COLUMN"),
+        ("dataset=my data.csv", "dataset=csv 'dataset.path=\"my data.csv\"' dataset.target=COLUMN"),
+        ("wdbc", "write dataset=wdbc"),
+        ("beta", "write beta=VALUE"),
+        ("--beta=3", "train has no option --beta; write beta=3"),
+        ("--confg-name=x", "did you mean `--config-name`?"),
+        ("dataset.path=${x}.csv", "write 'dataset.path=\"\\${x}.csv\"' for the text itself"),
+        ("beta=${x}", "beta=${x} refers to something that does not exist"),
+        ("dataset.initial.w=[-1,1", "got '[-1,1'; try 'dataset.initial.w=[-1,1]'"),
+        ("=5", "`=5` is not of the form key=value; write key=value"),
+    ],
+)
+def test_what_is_no_override_gets_the_word_that_is(word: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        preflight([word])
+    assert said in str(caught.value)
+
+
+def test_the_values_of_a_sweep_are_told_apart() -> None:
+    assert prepare_word("dataset.target=1.50,true,x", several=True) == 'dataset.target="1.50","true",x'
+    with pytest.raises(InputError, match="quote each of them") as caught:
+        prepare_word("dataset.path=a (1).csv,b.csv", several=True)
+    (word,) = shlex.split(str(caught.value).partition("quote each of them: ")[2])
+    assert word == f"dataset.path={quote_literal('a (1).csv')},{quote_literal('b.csv')}"
+    assert prepare_word(word, several=True) == word
+
+
+def test_flags_may_stand_between_overrides() -> None:
+    assert hydra_arguments(["beta=1", "--cfg", "job", "h=3"]) == ["--cfg", "job", "beta=1", "h=3"]
+
+
+HOMES = ["~/runs (1)", '"~/runs (1)"']
+
+
+@pytest.mark.parametrize("typed", HOMES)
+def test_home_is_expanded_in_every_folder(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "jo (x)"))
+    home = f"{tmp_path}/jo (x)/runs (1)"
+    composed = compose(parse([f"hydra.run.dir={typed}", f"hydra.sweep.dir={typed}"]))
+    assert (composed.hydra.run.dir, composed.hydra.sweep.dir) == (home, home)
+    with pytest.raises(InputError, match=re.escape(f"init_from='{home}' holds no valid checkpoint")):
+        config_of(f"init_from={typed}")
+
+
+def test_home_keeps_the_interpolations_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compose(parse(["hydra.run.dir=~/runs/${seed}", "seed=7"])).hydra.run.dir == f"{tmp_path}/runs/7"
+
+
+def test_home_is_expanded_for_data_and_configs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "dataset=csv", "dataset.target=y", "dataset.path=~/x.csv"]) == 2
+    assert f"no file {tmp_path}/x.csv" in capsys.readouterr().err
+    (tmp_path / "configs" / "recipe").mkdir(parents=True)
+    (tmp_path / "configs" / "recipe" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults: [paper]\nrecipe: mine\nbeta: -7\n"
+    )
+    with pytest.raises(InputError, match="beta must be"):
+        preflight(["--config-dir=~/configs", "recipe=mine"])
+
+
+def test_the_home_of_a_user_who_does_not_exist_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for key in ("dataset.path", "init_from", "hydra.run.dir", "hydra.sweep.dir"):
+        assert main(["train", "dataset=csv", f"{key}=~no-such-user/x"]) == 2
+        (line,) = (line for line in capsys.readouterr().err.splitlines() if "no-such-user" in line)
+        assert line.startswith("proxlearn: ")
+
+
+@pytest.mark.parametrize("key", ["dataset.path", "init_from", "hydra.run.dir", "hydra.sweep.dir"])
+def test_an_address_is_refused_whole(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        InputError, match=r"must be a path on this machine, got the address https://example\.org/a\.csv"
+    ):
+        preflight(["dataset=csv", f"{key}=https://example.org/a.csv"])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,74 @@
+"""Neighbour lists against looking at every pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlearn.core.fused.neighbour_list import build_list, widest_empty
+
+
+def distances(cloud: np.ndarray) -> np.ndarray:
+    wide = cloud.astype(np.float64)
+    found = np.sqrt(((wide[:, None] - wide[None]) ** 2).sum(-1))
+    np.fill_diagonal(found, np.inf)
+    return found
+
+
+def make_cloud(seed: int, N: int, p: int, kind: str, dtype: type) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    cloud = rng.normal(size=(N, p)) * rng.exponential(size=p) * 5
+    if kind == "clustered":
+        cloud = cloud[rng.integers(0, max(N // 8, 1), N)] + 0.1 * rng.normal(size=(N, p))
+    if kind == "duplicated":
+        cloud = cloud[rng.integers(0, max(N // 2, 1), N)]
+    if kind == "flat":
+        cloud[:, 1:] = 3.0
+    return cloud.astype(dtype)
+
+
+clouds = st.tuples(
+    st.integers(0, 10**6),
+    st.integers(2, 120),
+    st.integers(1, 11),
+    st.sampled_from(["spread", "clustered", "duplicated", "flat"]),
+    st.sampled_from([np.float32, np.float64]),
+)
+
+
+@given(clouds, st.floats(1e-3, 20))
+@settings(max_examples=60, deadline=None)
+def test_a_list_holds_every_pair_within_the_radius_and_none_far_beyond(
+    shape: tuple[int, int, int, str, type], radius: float
+) -> None:
+    cloud = make_cloud(*shape)
+    found = build_list(cloud, radius, most=10**9)
+    assert found is not None
+    listed = np.zeros((len(cloud), len(cloud)), bool)
+    for i in range(len(cloud)):
+        columns = found.columns[found.starts[i] : found.starts[i + 1]]
+        assert len(set(columns.tolist())) == len(columns)
+        listed[i, columns] = True
+    exact = distances(cloud)
+    assert np.all(listed[exact <= radius])
+    assert not np.any(listed[exact > radius * (1 + 1e-4)])
+    assert not np.any(listed.diagonal())
+
+
+def test_a_list_that_would_be_too_long_is_not_made() -> None:
+    cloud = make_cloud(0, 50, 3, "spread", np.float64)
+    assert build_list(cloud, 1e3, most=50 * 49 - 1) is None
+    assert build_list(cloud, 1e3, most=50 * 49) is not None
+
+
+@pytest.mark.parametrize("N", [30, 2500])
+def test_the_widest_empty_radius_is_empty_and_no_smaller_than_asked(N: int) -> None:
+    cloud = make_cloud(3, N, 6, "spread", np.float64)
+    closest = distances(cloud).min()
+    radius = widest_empty(cloud, 0.5 * closest)
+    assert 0.5 * closest <= radius < closest
+    found = build_list(cloud, radius * 0.999, most=10**9)
+    assert found is not None
+    assert found.empty

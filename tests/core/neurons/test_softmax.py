@@ -1,0 +1,129 @@
+"""The softmax neuron: its closed form is what autodiff finds, and a recursion with it is the paper's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from proxlearn.core import literal, step
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.energy import field
+from proxlearn.core.neurons.registry import num_parameters
+from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.step import Hyper
+
+torch.set_num_threads(1)
+
+shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(2, 6))
+
+
+def problem_and_cloud(
+    seed: int, N: int, n: int, n_x: int, C: int, spread: float = 1.0, intercept: bool = False
+) -> tuple[Problem, PointCloud]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    labels = torch.randint(0, C, (n,), generator=generator)
+    samples = Samples(normal(n, n_x), torch.ones(n, dtype=torch.float64), labels)
+    rho = normal(N).exp() / N
+    neuron = SoftmaxNeuron(C, intercept)
+    return Problem(neuron, samples), PointCloud(spread * normal(N, num_parameters(neuron, n_x)), rho.log())
+
+
+@given(shapes)
+@settings(max_examples=60, deadline=None)
+def test_phi_is_the_probability_of_the_label(shape: tuple[int, int, int, int, int]) -> None:
+    problem, cloud = problem_and_cloud(*shape)
+    P = problem.neuron.phi(cloud.theta, problem.samples)
+    X, labels, C = problem.samples.X, problem.samples.labels, shape[4]
+    assert labels is not None
+    for i, theta in enumerate(cloud.theta):
+        logits = X @ theta.view(C, -1).T
+        wanted = torch.softmax(logits, dim=1)[torch.arange(len(X)), labels]
+        torch.testing.assert_close(P[i], wanted, rtol=1e-12, atol=1e-14)
+
+
+@given(shapes)
+@settings(max_examples=40, deadline=None)
+def test_outputs_are_probabilities(shape: tuple[int, int, int, int, int]) -> None:
+    problem, cloud = problem_and_cloud(*shape, spread=30.0)
+    p = problem.neuron.outputs(cloud.theta, problem.samples.X)
+    assert bool((p >= 0).all())
+    torch.testing.assert_close(p.sum(dim=1), torch.ones_like(p[:, 0]))
+
+
+@given(shapes)
+@settings(max_examples=60, deadline=None)
+def test_response_is_phi_behind_products(shape: tuple[int, int, int, int, int]) -> None:
+    problem, cloud = problem_and_cloud(*shape)
+    P = problem.neuron.phi(cloud.theta, problem.samples)
+    response = problem.neuron.respond(cloud.theta, problem.samples)
+    torch.testing.assert_close(response.over_particles(cloud.rho[:, None])[:, 0], P.T @ cloud.rho)
+    torch.testing.assert_close(response.over_samples(problem.samples.y[:, None])[:, 0], P @ problem.samples.y)
+
+
+@given(shapes, st.booleans(), st.sampled_from(["paper", "first_variation"]))
+@settings(max_examples=100, deadline=None)
+def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int], intercept: bool, drift: str) -> None:
+    problem, cloud = problem_and_cloud(*shape, intercept=intercept)
+    n, rho = len(problem.samples), cloud.rho
+    theta = cloud.theta.clone().requires_grad_()
+    P = problem.neuron.phi(theta, problem.samples)
+    # The first variation is v + 2 U rho with the risk's other argument frozen.
+    factor, other = (1, P) if drift == "paper" else (2, P.detach())
+    total = (-2 / n * P @ problem.samples.y + factor / n * P @ (other.T @ rho)).sum()
+    (wanted,) = torch.autograd.grad(total, theta)
+    found = field(problem, cloud.theta, rho, drift).gradient  # type: ignore[arg-type]
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", ["log", "dense"])
+@pytest.mark.parametrize("seed", range(6))
+def test_step_equals_the_papers_literal_recursion(seed: int, kernel: str) -> None:
+    problem, cloud = problem_and_cloud(seed, N=30, n=40, n_x=4, C=10, spread=0.3)
+    hyper = Hyper(beta=0.5, h=1e-3, epsilon=10.0, delta=1e-3, L=300, noise_scale=0.01, kernel=kernel)  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(cloud.theta.shape, generator=generator, dtype=torch.float64)
+    z0 = 1 - torch.rand(len(cloud.theta), generator=generator, dtype=torch.float64)
+    found, info = step.step(problem, cloud, hyper, noise, z0)
+    wanted, literal_info = literal.step(problem, cloud, hyper, noise, z0)
+    assert info is not None
+    assert info.solution.rounds == literal_info.solution.rounds
+    torch.testing.assert_close(found.theta, wanted.theta, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found.rho, wanted.rho, rtol=1e-9, atol=0)
+
+
+@given(shapes, st.floats(-50, 50))
+@settings(max_examples=40, deadline=None)
+def test_a_common_shift_of_all_classes_changes_nothing(shape: tuple[int, int, int, int, int], shift: float) -> None:
+    problem, cloud = problem_and_cloud(*shape)
+    shifted = cloud.theta + shift
+    torch.testing.assert_close(
+        problem.neuron.phi(shifted, problem.samples),
+        problem.neuron.phi(cloud.theta, problem.samples),
+        atol=1e-10,
+        rtol=0,
+    )
+
+
+def test_no_overflow_for_huge_logits() -> None:
+    problem, cloud = problem_and_cloud(0, 5, 7, 3, 4, spread=1e6)
+    now = field(problem, cloud.theta, cloud.rho, "paper")
+    assert all(bool(torch.isfinite(t).all()) for t in (now.u, now.v, now.gradient))
+
+
+@given(shapes)
+@settings(max_examples=40, deadline=None)
+def test_an_intercept_is_the_weight_of_a_constant_feature(shape: tuple[int, int, int, int, int]) -> None:
+    problem, cloud = problem_and_cloud(*shape, intercept=True)
+    C, X = shape[4], problem.samples.X
+    b, w = cloud.theta[:, :C, None], cloud.theta[:, C:].view(len(cloud.theta), C, -1)
+    with_ones = torch.cat((X, torch.ones(len(X), 1, dtype=X.dtype)), dim=1)
+    wanted = SoftmaxNeuron(C).outputs(torch.cat((w, b), dim=2).flatten(1), with_ones)
+    torch.testing.assert_close(problem.neuron.outputs(cloud.theta, X), wanted, rtol=1e-10, atol=1e-12)

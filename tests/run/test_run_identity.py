@@ -1,0 +1,45 @@
+"""Another run's checkpoint in the folder is used by nobody who reads, and is named."""
+
+import json
+
+import pytest
+from small_runs import run, small
+
+from proxlearn.predict.folder import load
+from proxlearn.run import checkpoint_file, run_identity
+from proxlearn.run.run_config import newest_cloud
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.views.film.cloud_history import clouds
+
+
+def steps_in(folder):
+    return [cloud.step for cloud in clouds(folder)]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_reader_skips_the_checkpoint_of_another_run_by_name(old, tmp_path, capfd):
+    folder, other = tmp_path / "run", tmp_path / "other"
+    run(small(steps=10), folder)
+    run(small(steps=20, seed=7), other)
+    if old:
+        # A status of version 0.1.0 does not hold the identity.
+        values = json.loads(RunFolder(folder).status.read_text())
+        del values["run"]
+        RunFolder(folder).status.write_text(json.dumps(values))
+    before, steps = newest_cloud(folder), steps_in(folder)
+    for step in (6, 20):
+        path = checkpoint_file.path_of(other / "checkpoints", step)
+        checkpoint_file.path_of(folder / "checkpoints", step).write_bytes(path.read_bytes())
+    run_identity._tell_once.cache_clear()
+    capfd.readouterr()
+    assert load(folder).cloud.step == 10
+    assert "skipping the checkpoint cloud-000000020.safetensors: it belongs to another run" in capfd.readouterr().err
+    assert newest_cloud(folder) == before
+    assert steps_in(folder) == [step for step in steps if step != 6]
+    assert "cloud-000000006.safetensors" in capfd.readouterr().err
+
+
+def test_where_nothing_tells_the_run_every_whole_checkpoint_counts(tmp_path):
+    run(small(steps=10), tmp_path)
+    RunFolder(tmp_path).status.unlink()
+    assert load(tmp_path).cloud.step == 10

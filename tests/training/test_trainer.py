@@ -1,0 +1,150 @@
+"""Fits go on where they stopped, bit for bit, whatever changes along the way; early stopping restores the best."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from sklearn.datasets import load_iris
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons.tanh import TanhNeuron
+from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
+from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.schedules import falling
+from proxlearn.core.scores import estimates
+from proxlearn.errors import RunError
+from proxlearn.run.experiment import settings_of
+from proxlearn.training.settings import Settings
+from proxlearn.training.trainer import Fitted, Interrupted, begin, fit, risk_of
+from tests.conftest import config_of
+
+SMALL = Settings(N=30, steps=40, init_scale=1.0, h=0.3, beta=1e3, epsilon=0.5)
+
+
+@pytest.fixture(scope="module")
+def wave() -> Problem:
+    x = torch.linspace(-2, 2, 60, dtype=torch.float64)
+    return Problem(TanhNeuron(), Samples(x[:, None], torch.sin(2 * x)))
+
+
+@pytest.fixture(scope="module")
+def iris() -> Problem:
+    X, y = (torch.from_numpy(part) for part in load_iris(return_X_y=True))
+    neuron, X = TanhOutputsNeuron(3), (X - X.mean(0)) / X.std(0)
+    return Problem(neuron, Samples(X, neuron.targets(y), y))
+
+
+VARIANTS = {
+    "tuned": {},
+    "schedules": {"h_schedule": "cosine", "beta_schedule": "power", "horizon": 50},
+    "resampling": {"weights": "fisher_rao", "resample": "systematic", "ess_threshold": 0.9},
+    "proximal resampling": {"resample": "systematic", "ess_threshold": 0.99},
+    "batches": {"batch_size": 16},
+    "absolute epsilon": {"epsilon_quantile": None},
+    "float64": {"dtype": "float64"},
+}
+
+
+def same(one: Fitted, other: Fitted) -> bool:
+    return (
+        torch.equal(one.newest.theta, other.newest.theta)
+        and torch.equal(one.newest.log_rho, other.newest.log_rho)
+        and torch.equal(one.generator, other.generator)
+        and one.newest.epsilon == other.newest.epsilon
+    )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("which", ["wave", "iris"])
+def test_a_fit_goes_on_where_it_stopped(variant: str, which: str, request: pytest.FixtureRequest) -> None:
+    problem = request.getfixturevalue(which)
+    settings = replace(SMALL, **VARIANTS[variant])
+    whole = fit(problem, settings, seed=4, steps=53)
+    for first in (1, 17):
+        part = fit(problem, settings, seed=4, steps=first)
+        assert same(fit(problem, settings, seed=99, start=part, steps=53 - first), whole)
+    assert not same(fit(problem, settings, seed=5, steps=53), whole)
+
+
+def test_resampling_happens_and_makes_twins(wave: Problem) -> None:
+    settings = replace(SMALL, **VARIANTS["resampling"])
+    theta = fit(wave, replace(settings, beta=1e9), seed=0).newest.theta
+    without = fit(wave, replace(settings, beta=1e9, resample="none"), seed=0)
+    assert len(theta.round(decimals=2).unique(dim=0)) < 20 < len(without.newest.theta.round(decimals=2).unique(dim=0))
+    assert without.history[-1]["ess"] < 0.9 * 30
+
+
+@pytest.mark.parametrize("weights", ["proximal", "uniform", "fisher_rao"])
+def test_training_learns(iris: Problem, wave: Problem, weights: str) -> None:
+    # At h = 0.3 the Fisher-Rao update, which is explicit in w, overshoots on the wave.
+    settings = replace(SMALL, N=60, weights=weights, h=0.1, epsilon=0.1)
+    fitted = fit(iris, settings, seed=0, steps=60)
+    labels, X = iris.samples.labels, iris.samples.X
+    answers = estimates(iris.neuron, fitted.cloud.to("cpu", torch.float64), X)["weighted"]
+    assert float((answers.argmax(0) == labels).double().mean()) > 0.9
+    history = fit(wave, settings, seed=0, steps=200).history
+    assert history[-1]["train_risk"] < 0.3 * history[0]["train_risk"]
+
+
+def test_the_history_tells_the_numbers_of_each_logged_step(wave: Problem) -> None:
+    settings = replace(SMALL, h_schedule="cosine", horizon=40)
+    seen: list[int] = []
+    fitted = fit(wave, settings, seed=0, callback=lambda cloud, row: seen.append(cloud.step))
+    assert [row["step"] for row in fitted.history] == seen
+    assert seen[-1] == 40
+    assert fitted.history[-1]["h"] == pytest.approx(0.3 * falling("cosine", 39, 40))
+    assert len({row["epsilon"] for row in fitted.history}) > 3
+    cloud = fitted.newest.to("cpu", torch.float64)
+    assert fitted.history[-1]["train_risk"] == pytest.approx(risk_of(wave.neuron, cloud, wave.samples), rel=1e-4)
+
+
+def test_early_stopping_restores_the_cloud_of_the_least_validation_risk(wave: Problem) -> None:
+    """A target of pure noise: the more is learnt, the worse it gets."""
+    generator = torch.Generator().manual_seed(0)
+    noise = Samples(wave.samples.X, torch.randn(60, generator=generator, dtype=torch.float64))
+    other = Samples(wave.samples.X, torch.randn(60, generator=generator, dtype=torch.float64))
+    problem = Problem(wave.neuron, noise)
+    fitted = fit(problem, SMALL, seed=0, steps=3000, validation=other, patience=12)
+    risks = {row["step"]: row["validation_risk"] for row in fitted.history}
+    assert fitted.newest.step < 3000
+    assert risks[fitted.cloud.step] == min(risks.values()) == fitted.best["validation_risk"]
+    assert fitted.cloud.step < fitted.newest.step
+    assert risk_of(problem.neuron, fitted.cloud, other.to("cpu", torch.float32)) == fitted.best["validation_risk"]
+
+
+def test_a_step_that_is_too_large_is_an_error_with_its_remedy(wave: Problem) -> None:
+    with pytest.raises(RunError, match=r"not finite after step .* smaller h"):
+        fit(wave, replace(SMALL, h=1e30), seed=0)
+
+
+def test_risk_in_pieces_is_the_risk(iris: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = fit(iris, SMALL, seed=0, steps=3).newest.to("cpu", torch.float64)
+    whole = risk_of(iris.neuron, cloud, iris.samples)
+    monkeypatch.setattr("proxlearn.training.trainer.PIECE", 30 * 7)
+    assert risk_of(iris.neuron, cloud, iris.samples) == pytest.approx(whole, rel=1e-12)
+
+
+def test_the_defaults_are_those_of_recipe_tuned() -> None:
+    for dataset in ("wdbc", "sine", "digits", "banana", "shd"):
+        assert asdict(settings_of(config_of(f"dataset={dataset}", "recipe=tuned"))) == asdict(Settings())
+
+
+def test_an_absolute_epsilon_is_not_replaced_by_what_another_run_measured(wave: Problem) -> None:
+    plan = replace(SMALL, epsilon_quantile=None, h_schedule="cosine").plan
+    cloud = replace(begin(wave, SMALL, seed=0).newest, epsilon=123.0)
+    assert plan.hyper_at(plan.measured(cloud)).epsilon == SMALL.epsilon
+
+
+def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Problem) -> None:
+    def interrupt(cloud: PointCloud, row: dict[str, float]) -> None:
+        if cloud.step == 9:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted) as stopped:
+        fit(wave, SMALL, seed=4, steps=30, callback=interrupt)
+    part = stopped.value.fitted
+    assert part.newest.step == 9
+    assert same(fit(wave, SMALL, seed=4, steps=21, start=part), fit(wave, SMALL, seed=4, steps=30))

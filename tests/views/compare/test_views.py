@@ -1,0 +1,195 @@
+"""The tables: two blocks with the same reference lines, the same figures in every form, the paper's beside ours."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proxlearn.baselines.registry import METHODS
+from proxlearn.commands import compare as command
+from proxlearn.compare.cells import DONE, FAILED, Cell, Record
+from proxlearn.compare.comparison import PLAN, read, write_plan
+from proxlearn.compare.spec import AUTHORS, Asked, scaling_of
+from proxlearn.compare.statistics import over
+from proxlearn.errors import InputError
+from proxlearn.views.compare.comparison_views import render, summary, write_tables
+from proxlearn.views.latex import escaped
+from tests.conftest import config_of
+
+ACCURACY = {
+    "proxlearn": 0.9,
+    "adam": 0.88,
+    "jko_icnn": 0.6,
+    "swgf": 0.62,
+    "majority": 0.55,
+    "logistic": 0.57,
+    "bayes": 0.95,
+}
+SPLITS = 4
+
+
+def accuracy(method: str, split: int) -> float:
+    wiggle = np.random.default_rng(split + 10 * list(ACCURACY).index(method)).normal() / 100
+    return ACCURACY[method] + float(wiggle)
+
+
+def made(
+    folder: Path, protocol: str = "matched", missing: str | None = None, ours: dict | None = None, authors: str = ""
+) -> Path:
+    """A comparison of figures that are known, with nothing fitted."""
+    datasets = tuple(config_of(f"dataset={name}").dataset for name in ("banana", "twonorm"))
+    asked = Asked(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
+    cells = []
+    for split in range(SPLITS):
+        for config in datasets:
+            for method in asked.methods:
+                if method.only and config.name not in method.only:
+                    continue
+                scaling = scaling_of(asked.protocol, method, config.name)
+                cell = Cell(method, config, "a" * 64, split, "b" * 64, 0.25, scaling)
+                cells.append(cell)
+                figures = {"accuracy": accuracy(method.name, split), "log_likelihood": -0.3, "calibration_error": 0.1}
+                record = Record(DONE, figures | {"seconds": 1.5}, None, {"N": 500} if method.name == "adam" else {})
+                cell.write(folder, Record(FAILED, {}, "a reason") if method.name == missing else record)
+    if authors:
+        alone = Cell(METHODS[authors], datasets[0], "a" * 64, AUTHORS, "c" * 64, 0.25, "standard")
+        figures = {"accuracy": 0.125, "log_likelihood": -7.0, "calibration_error": 0.5, "seconds": 99.0}
+        alone.write(folder, Record(DONE, figures, None, {}))
+        cells.append(alone)
+    return write_plan(asked, cells, folder, "proxlearn compare ...", ours or {})
+
+
+def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    names = sorted(path.name for path in render(folder))
+    stems = ("networks", "samplers")
+    assert names == sorted(["compare.md", *(f"{stem}.{end}" for stem in stems for end in ("csv", "tex", "png", "pdf"))])
+    document = (folder / "compare.md").read_text()
+    first, second = document.split("## A. Two-layer networks")[1].split("## B. Posterior samplers")
+    assert "500 tanh neurons" in first
+    assert "temperature 1" in second
+    assert "overlap, so this interval is too narrow" in second
+    for own, other, stem in (
+        (("proxlearn", "adam"), ("jko_icnn", "swgf"), "networks"),
+        (("jko_icnn", "swgf"), ("adam",), "samplers"),
+    ):
+        part = first if stem == "networks" else second
+        with (folder / f"{stem}.csv").open() as file:
+            listed = {row["method"] for row in csv.DictReader(file)}
+        assert listed == {*own, "majority", "logistic", "bayes"}
+        latex = (folder / f"{stem}.tex").read_text()
+        for text, mark in ((part, "| "), (latex, "")):
+            assert all(f"{mark}{METHODS[name].title}" in text for name in own)
+            assert not any(f"{mark}{METHODS[name].title}" in text for name in other)
+            assert "reference: majority class" in text
+    assert "A. Two-layer networks: test accuracy" in summary(folder)
+    assert "Not finished" not in document
+
+
+def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    write_tables(read(folder))
+    values = {name: np.array([accuracy(name, split) for split in range(SPLITS)]) for name in ("proxlearn", "adam")}
+    shown = over(values["adam"]).text(4)
+    assert f"| Adam                           | {shown} | {shown} |" in (folder / "compare.md").read_text()
+    latex = escaped(shown)
+    assert f"Adam & {latex} & " in (folder / "networks.tex").read_text()
+    with (folder / "networks.csv").open() as file:
+        row = next(row for row in csv.DictReader(file) if (row["dataset"], row["method"]) == ("banana", "adam"))
+    assert float(row["accuracy"]) == pytest.approx(values["adam"].mean(), rel=1e-5)
+    assert float(row["accuracy_sd"]) == pytest.approx(values["adam"].std(ddof=1), rel=1e-5)
+    assert float(row["accuracy_difference"]) == pytest.approx((values["adam"] - values["proxlearn"]).mean(), rel=1e-4)
+    ratio = float(row["accuracy_difference_corrected"]) / float(row["accuracy_difference_student"])
+    assert ratio == pytest.approx(np.sqrt(1 + SPLITS * 0.25), rel=1e-4)
+
+
+def test_what_has_failed_is_said_and_the_rest_stands(tmp_path: Path) -> None:
+    folder = made(tmp_path, missing="swgf")
+    (absent,) = (tmp_path / "cells" / "banana").glob("2-adam-*")
+    absent.unlink()
+    write_tables(read(folder))
+    document = (folder / "compare.md").read_text()
+    assert "- banana, split 0, swgf: a reason" in document
+    assert "- banana, split 2, adam: not run yet" in document
+    assert "(3 of 4)" in document
+    assert "| SWGF + RealNVP                 | not finished" in document
+
+
+def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines_stand_alone(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    render(folder)
+    plan = json.loads((folder / PLAN).read_text())
+    for kept, section in ((("adam", "majority"), "## A. Two-layer networks"), (("majority",), "## Reference lines")):
+        plan["files"] = json.loads((folder / PLAN).read_text())["files"]
+        some = plan | {
+            name: [each for each in plan[name] if each[key] in kept]
+            for name, key in (("methods", "name"), ("cells", "method"))
+        }
+        (folder / PLAN).write_text(json.dumps(some))
+        names = {path.name for path in render(folder)}
+        document = (folder / "compare.md").read_text()
+        assert section in document
+        assert "difference to ProxLearn" not in document
+        assert "Differences" not in document + summary(folder)
+        # Nothing is left of what an earlier command has drawn.
+        assert {path.name for path in folder.iterdir()} == {*names, PLAN}
+
+
+def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path: Path) -> None:
+    ours = {"banana": {"runs": "5", "recursions": "3500", "weighted": "0.5541", "weighted sd": "0.0111"}}
+    folder = made(tmp_path, protocol="paper", ours=ours)
+    assert {"paper.csv", "paper.tex"} <= {path.name for path in write_tables(read(folder))}
+    with (folder / "paper.csv").open() as file:
+        rows = {(row["dataset"], row["row"]): row for row in csv.DictReader(file)}
+    weighted = rows["banana", "ProxLearn, the paper's settings, weighted"]
+    assert weighted["accuracy, run"] == "0.554 ± 0.011 (5 runs, 3500 recursions)"
+    assert weighted["accuracy, printed"] == "0.551 ± 0.010"
+    assert rows["twonorm", "ProxLearn, the paper's settings, weighted"]["accuracy, run"] == "not run (make table4)"
+    jko = rows["twonorm", "JKO-ICNN, preset light"]
+    assert jko["accuracy, printed"] == "0.9810 ± 0.0002 (0.9818)"
+    assert jko["log-lik., printed"] == "-0.0579"
+    assert jko["accuracy, run"] == over(accuracy("jko_icnn", split) for split in range(SPLITS)).text(4)
+    assert rows["banana", "SVGD, preset light"]["accuracy, run"] == "not run"
+    assert "The rows are not comparable" in (folder / "compare.md").read_text()
+
+
+def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path) -> None:
+    written = {}
+    for authors in ("", "jko_icnn"):
+        folder = made(tmp_path / f"with {authors}", protocol="paper", authors=authors)
+        render(folder)
+        written[authors] = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".csv", ".md")}
+    for name in ("networks.csv", "samplers.csv"):
+        assert written[""][name] == written["jko_icnn"][name]
+    added = set(written["jko_icnn"]["paper.csv"].splitlines()) - set(written[""]["paper.csv"].splitlines())
+    assert added == {
+        'banana,"JKO-ICNN, preset light, on the samplers\' own split","linear, 80/20",0.1250,'
+        "0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910"
+    }
+    told = "- banana, JKO-ICNN: 0.1250 (log-likelihood -7.0000)"
+    assert told in summary(folder)
+    for authors, said in (("", False), ("jko_icnn", True)):
+        assert ("- The samplers' own split (`--splits 5 authors`) is" in written[authors]["compare.md"]) is said
+
+
+def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = Asked((), (), 1, "light", "paper", 1.0)
+    assert command.ours_of(asked) == {}
+    command.PAPER_TABLE.parent.mkdir(parents=True)
+    command.PAPER_TABLE.write_text("dataset,runs,recursions,weighted,weighted sd\nbanana,5,3500,0.55,0.01\n")
+    assert command.ours_of(asked)["banana"]["weighted"] == "0.55"
+    assert command.ours_of(Asked((), (), 1, "light", "matched", 1.0)) == {}
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"cells": 3}'])
+def test_a_plan_that_cannot_be_read_is_one_line(content, tmp_path: Path) -> None:
+    (tmp_path / PLAN).write_text(content)
+    with pytest.raises(InputError, match="give the `proxlearn compare"):
+        read(tmp_path)

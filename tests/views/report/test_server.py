@@ -1,0 +1,97 @@
+"""The server of a watched page answers its own page on this machine, and nobody else."""
+
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from small_runs import run, small
+
+from proxlearn.cli import main
+from proxlearn.views.report.page import page
+from tests.views.report.pages import serving
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run(small(steps=10), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def ask(port: int, path: str, host: str | None = None, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request(method, path, headers={"Host": f"127.0.0.1:{port}" if host is None else host})
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode()
+    connection.close()
+    return found
+
+
+def test_the_page_and_newer_data(folder):
+    with serving(folder) as server:
+        port = server.server_port
+        assert server.server_address[0] == "127.0.0.1"
+        status, text = ask(port, "/")
+        assert (status, "connect-src 'self'" in text) == (200, True)
+        assert json.loads(ask(port, "/data.json")[1])["runs"][0]["step"] == 10
+        run(small(steps=30), folder)
+        assert json.loads(ask(port, "/data.json")[1])["runs"][0]["cloud"]["steps"][-1] == 30
+        shutil.move(folder, folder.with_name("elsewhere"))
+        status, text = ask(port, "/data.json")
+        assert (status, "is not a run folder" in text) == (503, True)
+
+
+@pytest.mark.parametrize("host", ["example.org", "127.0.0.1", "example.org:{port}", "localhost:1", "", "[::1]:{port}"])
+def test_other_hosts_are_refused(folder, host):
+    with serving(folder) as server:
+        assert ask(server.server_port, "/", host.format(port=server.server_port))[0] == 403
+        assert ask(server.server_port, "/", f"localhost:{server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/config.yaml", "/../config.yaml", "/x", "/data.json?x", "/%2e%2e/status.json"])
+def test_there_are_no_files(folder, path):
+    with serving(folder) as server:
+        assert ask(server.server_port, path)[0] == 404
+        assert ask(server.server_port, "/", method="POST")[0] == 501
+
+
+def test_a_cloud_is_read_again_only_when_there_is_a_newer_one(folder, monkeypatch):
+    read = []
+    real = page.cloud_data
+    monkeypatch.setattr(page, "cloud_data", lambda *given: read.append(given) or real(*given))
+    builder = page.Builder([folder])
+    assert builder.data() == builder.data()
+    assert len(read) == 1
+    run(small(steps=30), folder)
+    assert builder.data()["runs"][0]["cloud"]["steps"][-1] == 30
+    assert len(read) == 2
+
+
+@pytest.fixture
+def ctrl_c():
+    """A terminal's: where the tests were started in the background, they and their children would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_is_how_it_ends(folder):
+    command = [sys.executable, "-m", "proxlearn", "report", "--watch", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        url = server.stdout.readline().strip()
+        assert ask(int(url.rstrip("/").rpartition(":")[2]), "/data.json")[0] == 200
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=20)
+    assert server.returncode == 0
+    assert "Ctrl-C ends it" in said
+    assert "Traceback" not in said
+
+
+def test_a_port_in_use_gets_one_line(folder, capsys):
+    with serving(folder) as server:
+        assert main(["report", "--watch", "--port", str(server.server_port), str(folder)]) == 2
+    assert "cannot serve on port" in capsys.readouterr().err
