@@ -9,14 +9,14 @@ from pathlib import Path
 
 from proxlearn.text import printable
 
-THE_SAME = "the same command"
+SAME_COMMAND = "the same command"
 MOST_NAMES = 20
 """In one message; a table may have thousands of columns."""
 
 
-def to_go_on(overwrite: bool) -> str:
+def continue_command(overwrite: bool) -> str:
     """What continues a run that is in its place: with ``overwrite`` the same command would start it again."""
-    return f"{THE_SAME} without overwrite=true" if overwrite else THE_SAME
+    return f"{SAME_COMMAND} without overwrite=true" if overwrite else SAME_COMMAND
 
 
 class ProxlearnError(Exception):

@@ -27,7 +27,7 @@ from proxlearn.errors import InputError
 from proxlearn.predict.model import Model, Prediction
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import Selection, select
-from proxlearn.training.trainer import Fitted, Interrupted, fit
+from proxlearn.training.trainer import FitInterrupted, FitState, fit
 
 Callback = Callable[[dict[str, float], PointCloud], None]
 CHECKS = {
@@ -77,7 +77,7 @@ PARAMETERS = """\
 class ProxLearn(BaseEstimator):  # type: ignore[misc]
     """A cloud of weighted particles, one neuron each, trained by proximal mean field learning."""
 
-    _fitted: Fitted
+    _fitted: FitState
     _model: Model
     _seed: int
     _interrupted: bool
@@ -178,7 +178,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", None)
         return f"feature {i}" if names is None else f"feature {names[i]!r}"
 
-    def _train(self, problem: Problem, steps: int | None, start: Fitted | None) -> None:
+    def _train(self, problem: Problem, steps: int | None, start: FitState | None) -> None:
         """Select what is open, then recurse: from cloud_0, or on from what was fitted.
 
         An interrupt during the recursions ends them early; one during the selection, which leaves no cloud, is raised.
@@ -214,7 +214,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
                         threads=self.threads,
                         callback=callback,
                     )
-            except Interrupted as error:
+            except FitInterrupted as error:
                 fitted, self._interrupted = error.fitted, True
         self._fitted, self._seed, self.selection_, self._selection = fitted, seed, selection, found
         self.settings_ = dataclasses.asdict(settings)
@@ -230,7 +230,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before | parameters
             raise
 
-    def _go_on_with(self, given: Settings, start: Fitted) -> tuple[Settings, Fitted]:
+    def _go_on_with(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
         """The settings of a further fit, and its start without what older settings have left in it."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the fit to go on with has N={len(start.cloud.theta)}")

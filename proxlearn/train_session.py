@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import TrainConfig
-from proxlearn.errors import ProxlearnError, StoppedBySignal, to_go_on
+from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import write_words
 from proxlearn.text import printable_lines
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> int:
     """Train in ``folder``, draw, and say how it went; ``go_on`` tells how a stopped run is continued."""
     try:
-        outcome = work(config, folder, command)
+        outcome = train_and_draw(config, folder, command)
     except ProxlearnError as error:
         notice(str(error))
         return error.exit_code
@@ -30,38 +30,38 @@ def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> 
     return 0
 
 
-def work(config: TrainConfig, folder: Path, command: str) -> Outcome:
+def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
     """Train in ``folder`` and draw, telling the user; what goes wrong is raised."""
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
-    say(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {shown(folder)}\n")
+    echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
     # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
-    from proxlearn.files.atomic import disk_errors
+    from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.run.logger_session import publish
     from proxlearn.run.training_loop import train
-    from proxlearn.training.memory import memory_errors
-    from proxlearn.views.run.run_views import render, summary
+    from proxlearn.training.memory import out_of_memory_as_run_error
+    from proxlearn.views.run.run_views import render_run, summary
 
-    with memory_errors():
+    with out_of_memory_as_run_error():
         outcome = train(config, folder, command)
     if outcome.already_finished:
         more = f"{outcome.longest_steps}, as asked for before," if outcome.longest_steps > outcome.step else "More"
-        say(f"Finished before, with {outcome.step} steps: nothing to do. {more} steps= would continue it.\n")
-    draws = f"{to_go_on(config.overwrite)} draws what is missing"
+        echo(f"Finished before, with {outcome.step} steps: nothing to do. {more} steps= would continue it.\n")
+    draws = f"{continue_command(config.overwrite)} draws what is missing"
     try:
-        with disk_errors(folder, draws):
-            publish(config.logger, folder, render(folder))
+        with disk_errors_as_run_error(folder, draws):
+            publish(config.logger, folder, render_run(folder))
     except KeyboardInterrupt as stopped:
         raise StoppedBySignal(signal.SIGINT, f"interrupted after step {outcome.step}", draws) from stopped
-    say(summary(folder))
+    echo(summary(folder))
     return outcome
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """Print lines for people on the standard output; a run goes on where nobody can read them."""
     write_words(printable_lines(text), sys.stdout)
 
 
-def shown(folder: Path) -> str:
+def display_path(folder: Path) -> str:
     """A folder as the user would type it."""
     return str(folder.relative_to(Path.cwd())) if folder.is_relative_to(Path.cwd()) else str(folder)

@@ -58,7 +58,7 @@ def choice(options: Any) -> Check:
     return check
 
 
-def spoken(word: str) -> Any:
+def parse_number(word: str) -> Any:
     """A word of the command line as the number that it is, for the checks; anything else stays as it is."""
     for kind in (int, float):
         try:

@@ -21,7 +21,7 @@ from proxlearn.core.scores import scores
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.ownership import begins_with
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_config import validate_config
 from proxlearn.training.successive_halving import select
 from proxlearn.training.trainer import fit
 from reproduce.measured import majority_accuracy
@@ -46,7 +46,7 @@ def measure(dataset: str, split: int, threads: int) -> dict[str, Any]:
     words, paper, _ = DATASETS[dataset]
     seed = split if not words else 0
     asked = [f"dataset={dataset}", "recipe=tuned", f"split_seed={split}", f"seed={seed}", *words]
-    experiment = build_experiment(checked_config(compose(parse(asked))))
+    experiment = build_experiment(validate_config(compose(parse(asked))))
     problem, test = experiment.source, experiment.prepared.test
     start = time.monotonic()
     chosen = select(problem, experiment.settings, seed=seed, threads=threads)

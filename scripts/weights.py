@@ -26,7 +26,7 @@ from proxlearn.core.scores import scores
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.ownership import begins_with
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_config import validate_config
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import select
 from proxlearn.training.trainer import fit
@@ -51,7 +51,7 @@ def measure(dataset: str, split: int, selection: str, threads: int) -> dict[str,
     """Test figures of the weighted estimate by each update, and the accuracy of the majority class."""
     seed = split if dataset == "sine" else 0
     words = [f"dataset={dataset}", "recipe=tuned", f"split_seed={split}", *DATASETS[dataset]]
-    experiment = build_experiment(checked_config(compose(parse(words))))
+    experiment = build_experiment(validate_config(compose(parse(words))))
     problem, test = experiment.source, experiment.prepared.test
     found: dict[str, Any] = {"majority": majority_accuracy(experiment.prepared)}
     settings: Settings | None = None

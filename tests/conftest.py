@@ -14,7 +14,7 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_config import validate_config
 
 torch.set_num_threads(1)
 PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")
@@ -49,7 +49,7 @@ def standardised(wdbc: Problem) -> Problem:
 
 def config_of(*overrides: str) -> TrainConfig:
     """What `proxlearn train` would run with these words."""
-    return checked_config(compose(parse(list(overrides))))
+    return validate_config(compose(parse(list(overrides))))
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
-from proxlearn.run.checkpoint_file import stored
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.run_config import validate_config
 from proxlearn.run.training_loop import Outcome, train
 
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
@@ -25,7 +25,7 @@ FORKSERVER.set_forkserver_preload(
 
 @cache
 def composed(*overrides: str) -> TrainConfig:
-    return checked_config(compose(parse(list(overrides))))
+    return validate_config(compose(parse(list(overrides))))
 
 
 def small(*overrides: str, **changes) -> TrainConfig:
@@ -45,8 +45,8 @@ def status(folder: Path) -> dict:
 def assert_same_run(folder: Path, reference: Path) -> None:
     """Bit for bit: every checkpoint of the reference (cloud, generator, precision), every row, every figure."""
     assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
-    ours = {step: path.read_bytes() for step, path in stored(folder / "checkpoints")}
-    for step, path in stored(reference / "checkpoints"):
+    ours = {step: path.read_bytes() for step, path in list_checkpoints(folder / "checkpoints")}
+    for step, path in list_checkpoints(reference / "checkpoints"):
         assert ours[step] == path.read_bytes(), f"checkpoint {step} differs"
     assert (folder / "accuracy.csv").read_bytes() == (reference / "accuracy.csv").read_bytes()
     for key in ("state", "step", "switched_at", "unmet", "dtype"):

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.baselines.method import Fitted, Preset, Request
+from proxlearn.baselines.method import FittedMethod, Preset, Request
 from proxlearn.baselines.networks import NEURON, predictor, problem_of, selection_rules
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import field
+from proxlearn.core.energy import potentials
 from proxlearn.core.problem import Problem
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, RUNGS, hold_out
-from proxlearn.training.trainer import LOGGED_PER_DECADE, first_cloud, risk_of
+from proxlearn.training.trainer import LOGGED_PER_DECADE, initial_cloud, risk_of
 
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """init_scale, learning rate."""
@@ -49,7 +49,7 @@ class Choice:
     steps: int
 
 
-def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     problem, N = problem_of(X, y), Settings().N
     chosen = choose(problem, N, request)
     request.progress(f"{chosen.steps} steps of {N} neurons")
@@ -59,7 +59,7 @@ def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
     *_, cloud = descend(problem, cloud, chosen.rate, chosen.steps)
     notes = {"N": N, "steps": chosen.steps, "rate": chosen.rate, "init_scale": chosen.init_scale}
     notes |= {"risk_before": before, "risk_after": risk_of(problem.neuron, cloud, samples)}
-    return Fitted(predictor(problem.neuron, cloud), notes)
+    return FittedMethod(predictor(problem.neuron, cloud), notes)
 
 
 def choose(problem: Problem, N: int, request: Request) -> Choice:
@@ -81,7 +81,7 @@ def choose(problem: Problem, N: int, request: Request) -> Choice:
 
 
 def begin(problem: Problem, N: int, init_scale: float, seed: int) -> PointCloud:
-    return first_cloud(problem.neuron, problem.samples.X.shape[1], N, init_scale, seed).to("cpu", DTYPE)
+    return initial_cloud(problem.neuron, problem.samples.X.shape[1], N, init_scale, seed).to("cpu", DTYPE)
 
 
 @torch.no_grad()
@@ -92,7 +92,7 @@ def descend(problem: Problem, cloud: PointCloud, rate: float, steps: int) -> Ite
     adam = torch.optim.Adam([theta], lr=rate)
     for step in range(1, steps + 1):
         # The risk's gradient times N, which makes no difference to Adam but that its own epsilon stays small beside it.
-        theta.grad = field(problem, theta.detach(), cloud.rho, "first_variation").gradient
+        theta.grad = potentials(problem, theta.detach(), cloud.rho, "first_variation").gradient
         adam.step()
         if is_log_spaced(step, LOGGED_PER_DECADE) or step == steps:
             yield replace(cloud, theta=theta.detach().clone(), step=step)

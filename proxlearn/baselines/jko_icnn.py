@@ -32,7 +32,7 @@ from torch import Tensor
 from proxlearn.baselines.icnn import ConvexNet
 from proxlearn.baselines.icnn_kernels import adam
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import FittedMethod, Request
 from proxlearn.baselines.sampler import (
     SAMPLES,
     Ledger,
@@ -40,18 +40,18 @@ from proxlearn.baselines.sampler import (
     choose,
     fit_sampler,
     ledger_row,
-    plan_settings,
     prior,
+    settings_dict,
     standard_normal,
 )
 
-TOLD_EVERY = 500
+REPORT_EVERY = 500
 WIDE = 10.0
 """Of the published pretraining: first on N(0, WIDE^2 I), then on the prior."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class JkoIcnnSettings:
     """Everything but the target and the temperature."""
 
     width: int
@@ -73,7 +73,7 @@ class Plan:
     """Bound of the likelihoods."""
 
 
-LIGHT = Plan(
+LIGHT = JkoIcnnSettings(
     width=48,
     steps=6,
     iterations=250,
@@ -86,15 +86,15 @@ LIGHT = Plan(
     least=0.0,
 )
 PAPER = {
-    "banana": Plan(width=128, steps=5, iterations=5000, lr=2e-4, data_batch=512, pretraining_lr=4e-3),
+    "banana": JkoIcnnSettings(width=128, steps=5, iterations=5000, lr=2e-4, data_batch=512, pretraining_lr=4e-3),
     # Published as 614, which is the whole training part.
-    "diabetes": Plan(width=128, steps=16, iterations=6000, lr=5e-5),
-    "twonorm": Plan(width=512, steps=7, iterations=5000, lr=5e-5, data_batch=512, pretraining_lr=1e-4),
+    "diabetes": JkoIcnnSettings(width=128, steps=16, iterations=6000, lr=5e-5),
+    "twonorm": JkoIcnnSettings(width=512, steps=7, iterations=5000, lr=5e-5, data_batch=512, pretraining_lr=1e-4),
 }
-settings = plan_settings(LIGHT, PAPER)
+settings = settings_dict(LIGHT, PAPER)
 
 
-def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     """Samples on their way to the posterior, by the plan of the preset."""
     plan = choose(request, LIGHT, PAPER)
 
@@ -107,7 +107,7 @@ def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
 
 def flow(
     target: Potential,
-    plan: Plan,
+    plan: JkoIcnnSettings,
     temperature: float,
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
@@ -133,14 +133,14 @@ def flow(
     return x, {"steps": plan.steps, "iterations": plan.steps * plan.iterations, "ledger": ledger}
 
 
-def new_net(pool: Tensor, plan: Plan, generator: torch.Generator) -> ConvexNet:
+def new_net(pool: Tensor, plan: JkoIcnnSettings, generator: torch.Generator) -> ConvexNet:
     """Nearly the identity, unless it is still to be pretrained."""
     with_lamda = not plan.pretraining
     return ConvexNet(pool.shape[1], plan.width, plan.rank, generator, pool.dtype, with_lamda=with_lamda)
 
 
 def pretrain(
-    pool: Tensor, plan: Plan, generator: torch.Generator, progress: Callable[[str], None] = lambda text: None
+    pool: Tensor, plan: JkoIcnnSettings, generator: torch.Generator, progress: Callable[[str], None] = lambda text: None
 ) -> ConvexNet:
     """A network without lambda whose gradient is the identity, first far and wide, then on the pool: least squares."""
     net = new_net(pool, plan, generator)
@@ -162,7 +162,7 @@ def step(
     target: Potential,
     pool: Tensor,
     net: ConvexNet,
-    plan: Plan,
+    plan: JkoIcnnSettings,
     temperature: float,
     generator: torch.Generator,
     tell: Callable[[int], None] = lambda iteration: None,
@@ -181,14 +181,14 @@ def descend(
     pool: Tensor,
     slope: Callable[[Tensor, Tensor], Tensor],
     log_det: float,
-    plan: Plan,
+    plan: JkoIcnnSettings,
     generator: torch.Generator,
     tell: Callable[[int], None],
 ) -> None:
     """Adam on the mean over the pool of something that has this slope in the mapped particles, + log_det log det."""
     first, second = np.zeros_like(net.flat.numpy()), np.zeros_like(net.flat.numpy())
     for iteration in range(plan.iterations):
-        if iteration % TOLD_EVERY == 0:
+        if iteration % REPORT_EVERY == 0:
             tell(iteration)
         x = pool[torch.randint(len(pool), (plan.batch,), generator=generator)]
         packed = net.pack()

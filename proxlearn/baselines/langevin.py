@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import FittedMethod, Request
 from proxlearn.baselines.sampler import (
     SAMPLES,
     Ledger,
@@ -27,7 +27,7 @@ from proxlearn.baselines.sampler import (
     choose,
     fit_sampler,
     ledger_row,
-    plan_settings,
+    settings_dict,
     shorten,
     standard_normal,
     whitening,
@@ -38,7 +38,7 @@ ENTERED = 10
 
 
 @dataclass(frozen=True)
-class Plan:
+class LangevinSettings:
     """Everything but the target and the temperature."""
 
     eta: float
@@ -49,12 +49,12 @@ class Plan:
     chains: int = 1024
 
 
-LIGHT = Plan(eta=0.1, steps=300, between=30, chains=512)
-PAPER = Plan(eta=0.02, steps=1500, between=150)
-settings = plan_settings(LIGHT, PAPER)
+LIGHT = LangevinSettings(eta=0.1, steps=300, between=30, chains=512)
+PAPER = LangevinSettings(eta=0.02, steps=1500, between=150)
+settings = settings_dict(LIGHT, PAPER)
 
 
-def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     """Snapshots of many chains by the plan of the preset."""
     plan = choose(request, LIGHT, PAPER)
 
@@ -67,7 +67,7 @@ def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
 def flow(
     target: Potential,
     L: Tensor,
-    plan: Plan,
+    plan: LangevinSettings,
     temperature: float,
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,

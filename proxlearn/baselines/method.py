@@ -30,7 +30,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedMethod:
     """A method's answer: how to predict, and what it has to say of its own course."""
 
     probability: Predictor
@@ -38,7 +38,7 @@ class Fitted:
     """Figures worth keeping beside the scores: steps, a ledger of the functional, effective sample size."""
 
 
-Fit = Callable[[np.ndarray, np.ndarray, Request], Fitted]
+Fit = Callable[[np.ndarray, np.ndarray, Request], FittedMethod]
 """(X, n x d; y, n, in {-1, +1}; request) -> fitted. The same inputs give the same answer."""
 SettingsOf = Callable[[str, Preset, str], Mapping[str, Any]]
 """(name of the fit's function, preset, dataset) -> every number and option that the fit is made with, as plain values.

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from proxlearn.baselines.method import Fitted, Predictor, Preset, Request
+from proxlearn.baselines.method import FittedMethod, Predictor, Preset, Request
 from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.energy import effective_sample_size
@@ -52,8 +52,8 @@ def predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
     return probability
 
 
-def _by(weights: Weights) -> Callable[[np.ndarray, np.ndarray, Request], Fitted]:
-    def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def _by(weights: Weights) -> Callable[[np.ndarray, np.ndarray, Request], FittedMethod]:
+    def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
         problem, base = problem_of(X, y), Settings(weights=weights)
         found = select(problem, base, seed=request.seed, threads=request.threads, progress=request.progress)
         request.progress(f"{found.settings.steps} recursions of {base.N} particles")
@@ -61,7 +61,7 @@ def _by(weights: Weights) -> Callable[[np.ndarray, np.ndarray, Request], Fitted]
         chosen = asdict(found.settings)
         notes = {name: chosen[name] for name in ("N", "steps", *CANDIDATES[0])}
         notes["effective_sample_size"] = float(effective_sample_size(cloud.log_rho))
-        return Fitted(predictor(problem.neuron, cloud), notes)
+        return FittedMethod(predictor(problem.neuron, cloud), notes)
 
     return fit
 
@@ -73,7 +73,7 @@ def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
         name: value
         for name, value in asdict(Settings(weights=weights)).items()
         # A setting that was added later has a value that changes nothing, under which earlier results stand.
-        if name not in schema.ADDED or value != schema.ADDED[name]
+        if name not in schema.ADDED_KEYS or value != schema.ADDED_KEYS[name]
     }
     return base | {"neuron": NEURON, "candidates": list(CANDIDATES), **selection_rules()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.vector_math import ordered
+from proxlearn.core.fused.vector_math import sortable_int
 
 DIGITS = 256
 
@@ -28,7 +28,7 @@ def subtract_partners(x, y):  # type: ignore[no-untyped-def]
         counts[:] = 0
         for b in range(many):
             # Whole numbers in the order of the numbers they stand for, the least of them zero.
-            key = (np.uint64(np.int64(ordered(x[row, b]))) ^ top) & ((top - np.uint64(1)) | top)
+            key = (np.uint64(np.int64(sortable_int(x[row, b]))) ^ top) & ((top - np.uint64(1)) | top)
             keys[b], order[b] = key, b
             for place in range(places):
                 counts[place, (key >> np.uint64(8 * place)) & np.uint64(DIGITS - 1)] += 1

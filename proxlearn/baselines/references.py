@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from proxlearn.baselines.method import Fitted, Preset, Request
+from proxlearn.baselines.method import FittedMethod, Preset, Request
 
 
-def majority(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def majority(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     """The share of the class +1, whatever the features."""
     share = float((y > 0).mean())
-    return Fitted(lambda rows: np.full(len(rows), share), {"share": share})
+    return FittedMethod(lambda rows: np.full(len(rows), share), {"share": share})
 
 
 def model_of(function: str, seed: int | None = None) -> Any:
@@ -42,19 +42,19 @@ def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
     return {"model": repr(model_of(function))} if function in ("logistic", "svm", "boosting") else {}
 
 
-def logistic(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    return _fitted(model_of("logistic"), X, y)
+def logistic(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
+    return _fit_model(model_of("logistic"), X, y)
 
 
-def svm(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    return _fitted(model_of("svm"), X, y)
+def svm(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
+    return _fit_model(model_of("svm"), X, y)
 
 
-def boosting(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
-    return _fitted(model_of("boosting", request.seed), X, y)
+def boosting(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
+    return _fit_model(model_of("boosting", request.seed), X, y)
 
 
-def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     """The best that anybody can do on twonorm, on its raw features: right with probability Phi(2) = .97725.
 
     Two classes, equally likely, each normal with unit covariance around m or -m, m = (a, ..., a), a = 2 / sqrt(20). The
@@ -63,7 +63,7 @@ def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
     """
     a = 2 / math.sqrt(X.shape[1])
     sign = float(np.sign(y @ X.sum(axis=1)))
-    return Fitted(lambda rows: _logistic(2 * a * sign * rows.sum(axis=1)), {"sign": sign})
+    return FittedMethod(lambda rows: _logistic(2 * a * sign * rows.sum(axis=1)), {"sign": sign})
 
 
 def _logistic(values: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ def _logistic(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _fitted(model: Any, X: np.ndarray, y: np.ndarray) -> Fitted:
+def _fit_model(model: Any, X: np.ndarray, y: np.ndarray) -> FittedMethod:
     model.fit(X, y)
     positive = list(model.classes_).index(1)
 
@@ -80,4 +80,4 @@ def _fitted(model: Any, X: np.ndarray, y: np.ndarray) -> Fitted:
         found: np.ndarray = model.predict_proba(rows)[:, positive]
         return found
 
-    return Fitted(probability)
+    return FittedMethod(probability)

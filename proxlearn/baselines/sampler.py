@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LARGEST, RATE, LogisticTarget, Potential, probability
-from proxlearn.baselines.method import Fitted, Preset, Request, SettingsOf
+from proxlearn.baselines.method import FittedMethod, Preset, Request, SettingsOf
 from proxlearn.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Ledger = list[dict[str, Any]]
 """The functional after each outer step."""
 
 
-def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) -> Fitted:
+def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) -> FittedMethod:
     """Sample the posterior of these rows; float32, one generator, the requested number of threads."""
     rows = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
     labels = torch.from_numpy(np.asarray(y, dtype=np.float32))
@@ -55,7 +55,7 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) 
             found: np.ndarray = probability(theta, asked).double().numpy()
         return found
 
-    return Fitted(answer, notes)
+    return FittedMethod(answer, notes)
 
 
 def choose(request: Request, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
@@ -63,10 +63,10 @@ def choose(request: Request, light: Plan, paper: Mapping[str, Plan] | Plan) -> P
     if request.trial:
         lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
         return replace(light, **dict.fromkeys(lengths, 1))
-    return plan_of(request.preset, request.dataset, light, paper)
+    return sampler_settings(request.preset, request.dataset, light, paper)
 
 
-def plan_of(preset: Preset, dataset: str, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
+def sampler_settings(preset: Preset, dataset: str, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
     """The plan of a preset: ``light`` for any dataset, ``paper`` for any or for those that were published."""
     if preset == "light":
         return light
@@ -79,9 +79,11 @@ def plan_of(preset: Preset, dataset: str, light: Plan, paper: Mapping[str, Plan]
     return paper[dataset]
 
 
-def plan_settings(light: Plan, paper: Mapping[str, Plan] | Plan) -> SettingsOf:
+def settings_dict(light: Plan, paper: Mapping[str, Plan] | Plan) -> SettingsOf:
     """A sampler module's ``settings``: the preset's plan."""
-    return lambda function, preset, dataset: asdict(plan_of(preset, dataset, light, paper)) | {"samples": SAMPLES}
+    return lambda function, preset, dataset: (
+        asdict(sampler_settings(preset, dataset, light, paper)) | {"samples": SAMPLES}
+    )
 
 
 def standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

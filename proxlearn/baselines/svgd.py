@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import FittedMethod, Request
 from proxlearn.baselines.sampler import (
     Ledger,
     Sampled,
     choose,
     fit_sampler,
     ledger_row,
-    plan_settings,
+    settings_dict,
     standard_normal,
     whitening,
 )
@@ -39,7 +39,7 @@ BETAS = (0.9, 0.95)
 
 
 @dataclass(frozen=True)
-class Plan:
+class SvgdSettings:
     """Everything but the target and the temperature."""
 
     particles: int
@@ -47,12 +47,12 @@ class Plan:
     lr: float
 
 
-LIGHT = Plan(particles=256, iterations=800, lr=0.5)
-PAPER = Plan(particles=1024, iterations=3000, lr=0.1)
-settings = plan_settings(LIGHT, PAPER)
+LIGHT = SvgdSettings(particles=256, iterations=800, lr=0.5)
+PAPER = SvgdSettings(particles=1024, iterations=3000, lr=0.1)
+settings = settings_dict(LIGHT, PAPER)
 
 
-def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     """Particles by the plan of the preset."""
     plan = choose(request, LIGHT, PAPER)
 
@@ -67,7 +67,7 @@ def flow(
     target: Potential,
     L: Tensor,
     x: Tensor,
-    plan: Plan,
+    plan: SvgdSettings,
     temperature: float,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Sampled:

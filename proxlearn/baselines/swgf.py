@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.logistic_target import Potential
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import FittedMethod, Request
 from proxlearn.baselines.radix_ranks import subtract_partners
 from proxlearn.baselines.realnvp import RealNvp
 from proxlearn.baselines.sampler import (
@@ -36,14 +36,14 @@ from proxlearn.baselines.sampler import (
     fit_sampler,
     ledger_row,
     log_normal,
-    plan_settings,
+    settings_dict,
 )
 
-TOLD_EVERY = 50
+REPORT_EVERY = 50
 
 
 @dataclass(frozen=True)
-class Plan:
+class SwgfSettings:
     """Everything but the target and the temperature."""
 
     h: float
@@ -58,16 +58,18 @@ class Plan:
     """Linearly to zero within each step: what a large learning rate needs to settle."""
 
 
-LIGHT = Plan(h=0.1, steps=5, lr=5e-3, iterations=120, width=64, batch=256, directions=100, pool=8192, lr_falls=True)
+LIGHT = SwgfSettings(
+    h=0.1, steps=5, lr=5e-3, iterations=120, width=64, batch=256, directions=100, pool=8192, lr_falls=True
+)
 PAPER = {
-    "banana": Plan(h=102.4, steps=5, lr=1e-4),
-    "diabetes": Plan(h=5.12e-3, steps=10, lr=5e-4),
-    "twonorm": Plan(h=1.024e-5, steps=20, lr=1e-4),
+    "banana": SwgfSettings(h=102.4, steps=5, lr=1e-4),
+    "diabetes": SwgfSettings(h=5.12e-3, steps=10, lr=5e-4),
+    "twonorm": SwgfSettings(h=1.024e-5, steps=20, lr=1e-4),
 }
-settings = plan_settings(LIGHT, PAPER)
+settings = settings_dict(LIGHT, PAPER)
 
 
-def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
+def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     """Samples of the posterior by the plan of the preset."""
     plan = choose(request, LIGHT, PAPER)
     return fit_sampler(
@@ -77,7 +79,7 @@ def fit(X: np.ndarray, y: np.ndarray, request: Request) -> Fitted:
 
 def flow(
     target: Potential,
-    plan: Plan,
+    plan: SwgfSettings,
     temperature: float,
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
@@ -101,7 +103,7 @@ def flow(
 def step(
     target: Potential,
     nvp: RealNvp,
-    plan: Plan,
+    plan: SwgfSettings,
     temperature: float,
     generator: torch.Generator,
     tell: Callable[[int], None] = lambda iteration: None,
@@ -114,7 +116,7 @@ def step(
     pool = torch.cat([nvp(normal(plan.batch))[0] for _ in range(-(-plan.pool // plan.batch))])
     adam = torch.optim.Adam(nvp.parameters, lr=plan.lr, fused=True)
     for iteration in range(plan.iterations):
-        if iteration % TOLD_EVERY == 0:
+        if iteration % REPORT_EVERY == 0:
             tell(iteration)
         if plan.lr_falls:
             adam.param_groups[0]["lr"] = plan.lr * (1 - iteration / plan.iterations)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.recursion import Runner, experiment_of
+from proxlearn.bench.recursion import StepTimer, experiment_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.run import checkpoint
@@ -21,7 +21,7 @@ from proxlearn.run.experiment import Experiment
 from proxlearn.run.training_loop import train
 
 
-def measure_whole(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
+def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
     """`train`, as a user has it, against the bare recursion, over a run from its first step to its last.
 
     They take turns, because the machine changes its pace and a cloud its cost: after each of ``turns`` sessions of the
@@ -59,7 +59,7 @@ def measure_whole(config: TrainConfig, typical: PointCloud, steps: int, turns: i
 def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, recursions: int) -> float:
     """Of so many bare recursions from a cloud."""
     step = make_step("fused", experiment, torch.get_num_threads())
-    runner = Runner(step, cloud, torch.Generator().manual_seed(seed))
+    runner = StepTimer(step, cloud, torch.Generator().manual_seed(seed))
     runner()
     start = time.perf_counter()
     for _ in range(recursions):

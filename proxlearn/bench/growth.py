@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.recursion import Runner, experiment_of, literal_of, spread
+from proxlearn.bench.recursion import StepTimer, experiment_of, literal_of, spread_cloud
 from proxlearn.bench.timing import best_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.run.engine import make_step
@@ -23,8 +23,8 @@ def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
     """A step with a cloud spread as at k = 1e5; the first one builds the neighbour list."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
-    cloud = spread(cloud, experiment, SPREAD_AT, generator)
-    runner = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
+    cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
+    runner = StepTimer(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
     times = []
     for _ in range(steps):
         start = time.perf_counter()
@@ -40,7 +40,7 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
     """The same step by the algorithms as printed, float32."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
-    cloud = spread(cloud, experiment, SPREAD_AT, generator)
+    cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
     call = literal_of(experiment, cloud, torch.float32, generator)
     return {"N": config.N, "ms": best_of({"literal": call}, seconds, least=2)["literal"]}
 
@@ -54,8 +54,8 @@ def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, A
         # Each of the three regimes once, so that nothing is compiled while the clock runs.
         for k in WARM_UP_SPREADS:
             generator = torch.Generator().manual_seed(0)
-            Runner(step, spread(cloud, experiment, k, generator), generator)()
-        runners.append(Runner(step, cloud, torch.Generator().manual_seed(0)))
+            StepTimer(step, spread_cloud(cloud, experiment, k, generator), generator)()
+        runners.append(StepTimer(step, cloud, torch.Generator().manual_seed(0)))
         runners[-1]()
     seconds = [0.0] * len(runners)
     # The machine changes its pace while this lasts: the runs share what it does to them.

@@ -21,7 +21,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.run.engine import make_step
 from proxlearn.run.experiment import Experiment, build_experiment, first_checkpoint
 from proxlearn.training.engine import Step
-from proxlearn.training.stepper import draw
+from proxlearn.training.stepper import draw_noise
 
 SPREAD = {"diabetes": 4e6, "sine": 2e3}
 """Recursions whose diffusion is added to cloud_0 before the measurement: 4e6, until diabetes' kernel has emptied; 2e3,
@@ -38,21 +38,21 @@ def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
     return experiment, first_checkpoint(experiment).cloud
 
 
-def spread(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
+def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
     """A cloud as diffusion alone would leave it after k recursions."""
     scale = experiment.hyper.diffusion * math.sqrt(k)
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=cloud.theta.dtype)
     return replace(cloud, theta=cloud.theta + scale * noise)
 
 
-class Runner:
+class StepTimer:
     """A recursion that goes on from its own last cloud, as a run does, drawing its noise."""
 
     def __init__(self, step: Step, cloud: PointCloud, generator: torch.Generator) -> None:
         self.step, self.cloud, self.generator = step, cloud, generator
 
     def __call__(self) -> None:
-        self.cloud, _ = self.step(self.cloud, *draw(self.cloud, self.generator))
+        self.cloud, _ = self.step(self.cloud, *draw_noise(self.cloud, self.generator))
 
 
 def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
@@ -78,12 +78,12 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
     rho = cloud.rho
 
     def recurse() -> None:
-        literal.prox_learn(experiment.problem, cloud.theta, rho, experiment.hyper, *draw(cloud, generator))
+        literal.prox_learn(experiment.problem, cloud.theta, rho, experiment.hyper, *draw_noise(cloud, generator))
 
     return recurse
 
 
-class Shape:
+class RecursionBench:
     """One dataset's record, made in several passes: a machine's pace changes by the minute, not only by the second."""
 
     def __init__(self, config: TrainConfig, made: float = 1.0) -> None:
@@ -91,8 +91,8 @@ class Shape:
         generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
         experiment, cloud = experiment_of(config)
         if dataset in SPREAD:
-            cloud = spread(cloud, experiment, SPREAD[dataset], generator)
-        ours = Runner(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
+            cloud = spread_cloud(cloud, experiment, SPREAD[dataset], generator)
+        ours = StepTimer(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
         for _ in range(max(WARM_UP, int(made * MADE.get(dataset, 0)))):
             ours()
         # Where the measurement begins.

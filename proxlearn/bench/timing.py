@@ -55,7 +55,7 @@ def busy_share(seconds: float = 0.5) -> float | None:
     return 1 - (idle_later - idle) / max(later - total, 1)
 
 
-def machine() -> dict[str, object]:
+def machine_info() -> dict[str, object]:
     """What the figures belong to."""
     import platform
 

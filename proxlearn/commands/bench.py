@@ -20,12 +20,12 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, is_written_through, write_output
 from proxlearn.run.ownership import begins_with
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_config import validate_config
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import say
+from proxlearn.train_session import echo
 
 if TYPE_CHECKING:
-    from proxlearn.bench.recursion import Shape
+    from proxlearn.bench.recursion import RecursionBench
 
 SHAPES = ("wdbc", "diabetes", "shd", "banana", "sine")
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
@@ -64,10 +64,10 @@ def main(args: list[str]) -> int:
 
     if alone:
         return 0
-    say(tables(found) + "\n")
+    echo(tables(found) + "\n")
     for path in draw_bench(found, output.absolute().parent, output.stem):
-        say(f"{path}\n")
-    say(f"{output}\n")
+        echo(f"{path}\n")
+    echo(f"{output}\n")
     return 0
 
 
@@ -83,14 +83,14 @@ def measure(quick: bool) -> dict[str, Any]:
     import torch
     from tqdm import tqdm
 
-    from proxlearn.bench.timing import busy_share, machine
+    from proxlearn.bench.timing import busy_share, machine_info
 
     busy = busy_share()
     if busy is not None and busy > BUSY:
         notice(f"the machine is busy ({busy:.0%} of its cores): stop other work and repeat, or read the ratios only")
-    found: dict[str, Any] = {"quick": quick, "busy_share": busy, "machine": machine(), "startup": startup(quick)}
+    found: dict[str, Any] = {"quick": quick, "busy_share": busy, "machine": machine_info(), "startup": startup(quick)}
     found |= {"shapes": [], "run": [], "growth": [], "growth_literal": [], "epsilon": []}
-    shapes: list[Shape] = []
+    shapes: list[RecursionBench] = []
     with torch.no_grad():
         for name, job in tqdm(list(jobs(quick, shapes)), desc="bench", unit="part"):
             try:
@@ -101,18 +101,18 @@ def measure(quick: bool) -> dict[str, Any]:
     return found
 
 
-def jobs(quick: bool, shapes: list[Shape]) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+def jobs(quick: bool, shapes: list[RecursionBench]) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
     """What is measured: the list of bench.json it goes to, and the measurement. ``shapes`` collects what is measured
     in several passes, early, in the middle and late."""
-    from proxlearn.bench.end_to_end import measure_whole
+    from proxlearn.bench.end_to_end import measure_end_to_end
     from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
-    from proxlearn.bench.recursion import Shape
+    from proxlearn.bench.recursion import RecursionBench
 
     def config(*overrides: str) -> TrainConfig:
-        return checked_config(compose(parse(list(overrides))))
+        return validate_config(compose(parse(list(overrides))))
 
     def prepare(dataset: str) -> list[dict[str, Any]]:
-        shapes.append(Shape(config(f"dataset={dataset}"), made=0.2 if quick else 1.0))
+        shapes.append(RecursionBench(config(f"dataset={dataset}"), made=0.2 if quick else 1.0))
         return []
 
     def measure_pass() -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def jobs(quick: bool, shapes: list[Shape]) -> Iterator[tuple[str, Callable[[], l
     wdbc = config("dataset=wdbc")
     assert wdbc.steps is not None, "the paper's recipe leaves no number open"
     sizes = (2000, 2, 500) if quick else (wdbc.steps, 12, 2000)
-    yield "run", lambda: [measure_whole(wdbc, shapes[SHAPES.index("wdbc")].cloud, *sizes)]
+    yield "run", lambda: [measure_end_to_end(wdbc, shapes[SHAPES.index("wdbc")].cloud, *sizes)]
     yield "shapes", measure_pass
     swept = [config(f"epsilon={epsilon}") for epsilon in (EPSILONS[::4] if quick else EPSILONS)]
     yield "epsilon", partial(measure_epsilons, swept, 400 if quick else 20_000)

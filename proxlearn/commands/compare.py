@@ -11,13 +11,13 @@ from typing import Any, cast
 
 from proxlearn.baselines.method import Block, Method, Preset
 from proxlearn.baselines.registry import METHODS, OURS, method
-from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, Asked, Protocol
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, ComparisonSpec, Protocol
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import say
-from proxlearn.validators import choice, integer, real, spoken
+from proxlearn.train_session import echo
+from proxlearn.validators import choice, integer, parse_number, real
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
@@ -39,15 +39,15 @@ for itself it chooses from the training part alone.
 
 def main(args: list[str]) -> int:
     options = parser().parse_args(args)
-    asked, output = asked_of(options), absolute_folder(options.output)
-    jobs, threads = side_by_side(options)
+    asked, output = parse_spec(options), absolute_folder(options.output)
+    jobs, threads = parallelism(options)
     if OURS not in {each.name for each in asked.methods}:
         notice(f"without `{OURS}` among the methods there are no differences to it")
     from proxlearn.compare.comparison import write_plan
-    from proxlearn.compare.grid import cells_of, dataset_splits, is_done, run
+    from proxlearn.compare.grid import cells_of, dataset_splits, is_finished, run_cells
     from proxlearn.compare.output_files import refuse_foreign_cells, refuse_foreign_files
     from proxlearn.compare.splits import split_path
-    from proxlearn.files.atomic import disk_errors, remove_temporaries
+    from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
     from proxlearn.run.lock import FolderLock
     from proxlearn.run.ownership import require_comparison_or_empty
     from proxlearn.run.run_folder import check_writable
@@ -55,24 +55,24 @@ def main(args: list[str]) -> int:
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)
     refuse_foreign_files(asked, output, [split_path(*split) for split in dataset_splits(asked)])
-    with disk_errors(output, "the same command does what is missing"):
+    with disk_errors_as_run_error(output, "the same command does what is missing"):
         output.mkdir(parents=True, exist_ok=True)
         with FolderLock(output):
             cells = cells_of(asked, output)
             refuse_foreign_cells(output / cell.path for cell in cells)
             for folder in {(output / cell.path).parent for cell in cells}:
                 remove_temporaries(folder)
-            missing = [cell for cell in cells if not is_done(cell, output)]
+            missing = [cell for cell in cells if not is_finished(cell, output)]
             notice(f"{len(cells)} cells, {len(cells) - len(missing)} of them done before; details in {LOG}")
             command = shlex.join(["proxlearn", "compare", *args])
-            folder = write_plan(asked, cells, output, command, ours_of(asked))
+            folder = write_plan(asked, cells, output, command, paper_settings_rows(asked))
             if missing:
-                run(missing, output, jobs, threads)
-            from proxlearn.views.compare.comparison_views import render, summary
+                run_cells(missing, output, jobs, threads)
+            from proxlearn.views.compare.comparison_views import render_comparison, summary
 
-            render(folder)
-    say(summary(folder))
-    return int(not all(is_done(cell, output) for cell in cells))
+            render_comparison(folder)
+    echo(summary(folder))
+    return int(not all(is_finished(cell, output) for cell in cells))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -134,12 +134,12 @@ def epilog() -> str:
     return "\n".join(lines)
 
 
-def asked_of(options: argparse.Namespace) -> Asked:
+def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
     """The command line, checked before anything is loaded."""
     preset = choice(Preset)("--preset", options.preset)
     protocol = choice(Protocol)("--protocol", options.protocol)
-    temperature = real(above=0, example=1.0)("--temperature", spoken(options.temperature))
-    methods = chosen_methods(options.method)
+    temperature = real(above=0, example=1.0)("--temperature", parse_number(options.temperature))
+    methods = parse_methods(options.method)
     names = dict.fromkeys(options.dataset or DATASETS)
     for name in names:
         check_dataset(name, methods, preset)
@@ -148,10 +148,10 @@ def asked_of(options: argparse.Namespace) -> Asked:
         check_authors(protocol, names)
     methods = tuple(each for each in methods if not each.only or names.keys() & set(each.only))
     from proxlearn.config.compose import compose, parse
-    from proxlearn.run.run_config import checked_config
+    from proxlearn.run.run_config import validate_config
 
-    configs = tuple(checked_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
-    return Asked(
+    configs = tuple(validate_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
+    return ComparisonSpec(
         configs, methods, splits, cast(Preset, preset), cast(Protocol, protocol), temperature, exceptions, authors
     )
 
@@ -178,11 +178,11 @@ def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str,
     for name in named:
         if name not in datasets:
             raise InputError(f"--splits names `{name}`, which is not compared", did_you_mean(name, datasets))
-    others = {name: whole(f"--splits {name}", spoken(number)) for name, number in named.items()}
-    return whole("--splits", spoken(plain[0])), others, AUTHORS in words
+    others = {name: whole(f"--splits {name}", parse_number(number)) for name, number in named.items()}
+    return whole("--splits", parse_number(plain[0])), others, AUTHORS in words
 
 
-def chosen_methods(names: list[str] | None) -> tuple[Method, ...]:
+def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
     """In the order of the tables, each once."""
     wanted = {method(name).name for name in names} if names else set(METHODS)
     return tuple(each for each in METHODS.values() if each.name in wanted)
@@ -191,7 +191,7 @@ def chosen_methods(names: list[str] | None) -> tuple[Method, ...]:
 def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
     if name not in registry.LOADERS:
         raise InputError(f"no dataset `{name}`", did_you_mean(name, DATASETS))
-    if registry.about(name).classes != 2:
+    if registry.dataset_info(name).classes != 2:
         raise InputError(f"dataset {name} has not two classes", "choose from " + ", ".join(DATASETS))
     if all(each.only and name not in each.only for each in methods):
         raise InputError(f"none of the methods is for {name}", "add another --method")
@@ -201,17 +201,21 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
         raise InputError(problem, f"choose --preset light or --dataset {' '.join(PAPERS)}")
 
 
-def side_by_side(options: argparse.Namespace) -> tuple[int, int]:
+def parallelism(options: argparse.Namespace) -> tuple[int, int]:
     """Processes, and threads of each."""
-    from proxlearn.jobs.launchers import cores
+    from proxlearn.jobs.launchers import available_cores
 
     whole = integer(at_least=1, below=4097, example=1)
-    jobs = cores() if options.jobs is None else whole("--jobs", spoken(options.jobs))
-    threads = max(1, cores() // jobs) if options.threads is None else whole("--threads", spoken(options.threads))
+    jobs = available_cores() if options.jobs is None else whole("--jobs", parse_number(options.jobs))
+    threads = (
+        max(1, available_cores() // jobs)
+        if options.threads is None
+        else whole("--threads", parse_number(options.threads))
+    )
     return jobs, threads
 
 
-def ours_of(asked: Asked) -> dict[str, Any]:
+def paper_settings_rows(asked: ComparisonSpec) -> dict[str, Any]:
     """Our runs of the paper's settings, out of the table that is made from them; only the paper's protocol asks."""
     if asked.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}

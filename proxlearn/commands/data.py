@@ -9,7 +9,7 @@ from pathlib import Path
 
 from proxlearn.data import dataset_files, registry
 from proxlearn.data.dataset_files import VARIABLE, cache_folder
-from proxlearn.data.table import About
+from proxlearn.data.table import DatasetInfo
 from proxlearn.errors import InputError, did_you_mean
 
 HEADER = ("dataset", "rows", "features", "classes", "licence", "present", "source")
@@ -37,22 +37,22 @@ def main(args: list[str]) -> int:
 
 
 def row(name: str) -> tuple[str, ...]:
-    about = registry.about(name)
+    about = registry.dataset_info(name)
     counts = ("-" if count is None else str(count) for count in (about.rows, about.features, about.classes))
     return (name, *counts, about.licence, presence(about), about.source)
 
 
-def presence(about: About) -> str:
+def presence(about: DatasetInfo) -> str:
     """In a word or a path; nothing is read."""
     if about.file is None:
         return "yes"
     found = dataset_files.find(about.file)
-    return "no" if found is None else shown(found)
+    return "no" if found is None else display(found)
 
 
-def each(act: Callable[[About], str], name: str) -> int:
+def each(act: Callable[[DatasetInfo], str], name: str) -> int:
     """One dataset's line; a failure is said and the others go on."""
-    about = registry.about(name)
+    about = registry.dataset_info(name)
     if about.file is None:
         print(f"{name}: no file of its own ({about.source}{installed(about)})")
         return 0
@@ -64,37 +64,37 @@ def each(act: Callable[[About], str], name: str) -> int:
     return 0
 
 
-def fetch(about: About) -> str:
+def fetch(about: DatasetInfo) -> str:
     """A file that is not here, or is damaged in the cache, is fetched."""
     assert about.file is not None
     found = dataset_files.find(about.file)
     if found is not None:
         try:
             dataset_files.verified(about.file, found)
-            return f"{shown(found)} is here already, sha256 as it should be"
+            return f"{display(found)} is here already, sha256 as it should be"
         except InputError:
             if found.parent != cache_folder():
                 raise
     dataset_files.fetch(about.file)
-    return f"{shown(cache_folder() / about.file.name)} fetched, sha256 as it should be"
+    return f"{display(cache_folder() / about.file.name)} fetched, sha256 as it should be"
 
 
-def verify(about: About) -> str:
+def verify(about: DatasetInfo) -> str:
     """A file that is here must have the right sha256."""
     assert about.file is not None
     found = dataset_files.find(about.file)
     if found is None:
         return f"{about.file.name} is not here (`proxlearn data fetch` gets it)"
     dataset_files.verified(about.file, found)
-    return f"{shown(found)}: sha256 {about.file.sha256} as it should be"
+    return f"{display(found)}: sha256 {about.file.sha256} as it should be"
 
 
-def installed(about: About) -> str:
+def installed(about: DatasetInfo) -> str:
     """The version of the package that carries it, without importing the package."""
     return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in about.source else ""
 
 
-def shown(path: Path) -> str:
+def display(path: Path) -> str:
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

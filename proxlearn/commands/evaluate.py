@@ -7,9 +7,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from proxlearn.commands.predict import add_inputs, shown
+from proxlearn.commands.predict import add_inputs, with_progress
 from proxlearn.errors import InputError
-from proxlearn.train_session import say
+from proxlearn.train_session import echo
 
 DESCRIPTION = """\
 Score the newest cloud of a run on labelled rows, from the run folder alone: for classes accuracy, log-loss, expected
@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parsed = parser.parse_args(args)
 
-    from proxlearn.data.row_reader import Rows, Wanted
+    from proxlearn.data.row_reader import ColumnSpec, Rows
     from proxlearn.predict.evaluate import evaluate
     from proxlearn.predict.folder import load
 
@@ -45,9 +45,9 @@ def main(args: list[str]) -> int:
         target = parsed.target or model.target
         if target is None:
             raise InputError("this run's target has no column's name", "give --target COLUMN")
-        wanted = Wanted(model.columns, target, needs_target=True, ignore_extra=parsed.ignore_extra)
-        found = evaluate(replace(model, target=target), shown(rows, rows.pieces(wanted), "evaluate"))
-    say(json.dumps(found, indent=2, allow_nan=False) + "\n" if parsed.json else table(found))
+        wanted = ColumnSpec(model.columns, target, needs_target=True, ignore_extra=parsed.ignore_extra)
+        found = evaluate(replace(model, target=target), with_progress(rows, rows.pieces(wanted), "evaluate"))
+    echo(json.dumps(found, indent=2, allow_nan=False) + "\n" if parsed.json else table(found))
     return 0
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
-from proxlearn.run.overwrite import refuse_between
+from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import say
+from proxlearn.train_session import echo
 from proxlearn.validators import integer, real
 
 DESCRIPTION = """\
@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
     folder: Path = parsed.folder
     if not folder.is_dir():
         raise InputError(f"no folder {folder}", "name one that `proxlearn train` made")
-    refuse_between(folder)
+    refuse_interrupted(folder)
     RunFolder(folder).refuse_links()
     output: Path = parsed.output or folder / "film.gif"
     frames = integer(at_least=1, below=1001, example=FRAMES)(
@@ -83,5 +83,5 @@ def main(args: list[str]) -> int:
     made = mp4(shown, each) if output.suffix.lower() == ".mp4" else gif(shown, each, MOST_BYTES)
     write_output(output, made)
     if not is_written_through(output):
-        say(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)\n")
+        echo(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)\n")
     return 0

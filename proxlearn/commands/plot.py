@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 from proxlearn.errors import InputError
-from proxlearn.run.overwrite import refuse_between
+from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.ownership import is_run
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder
-from proxlearn.train_session import say
+from proxlearn.train_session import echo
 
 
 def main(args: list[str]) -> int:
@@ -25,7 +25,7 @@ def main(args: list[str]) -> int:
     for folder in folders:
         if is_sweep(folder):
             continue
-        refuse_between(folder)
+        refuse_interrupted(folder)
         if not ((folder / "metrics.csv").is_file() and is_run(folder)):
             raise InputError(
                 f"{folder} is not a run folder (no metrics.csv or no config.yaml in it)",
@@ -35,12 +35,12 @@ def main(args: list[str]) -> int:
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InputError(f"cannot write to {folder}", "copy it to a place where you can write")
-    from proxlearn.views.run.run_views import render
+    from proxlearn.views.run.run_views import render_run
     from proxlearn.views.sweep.sweep_views import render_sweep
 
     for folder in folders:
-        for path in render_sweep(folder.absolute()) if is_sweep(folder) else render(folder):
-            say(f"{path}\n")
+        for path in render_sweep(folder.absolute()) if is_sweep(folder) else render_run(folder):
+            echo(f"{path}\n")
     return 0
 
 

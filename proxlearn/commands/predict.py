@@ -17,7 +17,7 @@ from proxlearn.run.output_file import check_output, open_output, same_file
 from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:
-    from proxlearn.data.row_reader import Piece, Rows
+    from proxlearn.data.row_reader import Chunk, Rows
     from proxlearn.predict.model import Model
 
 STDIN = STDOUT = "-"
@@ -57,14 +57,14 @@ def main(args: list[str]) -> int:
     refuse_input(parsed.output, parsed.data)
 
     # torch takes seconds to import: not before the words are known to be good.
-    from proxlearn.data.row_reader import Rows, Wanted
+    from proxlearn.data.row_reader import ColumnSpec, Rows
     from proxlearn.predict.folder import load
 
     with Rows(parsed.data) as rows:
         model = load(parsed.folder)
-        wanted = Wanted(model.columns, model.target, keep=parsed.keep, ignore_extra=parsed.ignore_extra)
-        with opened(parsed.output) as file:
-            write(model, shown(rows, rows.pieces(wanted), "predict"), parsed.estimate, file)
+        wanted = ColumnSpec(model.columns, model.target, keep=parsed.keep, ignore_extra=parsed.ignore_extra)
+        with open_table(parsed.output) as file:
+            write(model, with_progress(rows, rows.pieces(wanted), "predict"), parsed.estimate, file)
     return 0
 
 
@@ -75,7 +75,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ignore-extra", action="store_true", help="leave columns out that the model does not know")
 
 
-def write(model: Model, pieces: Iterable[Piece], estimate: str, file: TextIO) -> None:
+def write(model: Model, pieces: Iterable[Chunk], estimate: str, file: TextIO) -> None:
     """One line a row, piece by piece."""
     import numpy as np
     import pandas as pd
@@ -94,7 +94,7 @@ def write(model: Model, pieces: Iterable[Piece], estimate: str, file: TextIO) ->
         header = False
 
 
-def shown(rows: Rows, pieces: Iterable[Piece], what: str) -> Iterator[Piece]:
+def with_progress(rows: Rows, pieces: Iterable[Chunk], what: str) -> Iterator[Chunk]:
     """The pieces, with progress on stderr where it takes more than two seconds."""
     from tqdm import tqdm
 
@@ -119,7 +119,7 @@ def refuse_input(output: str, data: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(output: str) -> Iterator[TextIO]:
+def open_table(output: str) -> Iterator[TextIO]:
     """The output; a file appears under its name when it is whole."""
     if output == STDOUT:
         with exact_output() as shown_on:

@@ -8,7 +8,7 @@ from pathlib import Path
 from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import say
+from proxlearn.train_session import echo
 
 DESCRIPTION = """\
 Write one self-contained HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions.
@@ -46,7 +46,7 @@ def main(args: list[str]) -> int:
 
     write_output(output, page(Builder(folders).data(progress=True)).encode())
     if not is_written_through(output):
-        say(f"{output}\n")
+        echo(f"{output}\n")
     return 0
 
 

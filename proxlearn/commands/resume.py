@@ -12,10 +12,10 @@ from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.overwrite import recover_now
+from proxlearn.run.overwrite import recover_locked
 from proxlearn.run.run_folder import RunFolder, check_writable
 from proxlearn.train_session import run_session
-from proxlearn.validators import integer, spoken
+from proxlearn.validators import integer, parse_number
 
 
 def main(args: list[str]) -> int:
@@ -34,11 +34,11 @@ def main(args: list[str]) -> int:
     if not folder.is_dir():
         raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` made")
     RunFolder(folder).refuse_links()
-    recover_now(folder)
+    recover_locked(folder)
     # A path in a file must not lead out of the folder: the cloud that an init_from run began with is in its own.
     config = replace(RunFolder(folder).read_config(), init_from=None)
     if parsed.steps is not None:
-        config = replace(config, steps=integer(at_least=0, example=1000)("--steps", spoken(parsed.steps)))
+        config = replace(config, steps=integer(at_least=0, example=1000)("--steps", parse_number(parsed.steps)))
     check_memory(config)
     resolve_device(config.device.device)
     check_logger(config.logger)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proxlearn.errors import InputError
-from proxlearn.run.overwrite import is_between
+from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.ownership import STAGING
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import Observed, observe
+from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
 from proxlearn.run.sweep_folder import DONE, JobState, SweepFolder
 from proxlearn.text import printable
-from proxlearn.train_session import say
+from proxlearn.train_session import echo
 
 DESCRIPTION = """\
 Show the runs and sweeps below folders: state, progress, speed, time left, newest test risk and accuracy
@@ -54,24 +54,24 @@ def main(args: list[str]) -> int:
     while True:
         text = report(folders)
         if options.watch is None:
-            say(text)
+            echo(text)
             return 0
         if sys.stdout.isatty():
             print(CLEAR, end="")
-        say(text)
+        echo(text)
         time.sleep(options.watch)
 
 
 def report(folders: list[Path]) -> str:
     """Everything below the folders: the runs, then each sweep."""
-    runs: dict[Path, Observed] = {}
+    runs: dict[Path, RunSnapshot] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in folders:
-        for path in found(folder, DEPTH):
+        for path in find_runs(folder, DEPTH):
             if SweepFolder(path).plan.is_file():
                 sweeps[path] = SweepFolder(path.absolute()).look()
             else:
-                runs[path] = observe(path)
+                runs[path] = take_snapshot(path)
     # A sweep's own runs are shown there, and once is enough.
     listed = {state.run.folder for states in sweeps.values() for state in states if state.run}
     alone = sorted((path for path in runs if path.absolute() not in listed), key=lambda path: runs[path].started)
@@ -83,9 +83,9 @@ def report(folders: list[Path]) -> str:
     return "\n".join(parts) or "no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
 
 
-def found(folder: Path, depth: int) -> Iterator[Path]:
+def find_runs(folder: Path, depth: int) -> Iterator[Path]:
     """Run and sweep folders at or below ``folder``; nothing inside one is looked at."""
-    if is_between(folder) or RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
+    if is_interrupted(folder) or RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
         yield folder
         return
     if depth == 0:
@@ -96,10 +96,10 @@ def found(folder: Path, depth: int) -> Iterator[Path]:
     except OSError:
         return
     for name in below:
-        yield from found(folder / name, depth - 1)
+        yield from find_runs(folder / name, depth - 1)
 
 
-def row(name: str, run: Observed | None, state: str | None = None, remark: str | None = None) -> tuple[str, ...]:
+def row(name: str, run: RunSnapshot | None, state: str | None = None, remark: str | None = None) -> tuple[str, ...]:
     if run is None or run.state == "absent":
         return (name, state or "not started", "", "", "", "", "", "", "", remark or "")
     left = "" if run.seconds_left is None else interval(run.seconds_left)

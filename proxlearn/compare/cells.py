@@ -44,7 +44,7 @@ IDENTITY = (
 
 
 @dataclass(frozen=True)
-class Record:
+class CellRecord:
     """How a cell went."""
 
     state: str
@@ -104,13 +104,13 @@ class Cell:
         """Its file, seen from the output folder."""
         return Path("cells", self.dataset.name, file_name(self.identity))
 
-    def write(self, folder: Path, record: Record) -> None:
+    def write(self, folder: Path, record: CellRecord) -> None:
         path = folder / self.path
         path.parent.mkdir(parents=True, exist_ok=True)
         values = {**self.identity, "version": __version__, "state": record.state, "figures": record.figures}
         write_json(path, values | {"error": record.error, "notes": record.notes, "threads": record.threads})
 
-    def read(self, folder: Path) -> Record | None:
+    def read(self, folder: Path) -> CellRecord | None:
         """What came of it; None where it has not been done, or its file is damaged or another cell's."""
         try:
             values = read_json(folder / self.path)
@@ -132,7 +132,7 @@ def settings_text(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name}={json.dumps(settings[name], sort_keys=True)}" for name in sorted(settings))
 
 
-def stored_record(path: Path) -> Record | None:
+def stored_record(path: Path) -> CellRecord | None:
     """The record in a cell's file; None where it is damaged, or belongs to an identity with another file name."""
     try:
         values = read_json(path)
@@ -141,12 +141,12 @@ def stored_record(path: Path) -> Record | None:
         return None
 
 
-def record_of(values: Any) -> Record:
+def record_of(values: Any) -> CellRecord:
     """A cell's file as a record; ValueError, KeyError or TypeError where it is none."""
     state, error = values["state"], values["error"]
     if state == FAILED:
-        return Record(FAILED, {}, str(error))
+        return CellRecord(FAILED, {}, str(error))
     figures = {name: values["figures"][name] for name in FIGURES}
     if state != DONE or not all(type(each) is float and math.isfinite(each) for each in figures.values()):
         raise ValueError("a finished cell has four finite figures")
-    return Record(DONE, figures, None, dict(values["notes"]), int(values["threads"]))
+    return CellRecord(DONE, figures, None, dict(values["notes"]), int(values["threads"]))

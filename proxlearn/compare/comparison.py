@@ -8,9 +8,9 @@ from typing import Any
 
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
-from proxlearn.compare.cells import Cell, Record, stored_record
+from proxlearn.compare.cells import Cell, CellRecord, stored_record
 from proxlearn.compare.output_files import PLAN, recorded_names
-from proxlearn.compare.spec import AUTHORS, Asked, Name
+from proxlearn.compare.spec import AUTHORS, ComparisonSpec, Name
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_json
@@ -25,7 +25,7 @@ class Result:
     method: str
     split: Name
     test_share: float
-    record: Record | None
+    record: CellRecord | None
     """None where it has not been done."""
 
 
@@ -83,7 +83,7 @@ class Comparison:
         return next(each.test_share for each in self.results if each.dataset == dataset)
 
 
-def write_plan(asked: Asked, cells: list[Cell], output: Path, command: str, ours: dict[str, Any]) -> Path:
+def write_plan(asked: ComparisonSpec, cells: list[Cell], output: Path, command: str, ours: dict[str, Any]) -> Path:
     """plan.json in the folder of this command's tables, which is returned."""
     folder = output / asked.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def write_plan(asked: Asked, cells: list[Cell], output: Path, command: str, ours
     return folder
 
 
-def read(folder: Path) -> Comparison:
+def read_comparison(folder: Path) -> Comparison:
     """The comparison whose tables are in ``folder``; its cells are beside it."""
     try:
         values = read_json(folder / PLAN)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from proxlearn.compare.cells import DONE, FAILED, Cell, Record
-from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, Asked, Name, scaling_of
+from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, ComparisonSpec, Name, scaling_of
 from proxlearn.compare.splits import split_of
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import registry
-from proxlearn.jobs.subprocess_job import isolated
+from proxlearn.jobs.subprocess_job import run_in_subprocess
 
 PRELOAD = (
     "proxlearn.compare.measure",
@@ -31,7 +31,7 @@ PRELOAD = (
 """So that a process starts at once, and no import is taken for training time."""
 
 
-def cells_of(asked: Asked, folder: Path) -> list[Cell]:
+def cells_of(asked: ComparisonSpec, folder: Path) -> list[Cell]:
     """Split by split, so that whatever is there when somebody stops it is there for all methods."""
     tables = {config.name: registry.load(config) for config in asked.datasets}
     made = []
@@ -57,7 +57,7 @@ def cells_of(asked: Asked, folder: Path) -> list[Cell]:
     return made
 
 
-def dataset_splits(asked: Asked) -> Iterator[tuple[DatasetConfig, Name]]:
+def dataset_splits(asked: ComparisonSpec) -> Iterator[tuple[DatasetConfig, Name]]:
     """Every dataset with every one of its splits."""
     for number in range(max((asked.splits, *asked.exceptions.values()))):
         for config in asked.datasets:
@@ -68,12 +68,12 @@ def dataset_splits(asked: Asked) -> Iterator[tuple[DatasetConfig, Name]]:
             yield config, AUTHORS
 
 
-def is_done(cell: Cell, folder: Path) -> bool:
+def is_finished(cell: Cell, folder: Path) -> bool:
     record = cell.read(folder)
     return record is not None and record.state == DONE
 
 
-def run(cells: list[Cell], folder: Path, jobs: int, threads: int) -> None:
+def run_cells(cells: list[Cell], folder: Path, jobs: int, threads: int) -> None:
     """Do the cells, ``jobs`` at a time; how each one ended is in its file. Ctrl-C ends those at work."""
     stopped = threading.Event()
     with ThreadPoolExecutor(jobs) as pool, tqdm(total=len(cells), desc="compare", unit="cell") as bar:
@@ -93,13 +93,13 @@ def run(cells: list[Cell], folder: Path, jobs: int, threads: int) -> None:
 
 def _supervise(cell: Cell, folder: Path, threads: int, stopped: threading.Event) -> None:
     """Have a cell done, and say in its file what it could not say itself."""
-    from proxlearn.compare.measure import perform
+    from proxlearn.compare.measure import run_cell
 
     if stopped.is_set():
         return
     (folder / cell.path).unlink(missing_ok=True)
-    code = isolated(
-        perform,
+    code = run_in_subprocess(
+        run_cell,
         (cell, folder, threads),
         preload=PRELOAD,
         log=folder / LOG,
@@ -108,4 +108,4 @@ def _supervise(cell: Cell, folder: Path, threads: int, stopped: threading.Event)
     )
     if cell.read(folder) is None and not stopped.is_set():
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        cell.write(folder, Record(FAILED, {}, f"its process {how}; see {LOG}"))
+        cell.write(folder, CellRecord(FAILED, {}, f"its process {how}; see {LOG}"))

@@ -15,11 +15,11 @@ from threadpoolctl import threadpool_limits
 
 from proxlearn.baselines.method import Request
 from proxlearn.baselines.registry import fit_of
-from proxlearn.compare.cells import DONE, FAILED, Cell, Record
+from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
 from proxlearn.compare.spec import SCALINGS
 from proxlearn.compare.splits import split_of
-from proxlearn.core.compile_time import COMPILATION
-from proxlearn.core.scores import floored, probability_scores, share
+from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.core.scores import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
@@ -27,7 +27,7 @@ from proxlearn.errors import ProxlearnError, RunError
 AGAIN = "correct it, and give the same command again"
 
 
-def perform(cell: Cell, folder: Path, threads: int) -> int:
+def run_cell(cell: Cell, folder: Path, threads: int) -> int:
     """What a process of its own does: whatever comes of the cell is in its file."""
     # Told to stop, it goes in good order: a process that is cut off leaves the system's semaphores behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -39,13 +39,13 @@ def perform(cell: Cell, folder: Path, threads: int) -> int:
         if not isinstance(error, ProxlearnError):
             traceback.print_exc()
         words = str(error) if isinstance(error, ProxlearnError) else f"{type(error).__name__}: {error}"
-        record = Record(FAILED, {}, " ".join(words.split())[:300])
+        record = CellRecord(FAILED, {}, " ".join(words.split())[:300])
         cell.write(folder, record)
     print(f"{cell.title}: {record.error or record.figures}", flush=True)
     return int(record.state != DONE)
 
 
-def measure(cell: Cell, folder: Path, threads: int) -> Record:
+def measure(cell: Cell, folder: Path, threads: int) -> CellRecord:
     """The cell's figures; raises whatever keeps it from having any."""
     table = registry.load(cell.dataset)
     split = split_of(folder, table, cell.dataset, cell.split)
@@ -64,14 +64,14 @@ def measure(cell: Cell, folder: Path, threads: int) -> Record:
         if cell.method.block == "sampler":
             fit(X, y[split.train], replace(request, trial=True))
         while True:
-            compiled, start = COMPILATION.passes, time.monotonic()
+            compiled, start = COMPILE_TIME.passes, time.monotonic()
             fitted = fit(X, y[split.train], request)
             seconds = time.monotonic() - start
-            if cell.method.block != "network" or COMPILATION.passes == compiled:
+            if cell.method.block != "network" or COMPILE_TIME.passes == compiled:
                 break
         probability = fitted.probability(scaler(table.X[split.test]))
     figures = {**scores(probability, y[split.test] > 0), "seconds": seconds}
-    return Record(DONE, figures, None, fitted.notes, threads)
+    return CellRecord(DONE, figures, None, fitted.notes, threads)
 
 
 def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
@@ -80,10 +80,10 @@ def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):
         raise RunError("the method's answers are no probabilities", "report it, or try other settings")
-    both = floored(torch.stack((1 - p, p)))
+    both = apply_probability_floor(torch.stack((1 - p, p)))
     found = probability_scores(both, labels, "test")
     return {
-        "accuracy": float(share((p > 0.5) == (labels > 0))),
+        "accuracy": float(accuracy_share((p > 0.5) == (labels > 0))),
         "log_likelihood": -float(found["log_loss_test"]),
         "calibration_error": float(found["calibration_error_test"]),
     }

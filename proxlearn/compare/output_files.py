@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from proxlearn.baselines.method import Block
-from proxlearn.compare.spec import LOG, Asked
+from proxlearn.compare.spec import LOG, ComparisonSpec
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_json
@@ -66,7 +66,7 @@ def record_names(folder: Path, names: Iterable[str]) -> None:
         write_json(folder / PLAN, plan | {"files": files})
 
 
-def refuse_foreign_files(asked: Asked, output: Path, splits: Iterable[Path]) -> None:
+def refuse_foreign_files(asked: ComparisonSpec, output: Path, splits: Iterable[Path]) -> None:
     """Refuse an output folder in which the command would change a file of the user's."""
     tables = output / asked.name
     for folder in (output, output / "splits", output / "cells", tables):
@@ -77,20 +77,20 @@ def refuse_foreign_files(asked: Asked, output: Path, splits: Iterable[Path]) -> 
     lock = output / ".lock"
     if os.path.lexists(lock) and not is_lock(lock):
         foreign.append(lock)
-    refuse(foreign)
+    refuse_paths(foreign)
     refuse_foreign_tables(tables, table_names({method.block for method in asked.methods}, asked.protocol))
 
 
 def refuse_foreign_tables(folder: Path, names: Iterable[str]) -> None:
     recorded = recorded_names(folder)
-    refuse(folder / name for name in names if name not in recorded and os.path.lexists(folder / name))
+    refuse_paths(folder / name for name in names if name not in recorded and os.path.lexists(folder / name))
 
 
 def refuse_foreign_cells(paths: Iterable[Path]) -> None:
-    refuse(path for path in paths if os.path.lexists(path) and not begins_with(path, CELL_START))
+    refuse_paths(path for path in paths if os.path.lexists(path) and not begins_with(path, CELL_START))
 
 
-def refuse(foreign: Iterable[Path]) -> None:
+def refuse_paths(foreign: Iterable[Path]) -> None:
     """Raise an InputError if there are any such files."""
     paths = list(foreign)
     if paths:

@@ -31,7 +31,7 @@ LOG = "compare.log"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonSpec:
     """Every method on every split of every dataset."""
 
     datasets: tuple[DatasetConfig, ...]

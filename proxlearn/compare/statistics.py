@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeanSd:
     """Mean and standard deviation (NaN where one run says nothing of it)."""
 
     mean: float
@@ -30,11 +30,11 @@ class Measured:
         return "" if math.isnan(self.mean) else f"{self.mean:{form}}{spread}"
 
 
-def over(values: Iterable[float]) -> Measured:
+def summarise(values: Iterable[float]) -> MeanSd:
     found = np.array(list(values), dtype=float)
     if not len(found):
-        return Measured(math.nan)
-    return Measured(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else math.nan)
+        return MeanSd(math.nan)
+    return MeanSd(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else math.nan)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Interval:
     """For splits that overlap."""
 
     @property
-    def clear(self) -> bool:
+    def excludes_zero(self) -> bool:
         """Whether the corrected interval leaves 0 out."""
         return abs(self.mean) > self.corrected
 
@@ -56,13 +56,13 @@ class Interval:
         """Mean ± Student's half-width (± the corrected one), with a star where the corrected interval leaves 0 out."""
         if math.isnan(self.student):
             return "" if math.isnan(self.mean) else f"{self.mean:+.{digits}f}"
-        star = " *" if self.clear else ""
+        star = " *" if self.excludes_zero else ""
         return f"{self.mean:+.{digits}f} ± {self.student:.{digits}f} (± {self.corrected:.{digits}f}){star}"
 
 
 def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
     """Of the mean of ``values``; ``test_share`` is the number of test rows over that of training rows."""
-    k, found = len(values), over(values)
+    k, found = len(values), summarise(values)
     if k < 2:
         return Interval(found.mean, math.nan, math.nan)
     from scipy.stats import t

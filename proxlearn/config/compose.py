@@ -24,7 +24,7 @@ from omegaconf.errors import InterpolationResolutionError
 from proxlearn.config import schema
 from proxlearn.config.arguments import TABLE_SUFFIXES, TEXT_KEYS, hydra_arguments, parse_arguments, table_remedy
 from proxlearn.config.config_folder import config_path
-from proxlearn.config.launcher_defaults import KNOWN, register_defaults
+from proxlearn.config.launcher_defaults import LAUNCHERS, register_defaults
 from proxlearn.config.quoting import override_word
 from proxlearn.config.user_configs import VALUES_ONLY, check_config_folder, refuse_targets, texts_in
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
@@ -86,7 +86,7 @@ def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigL
         return composed, hydra.config_loader
     except Exception as error:
         # Hydra itself stumbles over some overrides (`dataset=null`), in many ways: they are the user's all the same.
-        raise translated(error) from error
+        raise translate_hydra_error(error) from error
     finally:
         GlobalHydra.instance().clear()
 
@@ -137,7 +137,7 @@ def _check_folders(composed: DictConfig) -> None:
             raise InputError(f"hydra.{name}.dir={folder:.200}: no such home folder, or it stands in a file", remedy)
 
 
-def translated(error: BaseException) -> ProxlearnError:
+def translate_hydra_error(error: BaseException) -> ProxlearnError:
     """Hydra's or OmegaConf's account of a wrong input as one line with the remedy."""
     cause: BaseException | None = error
     while cause is not None:
@@ -150,8 +150,10 @@ def translated(error: BaseException) -> ProxlearnError:
         if error.missing_cfg_file.startswith("dataset/") and Path(option).suffix.lower() in TABLE_SUFFIXES:
             path = error.missing_cfg_file.removeprefix("dataset/")
             return InputError(f"no dataset `{path}`", table_remedy(path))
-        if group == "hydra/launcher" and option in KNOWN:
-            return InputError(f"{group}={option} is not installed", f"pip install 'proxlearn[{KNOWN[option].extra}]'")
+        if group == "hydra/launcher" and option in LAUNCHERS:
+            return InputError(
+                f"{group}={option} is not installed", f"pip install 'proxlearn[{LAUNCHERS[option].extra}]'"
+            )
         remedy = did_you_mean(option, error.options)
         others = f" ({group}: {', '.join(sorted(error.options))})" if "did you mean" in remedy else ""
         return InputError(f"no {group} `{option}`", remedy + others)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 
 @dataclass(frozen=True)
-class Launcher:
+class LauncherInfo:
     """What is known of a launcher by its name in hydra/launcher=NAME."""
 
     here: bool
@@ -24,18 +24,18 @@ class Launcher:
 
 SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
 """A relative folder is one below the sweep's."""
-KNOWN = {
-    "basic": Launcher(here=True),
+LAUNCHERS = {
+    "basic": LauncherInfo(here=True),
     # joblib's own choice hands a worker several short jobs at once, and leaves the others idle.
-    "joblib": Launcher(here=True, extra="joblib", defaults={"batch_size": "1"}),
+    "joblib": LauncherInfo(here=True, extra="joblib", defaults={"batch_size": "1"}),
     # A year: a run is not to be cut short where nobody asked for it.
-    "submitit_local": Launcher(here=True, extra="slurm", defaults={**SUBMITIT, "timeout_min": 525_600}),
+    "submitit_local": LauncherInfo(here=True, extra="slurm", defaults={**SUBMITIT, "timeout_min": 525_600}),
     # A run goes on exactly where it was: one that needs more time is submitted again, as often as it takes.
-    "submitit_slurm": Launcher(
+    "submitit_slurm": LauncherInfo(
         here=False, extra="slurm", defaults={**SUBMITIT, "cpus_per_task": 1, "max_num_timeout": 1000}
     ),
     # The launcher's own object_store_memory is refused by a cluster that runs already (hydra #2893).
-    "ray": Launcher(
+    "ray": LauncherInfo(
         here=False,
         extra="ray",
         defaults={
@@ -53,13 +53,13 @@ def register_defaults() -> None:
     Plugins.instance()
     store = ConfigStore.instance()
     known = set(store.list("hydra/launcher"))
-    for name, launcher in KNOWN.items():
+    for name, launcher in LAUNCHERS.items():
         if launcher.defaults and f"{name}.yaml" in known:
             plugin = store.load(f"hydra/launcher/{name}.yaml")
             node = OmegaConf.merge(OmegaConf.structured(plugin.node), launcher.defaults)
             store.store(group="hydra/launcher", name=name, node=node, provider="proxlearn")
 
 
-def name_of(master: DictConfig) -> str:
+def launcher_name(master: DictConfig) -> str:
     """Of the chosen launcher."""
     return str(master.hydra.runtime.choices["hydra/launcher"])

@@ -27,7 +27,7 @@ T = TypeVar("T")
 THREADS = optional(integer(at_least=1, below=4097, example=1))
 
 
-def checked(check: Check) -> Any:
+def setting(check: Check) -> Any:
     """A field without a default (defaults live in the YAML files only), with its check."""
     return field(metadata={"check": check})
 
@@ -41,36 +41,36 @@ def section(cls: type) -> Any:
 class DatasetConfig:
     """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
 
-    name: str = checked(word("wdbc"))
-    path: str | None = checked(optional(path))
-    target: str | None = checked(optional(label))
-    task: options.Task | None = checked(optional(choice(options.Task)))
-    neuron: str | None = checked(optional(word("tanh")))
-    split: Split = checked(choice(Split))
-    train_fraction: float = checked(real(above=0, below=1, example=0.7))
-    scaling: Scaling = checked(choice(Scaling))
-    target_scaling: TargetScaling = checked(choice(TargetScaling))
-    noise_scale: float = checked(real(at_least=0, example=1.0))
-    initial: Mapping[str, tuple[float, float]] = checked(intervals)
-    points: int | None = checked(optional(integer(at_least=2, below=10**8, example=100)))
+    name: str = setting(word("wdbc"))
+    path: str | None = setting(optional(path))
+    target: str | None = setting(optional(label))
+    task: options.Task | None = setting(optional(choice(options.Task)))
+    neuron: str | None = setting(optional(word("tanh")))
+    split: Split = setting(choice(Split))
+    train_fraction: float = setting(real(above=0, below=1, example=0.7))
+    scaling: Scaling = setting(choice(Scaling))
+    target_scaling: TargetScaling = setting(choice(TargetScaling))
+    noise_scale: float = setting(real(at_least=0, example=1.0))
+    initial: Mapping[str, tuple[float, float]] = setting(intervals)
+    points: int | None = setting(optional(integer(at_least=2, below=10**8, example=100)))
 
 
 @dataclass(frozen=True)
 class DeviceConfig:
     """Where and in which precision; ``fallback_dtype`` takes over at the first non-finite value."""
 
-    device: Device = checked(choice(Device))
-    dtype: Dtype = checked(choice(Dtype))
-    fallback_dtype: Dtype | None = checked(optional(choice(Dtype)))
-    threads: int | None = checked(THREADS)
+    device: Device = setting(choice(Device))
+    dtype: Dtype = setting(choice(Dtype))
+    fallback_dtype: Dtype | None = setting(optional(choice(Dtype)))
+    threads: int | None = setting(THREADS)
 
 
 @dataclass(frozen=True)
 class LoggerConfig:
     """Where the metrics go besides metrics.csv."""
 
-    name: Logger = checked(choice(Logger))
-    uri: str | None = checked(optional(text))
+    name: Logger = setting(choice(Logger))
+    uri: str | None = setting(optional(text))
     """MLflow's store: a folder, or the address of a server."""
 
     def __post_init__(self) -> None:
@@ -85,43 +85,43 @@ class TrainConfig:
     dataset: DatasetConfig = section(DatasetConfig)
     device: DeviceConfig = section(DeviceConfig)
     logger: LoggerConfig = section(LoggerConfig)
-    recipe: str = checked(word("paper"))
-    beta: float | None = checked(optional(real(above=0, example=0.05)))
-    h: float | None = checked(optional(real(above=0, example=1e-3)))
-    epsilon: float | None = checked(optional(real(above=0, example=1.0)))
-    epsilon_quantile: float | None = checked(optional(real(at_least=0, below=1, example=0.5)))
-    N: int = checked(integer(at_least=1, example=1000))
-    delta: float = checked(real(at_least=0, example=1e-3))
-    L: int = checked(integer(at_least=1, example=300))
-    steps: int | None = checked(optional(integer(at_least=0, example=1000)))
-    seed: int = checked(integer(at_least=0, example=0))
-    split_seed: int = checked(integer(at_least=0, below=2**32, example=0))
-    threads: int | None = checked(THREADS)
-    log_every: int | None = checked(optional(integer(at_least=1, example=100)))
-    checkpoint_every: int = checked(integer(at_least=1, example=10000))
-    keep_checkpoints: int = checked(integer(at_least=1, example=3))
-    films: bool = checked(flag)
-    overwrite: bool = checked(flag)
-    init_from: str | None = checked(optional(path))
-    init_sha256: str | None = checked(optional(word("null")))
+    recipe: str = setting(word("paper"))
+    beta: float | None = setting(optional(real(above=0, example=0.05)))
+    h: float | None = setting(optional(real(above=0, example=1e-3)))
+    epsilon: float | None = setting(optional(real(above=0, example=1.0)))
+    epsilon_quantile: float | None = setting(optional(real(at_least=0, below=1, example=0.5)))
+    N: int = setting(integer(at_least=1, example=1000))
+    delta: float = setting(real(at_least=0, example=1e-3))
+    L: int = setting(integer(at_least=1, example=300))
+    steps: int | None = setting(optional(integer(at_least=0, example=1000)))
+    seed: int = setting(integer(at_least=0, example=0))
+    split_seed: int = setting(integer(at_least=0, below=2**32, example=0))
+    threads: int | None = setting(THREADS)
+    log_every: int | None = setting(optional(integer(at_least=1, example=100)))
+    checkpoint_every: int = setting(integer(at_least=1, example=10000))
+    keep_checkpoints: int = setting(integer(at_least=1, example=3))
+    films: bool = setting(flag)
+    overwrite: bool = setting(flag)
+    init_from: str | None = setting(optional(path))
+    init_sha256: str | None = setting(optional(word("null")))
     """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
-    solver: Solver = checked(choice(Solver))
-    compile: Compile = checked(choice(Compile))
-    drift: options.Drift = checked(choice(options.Drift))
-    kernel: options.Kernel = checked(choice(options.Kernel))
-    orientation: options.Orientation = checked(choice(options.Orientation))
-    prox_potential: options.Potential = checked(choice(options.Potential))
-    tolerance: options.Tolerance = checked(choice(options.Tolerance))
-    rho0: options.Rho0 = checked(choice(options.Rho0))
-    init: options.Init = checked(choice(options.Init))
-    init_scale: float | None = checked(optional(real(above=0, example=1.0)))
-    weights: options.Weights = checked(choice(options.Weights))
-    resample: options.Resample = checked(choice(options.Resample))
-    ess_threshold: float = checked(real(above=0, example=0.5))
-    h_schedule: options.Schedule = checked(choice(options.Schedule))
-    beta_schedule: options.Schedule = checked(choice(options.Schedule))
-    horizon: int = checked(integer(at_least=1, example=1000))
-    batch_size: int | None = checked(optional(integer(at_least=1, example=256)))
+    solver: Solver = setting(choice(Solver))
+    compile: Compile = setting(choice(Compile))
+    drift: options.Drift = setting(choice(options.Drift))
+    kernel: options.Kernel = setting(choice(options.Kernel))
+    orientation: options.Orientation = setting(choice(options.Orientation))
+    prox_potential: options.Potential = setting(choice(options.Potential))
+    tolerance: options.Tolerance = setting(choice(options.Tolerance))
+    rho0: options.Rho0 = setting(choice(options.Rho0))
+    init: options.Init = setting(choice(options.Init))
+    init_scale: float | None = setting(optional(real(above=0, example=1.0)))
+    weights: options.Weights = setting(choice(options.Weights))
+    resample: options.Resample = setting(choice(options.Resample))
+    ess_threshold: float = setting(real(above=0, example=0.5))
+    h_schedule: options.Schedule = setting(choice(options.Schedule))
+    beta_schedule: options.Schedule = setting(choice(options.Schedule))
+    horizon: int = setting(integer(at_least=1, example=1000))
+    batch_size: int | None = setting(optional(integer(at_least=1, example=256)))
 
     def __post_init__(self) -> None:
         if self.solver == "literal":
@@ -158,7 +158,7 @@ NOT_TRAJECTORY = (
 )
 """Keys that do not change where the particles go: the same run whatever they are."""
 
-ADDED = {
+ADDED_KEYS = {
     "films": True,
     "resample": "none",
     "ess_threshold": 0.5,
@@ -172,7 +172,7 @@ ADDED = {
 }
 """Keys that runs of earlier versions lack, each with the value that changes nothing: with it, such a run goes on."""
 
-LACKING: dict[type, dict[str, Any]] = {TrainConfig: ADDED, LoggerConfig: {"uri": None}}
+DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {TrainConfig: ADDED_KEYS, LoggerConfig: {"uri": None}}
 """The same for each part of a config; a logger that needs no address has none."""
 
 
@@ -183,7 +183,7 @@ ALL_KEYS = (
     *("fail_fast", "experiment", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra/launcher"),
 )
 """What can be set on the command line."""
-OTHER_NAMES = {
+SYNONYMS = {
     "h": ("lr", "learning_rate", "step_size", "stepsize", "eta"),
     "steps": ("epochs", "iterations", "n_steps", "num_steps", "max_steps", "max_iter"),
     "N": ("particles", "n_particles", "num_particles", "neurons", "n_neurons", "width", "hidden"),
@@ -205,7 +205,7 @@ def suggest_key(key: str) -> str:
     exact = [known for known in ALL_KEYS if known.lower() == key.lower()]
     section = [known for known in ALL_KEYS if known.startswith(key.partition(".")[0] + ".")]
     same_leaf = [known for known in ALL_KEYS if "." in known and known.rpartition(".")[2].lower() == leaf]
-    other = [known for known, names in OTHER_NAMES.items() if key.lower() in names]
+    other = [known for known, names in SYNONYMS.items() if key.lower() in names]
     for keys in (exact, same_leaf, other):
         # `device.name` has its own section's keys to choose from; `name` alone does not.
         if len(keys) == 1 or (keys and "." not in key):
@@ -231,7 +231,7 @@ def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
     for key in mapping:
         if key not in fields:
             raise InputError(f"unknown key `{prefix}{key}`", suggest_key(f"{prefix}{key}"))
-    mapping = LACKING.get(cls, {}) | dict(mapping)
+    mapping = DEFAULTS_OF_OLD_CONFIGS.get(cls, {}) | dict(mapping)
     for name in fields:
         if name not in mapping:
             raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")
@@ -244,7 +244,7 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
     for key in NOT_TRAJECTORY:
         del values[key]
     del values["device"]["threads"]
-    return {key: value for key, value in values.items() if key not in ADDED or value != ADDED[key]}
+    return {key: value for key, value in values.items() if key not in ADDED_KEYS or value != ADDED_KEYS[key]}
 
 
 def digest(config: TrainConfig) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 
-class Compilation:
+class CompileTime:
     """Counts of one process. ``core/fused/code_cache.py`` reports to it."""
 
     def __init__(self) -> None:
@@ -45,4 +45,4 @@ class Compilation:
             self.seconds += time.monotonic() - self._start
 
 
-COMPILATION = Compilation()
+COMPILE_TIME = CompileTime()

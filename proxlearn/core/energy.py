@@ -13,7 +13,7 @@ from proxlearn.core.problem import Problem
 
 
 @dataclass(frozen=True)
-class Field:
+class Potentials:
     """What the cloud feels at its present place."""
 
     v: Tensor
@@ -28,7 +28,7 @@ class Field:
         return self.v + self.u if which == "paper" else self.v + 2 * self.u
 
 
-def field(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Field:
+def potentials(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Potentials:
     """v, U rho and the drift's gradient in O(N n n_x): U is never formed (the paper's way is O(N^2 n n_x))."""
     n, y = len(problem.samples), problem.samples.y.reshape(-1)
     response = problem.neuron.respond(theta, problem.samples)
@@ -42,7 +42,7 @@ def field(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Field:
         r = response.over_particles(rho[:, None])[:, 0]
         gradient = response.pull_back((r - y) * (2 / n))
     inner_y, inner_r = response.over_samples(torch.stack((y, r), dim=1)).unbind(1)
-    return Field(v=inner_y * (-2 / n), u=inner_r / n, gradient=gradient)
+    return Potentials(v=inner_y * (-2 / n), u=inner_r / n, gradient=gradient)
 
 
 def risk(f: Tensor, y: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class Kernel(Protocol):
         """log of z o Gamma^T (rho / Gamma z): each row's mass spread along the row, so none is lost."""
 
 
-class FullKernelNeeded(Exception):
+class KernelTooLarge(Exception):
     """A step of many particles cannot be made with a neighbour list, and no N x N kernel is formed for it."""
 
     def __init__(self, N: int, largest: int, crowded: bool) -> None:

@@ -15,7 +15,7 @@ MEASURED_PER_DECADE = 10
 """How often a relative epsilon is measured again: the cloud changes fast at first, and slowly later."""
 LOWEST = 0.01
 """Where the cosine ends: a factor of 0 would be a step of nothing."""
-MOST_ASKED = 128
+MOST_QUERIED = 128
 """Particles whose nearest neighbour is looked for: the first so many stand for all, at a fraction of N^2 distances."""
 
 
@@ -29,7 +29,7 @@ def _decade(digits: int, per_decade: int) -> frozenset[int]:
     return frozenset(round(10 ** (digits + j / per_decade)) for j in range(per_decade))
 
 
-def falling(kind: Schedule, step: int, horizon: int) -> float:
+def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
     """The factor of h, or of the temperature 1/beta, at a step: 1 at first; the cosine ends at ``horizon``, the power
     law is at a tenth there and goes on."""
     if kind == "constant":
@@ -42,7 +42,7 @@ def falling(kind: Schedule, step: int, horizon: int) -> float:
 def neighbour_quantile(theta: Tensor, q: float) -> float | None:
     """The q-quantile of the particles' squared distances to their nearest neighbours: the length that epsilon has to
     compare with for the weights to live. Twins (of a resampling) are no neighbours; None where all are twins."""
-    asked = theta[:MOST_ASKED]
+    asked = theta[:MOST_QUERIED]
     distances = squared_distances(asked, theta)
     nearest = torch.where(distances > 0, distances, torch.inf).amin(dim=1)
     nearest = nearest[nearest.isfinite()]

@@ -72,7 +72,7 @@ class Binary:
     def probabilities(self, answers: Tensor) -> Tensor:
         # f's target is 2 p - 1, and nothing keeps f itself within [-1, 1].
         p = ((1 + answers[0].double()) / 2).clamp(0, 1)
-        return floored(torch.stack((1 - p, p)))
+        return apply_probability_floor(torch.stack((1 - p, p)))
 
     def errors(self, spread: Tensor) -> Tensor:
         return spread.expand(2, -1) / 2
@@ -87,12 +87,12 @@ class Binary:
             g = torch.where(logistic < SATURATION, 0.0, torch.where(logistic > 1 - SATURATION, 1.0, logistic))
         found = {
             f"risk_{estimate}": risk(f, samples.y),
-            f"accuracy_{estimate}": share(self.predicted(answers) == labels),
+            f"accuracy_{estimate}": accuracy_share(self.predicted(answers) == labels),
             **probability_scores(self.probabilities(answers), labels, estimate),
             f"risk_paper_{estimate}": 0.5 / len(labels) * torch.linalg.vector_norm(label01 - g),
         }
         if estimate == "unweighted":
-            found["accuracy_unweighted_saturated"] = share((logistic - label01).abs() < SATURATION)
+            found["accuracy_unweighted_saturated"] = accuracy_share((logistic - label01).abs() < SATURATION)
         return found
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
@@ -114,7 +114,7 @@ class Multiclass:
         # Those of softmax neurons are there already; what regresses one-hot targets may leave the simplex.
         positive = answers.double().clamp_min(0)
         total = positive.sum(dim=0)
-        return floored(torch.where(total > 0, positive / total, 1 / len(answers)))
+        return apply_probability_floor(torch.where(total > 0, positive / total, 1 / len(answers)))
 
     def errors(self, spread: Tensor) -> Tensor:
         return spread
@@ -126,14 +126,14 @@ class Multiclass:
         regressed = answers if samples.y.ndim == 2 else f
         return {
             f"risk_{estimate}": risk(regressed, samples.y),
-            f"accuracy_{estimate}": share(self.predicted(answers) == labels),
+            f"accuracy_{estimate}": accuracy_share(self.predicted(answers) == labels),
             **probability_scores(self.probabilities(answers), labels, estimate),
             f"risk_paper_{estimate}": torch.linalg.vector_norm(1 - f) / len(labels),
         }
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
         # The paper's accuracy for SHD: every particle votes, and each vote is compared with the label.
-        return {"accuracy_particle": share(outputs.argmax(dim=1) == labels_of(samples))}
+        return {"accuracy_particle": accuracy_share(outputs.argmax(dim=1) == labels_of(samples))}
 
 
 class Regression:
@@ -176,7 +176,7 @@ def weights_of(cloud: PointCloud) -> dict[str, Tensor]:
     return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
 
 
-def answers(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
+def mean_outputs(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
     """The mean over the particles, by both estimates: (outputs) x n each."""
     weights = weights_of(cloud)
     both = torch.stack(list(weights.values())) @ outputs.flatten(1)
@@ -185,10 +185,10 @@ def answers(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
 
 def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
     """What the cloud answers to unlabelled samples, by both estimates: (outputs) x n each."""
-    return answers(neuron.outputs(cloud.theta, X), cloud)
+    return mean_outputs(neuron.outputs(cloud.theta, X), cloud)
 
 
-def spread(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
+def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
     """The standard error of an estimate as a mean over particles, (outputs) x n.
 
     How far the answer would typically move if as many particles were drawn anew, independently, from the law that the
@@ -205,13 +205,13 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, flo
     """Every figure of one part of the data, by name."""
     task, outputs = task_of(neuron, samples), neuron.outputs(cloud.theta, samples.X)
     found: dict[str, Tensor] = {}
-    for estimate, mean in answers(outputs, cloud).items():
+    for estimate, mean in mean_outputs(outputs, cloud).items():
         found |= task.scores(mean, samples, estimate)
     found |= task.particle_scores(outputs, samples)
     return {name: float(value) for name, value in found.items()}
 
 
-def floored(probabilities: Tensor) -> Tensor:
+def apply_probability_floor(probabilities: Tensor) -> Tensor:
     """Probabilities (C x n) with each one at least ``LEAST_PROBABILITY``; their order in a column stays.
 
     What is too small is raised, and the column divided by its new sum. The sum is at most 1 + (C - 1) low, so that with
@@ -249,6 +249,6 @@ def labels_of(samples: Samples) -> Tensor:
     return samples.labels
 
 
-def share(hits: Tensor) -> Tensor:
+def accuracy_share(hits: Tensor) -> Tensor:
     """The share of true entries."""
     return hits.double().mean()

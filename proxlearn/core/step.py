@@ -9,11 +9,11 @@ from torch import Tensor
 
 from proxlearn.core import options, proximal
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import field
+from proxlearn.core.energy import potentials
 from proxlearn.core.kernel import offdiagonal_share
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
-from proxlearn.core.weights import UPDATES, oriented
+from proxlearn.core.weights import UPDATES, cost_rows_columns
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Info:
     def kernel_offdiag(self) -> Tensor:
         """Largest share of its mass that a particle sends to others; a light particle's weight may change by a share
         below rounding of a heavy one's: see ``weights_change``."""
-        rows, columns = oriented(self.previous.theta, self.theta, self.hyper.orientation)
+        rows, columns = cost_rows_columns(self.previous.theta, self.theta, self.hyper.orientation)
         return offdiagonal_share(rows, columns, self.solution.log_z, self.hyper.epsilon)
 
 
@@ -89,7 +89,7 @@ def step(
 
     ``noise`` is standard normal, N x p; ``z0`` uniform on (0, 1], N. There is no Info where no proximal step is made.
     """
-    now = field(problem, cloud.theta, cloud.rho, hyper.drift)
+    now = potentials(problem, cloud.theta, cloud.rho, hyper.drift)
     theta = cloud.theta - hyper.h * now.gradient + hyper.diffusion * noise
     w = now.potential(hyper.prox_potential)
     log_rho, solution = UPDATES[hyper.weights](cloud, theta, w, hyper, z0)

@@ -32,7 +32,7 @@ Update = Callable[[PointCloud, Tensor, Tensor, "Hyper", Tensor], tuple[Tensor, P
 def proximal_weights(
     cloud: PointCloud, theta: Tensor, w: Tensor, hyper: Hyper, z0: Tensor
 ) -> tuple[Tensor, ProximalSolution]:
-    rows, columns = oriented(cloud.theta, theta, hyper.orientation)
+    rows, columns = cost_rows_columns(cloud.theta, theta, hyper.orientation)
     kernel = make_kernel(hyper.kernel, rows, columns, hyper.epsilon)
     log_xi = -hyper.beta * w - 1
     solution = proximal.solve(
@@ -58,7 +58,7 @@ UPDATES: dict[options.Weights, Update] = {
 """Every weight update by its name in a config."""
 
 
-def oriented(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
+def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
     """The clouds of the cost's rows and columns.
 
     M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
@@ -66,12 +66,12 @@ def oriented(old: Tensor, new: Tensor, orientation: options.Orientation) -> tupl
     return (new, old) if orientation == "paper" else (old, new)
 
 
-def is_poor(cloud: PointCloud, threshold: float) -> bool:
+def ess_below(cloud: PointCloud, threshold: float) -> bool:
     """Whether the weighted estimate rests on less than that share of the particles."""
     return float(effective_sample_size(cloud.log_rho)) < threshold * len(cloud.log_rho)
 
 
-def systematic(cloud: PointCloud, u: float) -> PointCloud:
+def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
     """As many particles, each with the same weight, from one number u in [0, 1).
 
     A particle with the share s of the mass comes floor(N s) or ceil(N s) times, N s on average: no other way of

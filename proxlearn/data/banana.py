@@ -6,10 +6,10 @@ from functools import partial
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import dataset_files, keel, scaling
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 
 FILE = keel.keel_file("banana.dat", "5bd625660e17b219ffb44019e973db014dd1726ffde309e881d3942436508b80")
-ABOUT = About(5300, 2, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+ABOUT = DatasetInfo(5300, 2, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TextIO
 import numpy as np
 
 from proxlearn.config.quoting import override_word
-from proxlearn.data.numerals import number_of
+from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError, did_you_mean
 
 DELIMITERS = ",;\t|"
@@ -87,7 +87,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[st
             )
         if name in header[:position]:
             raise InputError(f"{path}: two columns are called `{name}`", "rename or delete one of them")
-    if all(number_of(name) is not None for name in header):
+    if all(parse_numeral(name) is not None for name in header):
         raise InputError(f"{path}: the first line holds numbers, not names of columns", "add a header line")
     return header, delimiter
 
@@ -199,7 +199,7 @@ def numbers(frame: Any) -> np.ndarray:
 
 
 def _text_column(series: Any, name: str) -> InputError:
-    wrong = series[[number_of(str(value)) is None for value in series]]
+    wrong = series[[parse_numeral(str(value)) is None for value in series]]
     if len(wrong) == 0:
         return InputError(f"column `{name}` holds numbers beyond the range of float64", "correct or delete it")
     first, row = str(wrong.iloc[0]), wrong.index[0] + 1

@@ -20,7 +20,7 @@ from proxlearn.terminal.notice import notice
 VARIABLE = "PROXLEARN_DATA"
 
 
-class Unavailable(Exception):
+class DownloadFailed(Exception):
     """A source could not be reached, or gave something else; the message says why."""
 
 
@@ -99,8 +99,8 @@ def fetch(file: DataFile) -> bytes:
         received = file.source.fetch(file.name)
         content = received[file.name]
         if digest(content) != file.sha256:
-            raise Unavailable(f"what came has sha256 {digest(content)}")
-    except Unavailable as why:
+            raise DownloadFailed(f"what came has sha256 {digest(content)}")
+    except DownloadFailed as why:
         raise InputError(
             f"{file.name} is not on this machine and could not be fetched ({why}): wanted is the file with sha256 "
             f"{file.sha256} from {file.source.address}",

@@ -7,9 +7,9 @@ import numpy as np
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data.dataset_files import digest
 from proxlearn.data.sklearn_files import rows_of
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 
-ABOUT = About(1797, 64, 10, "UCI archive, data set 80, within scikit-learn", "CC BY 4.0")
+ABOUT = DatasetInfo(1797, 64, 10, "UCI archive, data set 80, within scikit-learn", "CC BY 4.0")
 
 
 def load(config: DatasetConfig) -> Table:

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
-from proxlearn.data.dataset_files import Unavailable
+from proxlearn.data.dataset_files import DownloadFailed
 from proxlearn.terminal.notice import notice
 
 TIMEOUT = 30.0
@@ -28,11 +28,11 @@ class Web:
             with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
                 return {name: self._content(name, answer)}
         except urllib.error.HTTPError as error:
-            raise Unavailable(f"the server says {error.code} {error.reason}") from error
+            raise DownloadFailed(f"the server says {error.code} {error.reason}") from error
         except urllib.error.URLError as error:
-            raise Unavailable(f"no connection: {error.reason}") from error
+            raise DownloadFailed(f"no connection: {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
-            raise Unavailable(f"the connection broke: {error}") from error
+            raise DownloadFailed(f"the connection broke: {error}") from error
 
     def _content(self, name: str, answer: http.client.HTTPResponse) -> bytes:
         parts: list[bytes] = []
@@ -43,5 +43,5 @@ class Web:
                 said = time.monotonic()
                 notice(f"{name}: {sum(map(len, parts)) / 1e6:.1f} MB received")
         if answer.length:
-            raise Unavailable(f"the connection broke {answer.length} bytes before the end")
+            raise DownloadFailed(f"the connection broke {answer.length} bytes before the end")
         return b"".join(parts)

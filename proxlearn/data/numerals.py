@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def number_of(text: str) -> float | None:
+def parse_numeral(text: str) -> float | None:
     """What the text stands for; None where it is no number."""
     if not text.isascii() or "_" in text:
         return None

@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 from proxlearn.errors import InputError, did_you_mean
 
 LOADERS = {
@@ -23,18 +23,18 @@ OPTIONAL = ("path", "target", "task", "points")
 """Keys of dataset that only some loaders read."""
 
 
-def about(name: str) -> About:
+def dataset_info(name: str) -> DatasetInfo:
     """What is known of a dataset without loading it."""
-    found: About = _module(name).ABOUT
+    found: DatasetInfo = _module(name).ABOUT
     return found
 
 
 def load(config: DatasetConfig) -> Table:
     """The table that ``dataset.name`` names."""
-    reads = about(config.name).reads
+    reads = dataset_info(config.name).reads
     for key in OPTIONAL:
         if getattr(config, key) is not None and key not in reads:
-            own = ", or use dataset=csv for your own table" if key in about("csv").reads else ""
+            own = ", or use dataset=csv for your own table" if key in dataset_info("csv").reads else ""
             raise InputError(f"dataset={config.name} does not read dataset.{key}", f"leave it out{own}")
     table: Table = _module(config.name).load(config)
     return table

@@ -30,7 +30,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ColumnSpec:
     """Which columns of a table are read, and as what."""
 
     features: Sequence[str]
@@ -44,7 +44,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """Some consecutive rows."""
 
     X: np.ndarray
@@ -78,7 +78,7 @@ class Rows:
     def done(self) -> int:
         return self._file.tell()
 
-    def pieces(self, wanted: Wanted) -> Iterator[Piece]:
+    def pieces(self, wanted: ColumnSpec) -> Iterator[Chunk]:
         """The rows, in order; nothing is kept of a piece once the next one is asked for."""
         header, delimiter = csv_file.read_header(self.name, self._text, least=1)
         check_columns(header, wanted, self.name)
@@ -87,7 +87,7 @@ class Rows:
         texts = [*target, *wanted.keep]
         for frame in csv_file.frames(self.name, self._text, header, delimiter, size, texts):
             both = {name: csv_file.parsed_again(frame[name]) for name in wanted.features if name in texts}
-            yield Piece(
+            yield Chunk(
                 _features(frame.assign(**both) if both else frame, wanted.features),
                 [cell for name in target for cell in frame[name].tolist()],
                 {name: frame[name].tolist() for name in wanted.keep},
@@ -104,7 +104,7 @@ def _features(frame: Any, columns: Sequence[str]) -> np.ndarray:
     return X
 
 
-def check_columns(header: Collection[str], wanted: Wanted, name: str) -> None:
+def check_columns(header: Collection[str], wanted: ColumnSpec, name: str) -> None:
     """Every column that is needed, and none that nobody asked for."""
     known = {*wanted.features, *wanted.keep, *([wanted.target] if wanted.target else [])}
     extra = [column for column in header if column not in known]

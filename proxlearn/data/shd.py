@@ -8,14 +8,14 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import dataset_files, scaling
 from proxlearn.data.dataset_files import DataFile
 from proxlearn.data.download import Web
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 
 FILE = DataFile(
     "semeion.data",
     "f43228ae3da5ea6a3c95069d53450b86166770e3b719dcc333182128fe08d4b1",
     Web("https://archive.ics.uci.edu/ml/machine-learning-databases/semeion/semeion.data"),
 )
-ABOUT = About(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE, reads=("path",))
+ABOUT = DatasetInfo(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:

@@ -7,10 +7,10 @@ import numpy as np
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 from proxlearn.errors import InputError
 
-ABOUT = About(None, 1, None, "computed: dataset.points=...", "none needed", reads=("points",))
+ABOUT = DatasetInfo(None, 1, None, "computed: dataset.points=...", "none needed", reads=("points",))
 
 
 def load(config: DatasetConfig) -> Table:

@@ -35,7 +35,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class About:
+class DatasetInfo:
     """What ``proxlearn data`` tells of a dataset without loading it. Each loader's module has one, as ``ABOUT``."""
 
     rows: int | None

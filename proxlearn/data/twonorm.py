@@ -6,10 +6,10 @@ from functools import partial
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import dataset_files, keel, scaling
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 
 FILE = keel.keel_file("twonorm.dat", "4e1a341d055572eb72be548e438b575e299b7e720fc1776f3cddb39a69eba2f3")
-ABOUT = About(7400, 20, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+ABOUT = DatasetInfo(7400, 20, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:

@@ -14,14 +14,14 @@ import numpy as np
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import csv_file, npz_file
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.labels import interpret, spelled
+from proxlearn.data.labels import infer_target, spelled
 from proxlearn.data.row_reader import check_finite
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import user_path
 from proxlearn.terminal.notice import notice
 
-ABOUT = About(
+ABOUT = DatasetInfo(
     None,
     None,
     None,
@@ -46,7 +46,7 @@ def load(config: DatasetConfig) -> Table:
     _check_features(X, columns, path)
     if reader is csv_file:
         values = spelled(values, lambda: csv_file.target_texts(path, content, target), config.task)
-    found = interpret(values, target, config.task)
+    found = infer_target(values, target, config.task)
     if config.task is None:
         notice(f"{found.description}; dataset.task=... overrides this guess")
     return Table(

@@ -8,9 +8,9 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
 from proxlearn.data.dataset_files import digest
 from proxlearn.data.sklearn_files import rows_of
-from proxlearn.data.table import About, Table
+from proxlearn.data.table import DatasetInfo, Table
 
-ABOUT = About(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
+ABOUT = DatasetInfo(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
 
 MEASURES = "radius texture perimeter area smoothness compactness concavity concave_points symmetry fractal_dimension"
 COLUMNS = tuple(f"{kind}_{measure}" for kind in ("mean", "error", "worst") for measure in MEASURES.split())

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proxlearn.errors import THE_SAME, RunError
+from proxlearn.errors import SAME_COMMAND, RunError
 
-NEWEST = "goes on from the newest checkpoint"
+GOES_ON_FROM_CHECKPOINT = "goes on from the newest checkpoint"
 TEMPORARY = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
 OLD_TEMPORARY = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def separate(path: Path) -> None:
+def break_hard_links(path: Path) -> None:
     """Give a file that has further names (a backup of hard links) a copy of its own, before it is changed in place."""
     try:
         if os.stat(path, follow_symlinks=False).st_nlink > 1:
@@ -87,7 +87,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors(folder: Path, then: str = f"{THE_SAME} {NEWEST}") -> Iterator[None]:
+def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {GOES_ON_FROM_CHECKPOINT}") -> Iterator[None]:
     """A full disk, a removed or a read-only folder, in one line, with what happens ``then``."""
     try:
         yield

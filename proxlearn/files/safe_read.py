@@ -41,7 +41,7 @@ PARSE_ERRORS = (
     yaml.YAMLError,
 )
 """What parsers raise on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
-TROUBLES = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
+READ_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
 """Errors of the machine, which say nothing about the file."""
 REMEDY = "copy the run folder again, or repeat its `train` command"
 
@@ -79,7 +79,7 @@ def open_regular(path: Path) -> int:
     except OSError as error:
         # macOS and the BSDs have other numbers for a link than Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
-        if not link and error.errno in TROUBLES:
+        if not link and error.errno in READ_ERRORS:
             raise
         raise UnreadableFile(path, "it is a link, and links are not followed" if link else reason(error)) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -95,7 +95,7 @@ def read_bytes(path: Path, most: int) -> bytes:
             size = os.fstat(file.fileno()).st_size
             content = file.read(most + 1) if size <= most else b""
         except OSError as error:
-            if error.errno in TROUBLES:
+            if error.errno in READ_ERRORS:
                 raise
             raise UnreadableFile(path, reason(error)) from error
     if size > most or len(content) > most:

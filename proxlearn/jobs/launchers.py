@@ -12,12 +12,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from proxlearn.config.launcher_defaults import KNOWN, name_of
+from proxlearn.config.launcher_defaults import LAUNCHERS, launcher_name
 from proxlearn.errors import InputError
 from proxlearn.jobs.worker import end_with_parent
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Those that this process may use; where the system does not say which (macOS), all that there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -25,19 +25,19 @@ def cores() -> int:
 
 
 def runs_here(master: DictConfig) -> bool:
-    return name_of(master) in KNOWN and KNOWN[name_of(master)].here
+    return launcher_name(master) in LAUNCHERS and LAUNCHERS[launcher_name(master)].here
 
 
-def at_a_time(master: DictConfig, jobs: int) -> int:
+def batch_size(master: DictConfig, jobs: int) -> int:
     """How many of ``jobs`` jobs are handed to the launcher at once: all, but where it would start them all at once."""
-    name = name_of(master)
-    asked = master.hydra.sweeper.get("max_batch_size") or (cores() if name == "submitit_local" else jobs)
+    name = launcher_name(master)
+    asked = master.hydra.sweeper.get("max_batch_size") or (available_cores() if name == "submitit_local" else jobs)
     return max(1, min(int(asked), jobs))
 
 
-def threads_of_a_job(master: DictConfig, jobs: int) -> int | None:
+def threads_per_job(master: DictConfig, jobs: int) -> int | None:
     """Cores / jobs, so that jobs side by side do not get in each other's way; None leaves it to torch."""
-    name = name_of(master)
+    name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
         cpus = settings.get("cpus_per_task")
@@ -47,21 +47,21 @@ def threads_of_a_job(master: DictConfig, jobs: int) -> int | None:
     if name == "joblib":
         asked = int(settings.get("n_jobs") or 1)
         # joblib counts from the other end too: -1 is every core, -2 all but one.
-        side_by_side = asked if asked > 0 else max(1, cores() + 1 + asked)
+        side_by_side = asked if asked > 0 else max(1, available_cores() + 1 + asked)
     elif name == "submitit_local":
-        side_by_side = at_a_time(master, jobs)
+        side_by_side = batch_size(master, jobs)
     else:
         return None
-    return max(1, cores() // min(side_by_side, jobs))
+    return max(1, available_cores() // min(side_by_side, jobs))
 
 
-def prepare(master: DictConfig, sweep: Path) -> None:
+def setup_launcher(master: DictConfig, sweep: Path) -> None:
     """What a launcher needs to be told for it to work as one expects."""
-    name = name_of(master)
+    name = launcher_name(master)
     if name.startswith("submitit"):
         master.hydra.launcher.submitit_folder = str(sweep / master.hydra.launcher.submitit_folder)
     if name == "submitit_slurm":
-        answer_for_sacct(sweep / "bin")
+        install_sacct_shim(sweep / "bin")
     if name == "ray":
         # What Ray 2.60 starts its own nodes with; a cluster's nodes must have been started so too.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -69,7 +69,7 @@ def prepare(master: DictConfig, sweep: Path) -> None:
 
 def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
     """Have joblib's workers watch this process: killed, it could not end them."""
-    if name_of(master) != "joblib":
+    if launcher_name(master) != "joblib":
         return
     from joblib import Parallel
 
@@ -78,15 +78,15 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
         launcher.joblib |= {"initializer": end_with_parent, "initargs": (os.getpid(),)}
 
 
-def finish(master: DictConfig) -> None:
+def shutdown_launcher(master: DictConfig) -> None:
     """joblib keeps its workers for a next call; none comes, and each holds a server of half a gigabyte."""
-    if name_of(master) == "joblib":
+    if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor
 
         get_reusable_executor(reuse=True).shutdown(kill_workers=True)
 
 
-def answer_for_sacct(folder: Path) -> None:
+def install_sacct_shim(folder: Path) -> None:
     """Without SLURM's accounting, `sacct` says nothing, and a job that died is waited for for ever: answer for it."""
     if shutil.which("sbatch") is None:
         raise InputError("this machine has no `sbatch`", "give the command on a machine that submits to SLURM")

@@ -17,15 +17,15 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from proxlearn.files.atomic import separate
+from proxlearn.files.atomic import break_hard_links
 from proxlearn.terminal.streams import open_standard_streams
 
 POLL_SECONDS = 0.5
-ONE_AT_A_TIME = threading.Lock()
+PROCESS_LOCK = threading.Lock()
 """How a process ended can be read once, and whoever starts another one looks too: of two threads one would learn it."""
 
 
-def isolated(
+def run_in_subprocess(
     target: Callable[..., int],
     args: Sequence[Any],
     *,
@@ -44,14 +44,14 @@ def isolated(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
     process = context.Process(target=_child, args=(target, args, log, directory))
-    with ONE_AT_A_TIME:
+    with PROCESS_LOCK:
         process.start()
     told = False
     while not wait([process.sentinel], POLL_SECONDS):
         if not told and stop():
             process.terminate()
             told = True
-    with ONE_AT_A_TIME:
+    with PROCESS_LOCK:
         process.join()
     assert process.exitcode is not None
     return process.exitcode
@@ -60,7 +60,7 @@ def isolated(
 def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory: Path) -> None:
     # A terminal sends Ctrl-C to everybody; the supervisor alone decides, and says it with SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    separate(log)
+    break_hard_links(log)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for stream in (1, 2):
         os.dup2(handle, stream)

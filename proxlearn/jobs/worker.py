@@ -11,7 +11,7 @@ import threading
 import time
 
 POLL_SECONDS = 1.0
-WORKING = threading.Lock()
+JOB_RUNNING = threading.Lock()
 """Held while a job is supervised: a worker ends between jobs, so that the job's checkpoint and record are stored."""
 _orphaned = threading.Event()
 
@@ -30,5 +30,5 @@ def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(POLL_SECONDS)
     _orphaned.set()
-    with WORKING:
+    with JOB_RUNNING:
         os._exit(1)

@@ -24,7 +24,7 @@ Row = Mapping[str, float | int | bool | None]
 
 
 @dataclass(frozen=True)
-class About:
+class RunInfo:
     """What a logger knows of a run besides its rows."""
 
     folder: Path
@@ -64,7 +64,7 @@ class NoLogger:
 
 
 @dataclass(frozen=True)
-class Kind:
+class LoggerKind:
     """A logger's class, and the package that it cannot do without."""
 
     module: str
@@ -75,8 +75,8 @@ class Kind:
 
 
 KINDS = {
-    "tensorboard": Kind("proxlearn.loggers.tensorboard_events", "TensorBoardLogger", "tensorboard"),
-    "mlflow": Kind(
+    "tensorboard": LoggerKind("proxlearn.loggers.tensorboard_events", "TensorBoardLogger", "tensorboard"),
+    "mlflow": LoggerKind(
         "proxlearn.loggers.mlflow_run",
         "MlflowLogger",
         "mlflow",
@@ -106,7 +106,7 @@ def check_logger(config: LoggerConfig) -> None:
         raise InputError("logger.uri names a database, for which the whole of MLflow is needed", "pip install mlflow")
 
 
-def open_logger(config: LoggerConfig, about: About, warn: Callable[[str], None]) -> RunLogger:
+def open_logger(config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> RunLogger:
     """The logger of the config; ``warn`` is told what goes wrong there and does not stop the run."""
     if config.name not in KINDS:
         return NoLogger()

@@ -26,7 +26,7 @@ from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import RunError
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.files.user_paths import expand_home
-from proxlearn.loggers.logger import RUN_ID, About, Row, read_rows
+from proxlearn.loggers.logger import RUN_ID, Row, RunInfo, read_rows
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 ADDRESS = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
@@ -46,7 +46,7 @@ _silent_since: dict[str, float] = {}
 class MlflowLogger:
     """Metrics by step, the trajectory's settings as parameters, the others as tags, files as artifacts."""
 
-    def __init__(self, config: LoggerConfig, about: About, warn: Callable[[str], None]) -> None:
+    def __init__(self, config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "the schema lets no such config pass"
         self._about, self._warn = about, warn
         self._uri = config.uri

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from proxlearn.compare.statistics import Measured
+from proxlearn.compare.statistics import MeanSd
 from proxlearn.config.config_folder import config_folder
 from proxlearn.config.schema import TrainConfig, build, trajectory
 from proxlearn.errors import InputError
@@ -48,15 +48,15 @@ TABLE3 = {
 """epsilon: final risk (unweighted), seconds."""
 
 TABLE4 = {
-    "banana": (Measured(0.551, 0.01), Measured(0.535, 0.05)),
-    "diabetes": (Measured(0.736, 0.02), Measured(0.731, 0.01)),
-    "twonorm": (Measured(0.972, 0.002), Measured(0.972, 0.002)),
+    "banana": (MeanSd(0.551, 0.01), MeanSd(0.535, 0.05)),
+    "diabetes": (MeanSd(0.736, 0.02), MeanSd(0.731, 0.01)),
+    "twonorm": (MeanSd(0.972, 0.002), MeanSd(0.972, 0.002)),
 }
 """dataset: weighted, unweighted."""
 TABLE4_QUOTED = {
-    "banana": (Measured(0.550, 0.01), Measured(0.559, 0.01)),
-    "diabetes": (Measured(0.777, 0.007), Measured(0.778, 0.002)),
-    "twonorm": (Measured(0.981, 0.0002), Measured(0.981, 0.0006)),
+    "banana": (MeanSd(0.550, 0.01), MeanSd(0.559, 0.01)),
+    "diabetes": (MeanSd(0.777, 0.007), MeanSd(0.778, 0.002)),
+    "twonorm": (MeanSd(0.981, 0.0002), MeanSd(0.981, 0.0006)),
 }
 """dataset: JKO-ICNN, SWGF + RealNVP, which the paper quotes from Bonet et al. (2022)."""
 
@@ -69,7 +69,7 @@ TABLE5 = {500: 0.01241931, 700: 0.01075817, 1000: 0.00806645, 2000: 0.00762518}
 SHD = {"test": 61.079, "train": 75.330}
 SHD_HOURS = 5.3
 
-Figures = dict[tuple[str, str, str], Measured]
+Figures = dict[tuple[str, str, str], MeanSd]
 """(part, estimate, quantity) -> what the paper prints, in the units of accuracy.csv."""
 
 REPEATED = ("seed", "split_seed")
@@ -147,13 +147,13 @@ def _wdbc(table: str, figures: Figures, **overrides: Any) -> Experiment:
     return Experiment(f"Table {table[-1]}", "wdbc", STEPS[table], figures, overrides)
 
 
-def _accuracies(weighted: Measured, unweighted: Measured, rule: str = "unweighted") -> Figures:
+def _accuracies(weighted: MeanSd, unweighted: MeanSd, rule: str = "unweighted") -> Figures:
     return {("test", "weighted", "accuracy"): weighted, ("test", rule, "accuracy"): unweighted}
 
 
 def _percentages(unweighted: float, weighted: float) -> Figures:
     """Of Tables 1 and 2, whose "unweighted" counts saturated points."""
-    return _accuracies(Measured(weighted / 100), Measured(unweighted / 100), "unweighted_saturated")
+    return _accuracies(MeanSd(weighted / 100), MeanSd(unweighted / 100), "unweighted_saturated")
 
 
 EXPERIMENTS = (
@@ -163,7 +163,7 @@ EXPERIMENTS = (
     ),
     *(_wdbc("table2", _percentages(*figures[:2]), beta=beta) for beta, figures in TABLE2.items()),
     *(
-        _wdbc("table3", {("test", "unweighted", "risk_paper"): Measured(risk)}, beta=0.05, epsilon=epsilon)
+        _wdbc("table3", {("test", "unweighted", "risk_paper"): MeanSd(risk)}, beta=0.05, epsilon=epsilon)
         for epsilon, (risk, _) in TABLE3.items()
     ),
     *(Experiment("Table 4", name, STEPS[name], _accuracies(*figures), {}) for name, figures in TABLE4.items()),
@@ -172,7 +172,7 @@ EXPERIMENTS = (
             "Table 5 (which does not define its figure)",
             "sine",
             STEPS["table5"],
-            {("test", "weighted", "risk"): Measured(risk)},
+            {("test", "weighted", "risk"): MeanSd(risk)},
             {"N": N},
         )
         for N, risk in TABLE5.items()
@@ -181,7 +181,7 @@ EXPERIMENTS = (
         "Section 5",
         "shd",
         STEPS["shd"],
-        {(part, "particle", "accuracy"): Measured(share / 100) for part, share in SHD.items()},
+        {(part, "particle", "accuracy"): MeanSd(share / 100) for part, share in SHD.items()},
         {},
     ),
 )

@@ -13,13 +13,13 @@ from proxlearn.core.problem import Samples
 from proxlearn.core.scores import ESTIMATES
 from proxlearn.data import labels
 from proxlearn.data.magnitude import LARGEST, largest_scaled
-from proxlearn.data.numerals import number_of
-from proxlearn.data.row_reader import Piece
+from proxlearn.data.numerals import parse_numeral
+from proxlearn.data.row_reader import Chunk
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
 
 
-def evaluate(model: Model, pieces: Iterable[Piece]) -> dict[str, Any]:
+def evaluate(model: Model, pieces: Iterable[Chunk]) -> dict[str, Any]:
     """Of each estimate every quantity of the task, None where it is undefined.
 
     Of a real target besides ``rmse_in_units``, in the target's own.
@@ -55,7 +55,7 @@ def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
             problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
             raise InputError(f"{problem}, none of the classes of the run", did_you_mean(cells[row], model.classes))
         return found
-    numbers = np.array([number_of(cell) for cell in cells], dtype=np.float64)
+    numbers = np.array([parse_numeral(cell) for cell in cells], dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = model.target_scaler(numbers[:, None])[:, 0]
     # Scores are means of squares.

@@ -17,7 +17,7 @@ from proxlearn.files.safe_read import AbsentFile, UnreadableFile
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import Checkpoint, newest_valid
 from proxlearn.run.model_description import read_description
-from proxlearn.run.overwrite import refuse_between
+from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import identity_of, require_own, tell_foreign
 
@@ -26,7 +26,7 @@ def load(path: Path) -> Model:
     """The model of a run, finished or not."""
     if not path.is_dir():
         raise InputError(f"no folder {path}", "name one that `proxlearn train` made")
-    refuse_between(path)
+    refuse_interrupted(path)
     model = find(path)
     if model is None:
         raise InputError(f"{path} holds no valid checkpoint", "wait for the first one, or train again")

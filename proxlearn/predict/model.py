@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons.registry import Neuron
-from proxlearn.core.scores import Task, answers, spread
+from proxlearn.core.scores import Task, mean_outputs, standard_error
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
@@ -55,7 +55,7 @@ class Model:
 
     def answers(self, X: np.ndarray) -> dict[str, Tensor]:
         """By both estimates, (outputs) x n: what the task reads."""
-        blocks = [answers(outputs, self.cloud) for outputs in self._outputs(X)]
+        blocks = [mean_outputs(outputs, self.cloud) for outputs in self._outputs(X)]
         both = {name: torch.cat([block[name] for block in blocks], dim=-1) for name in blocks[0]}
         for f in both.values():
             self._check_finite(X, f)
@@ -72,7 +72,7 @@ class Model:
     def predict(self, X: np.ndarray, estimate: str = "weighted") -> Prediction:
         """Everything that is to be said of ``X``, rows x features."""
         parts = [
-            (answers(outputs, self.cloud)[estimate], spread(outputs, self.cloud, estimate))
+            (mean_outputs(outputs, self.cloud)[estimate], standard_error(outputs, self.cloud, estimate))
             for outputs in self._outputs(X)
         ]
         f, errors = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))

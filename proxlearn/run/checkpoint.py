@@ -16,14 +16,14 @@ from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
-from proxlearn.run.checkpoint_file import InvalidCheckpoint, Sealed, stored, unseal
+from proxlearn.run.checkpoint_file import CheckpointFile, InvalidCheckpoint, list_checkpoints, unseal
 from proxlearn.run.log_schedule import is_film
 
 Figure = float | int | bool | None
 
 
 @dataclass(frozen=True)
-class Mark:
+class MetricsPosition:
     """How far metrics.csv had got: its length in bytes and their sha256."""
 
     size: int = 0
@@ -43,7 +43,7 @@ class Checkpoint:
     """Proximal steps so far that did not meet their tolerance within L rounds."""
     switched_at: int | None = None
     """Step at which the fallback precision took over."""
-    metrics: Mark = Mark()
+    metrics: MetricsPosition = MetricsPosition()
     proximal: Mapping[str, Figure] | None = None
     """Figures of the step that led to the cloud, which the cloud alone does not tell: a run may be asked to end here.
     Empty for a step without them; None where they are not known (checkpoints of version 0.1.0)."""
@@ -79,24 +79,24 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "proximal": None if checkpoint.proximal is None else dict(checkpoint.proximal),
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    path = checkpoint_file.path_of(folder, cloud.step)
+    path = checkpoint_file.checkpoint_path(folder, cloud.step)
     write_atomically(path, checkpoint_file.seal(blob, state))
     return path
 
 
 def load(path: Path) -> Checkpoint:
     """Read one checkpoint, or raise InvalidCheckpoint."""
-    return opened(unseal(path))
+    return parse_checkpoint(unseal(path))
 
 
-def opened(file: Sealed) -> Checkpoint:
+def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
     """A sealed file's content; its checksum holds, but who wrote it is not known, so everything is checked."""
     try:
         # Cloned, because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
         theta, log_rho, generator = tensors["theta"], tensors["log_rho"], tensors["generator"]
         step, unmet, switched_at = (file.state[name] for name in ("step", "unmet", "switched_at"))
-        mark = Mark(file.state["metrics_size"], file.state["metrics_sha256"])
+        mark = MetricsPosition(file.state["metrics_size"], file.state["metrics_sha256"])
         numbers = (step, unmet, mark.size, 0 if switched_at is None else switched_at)
         whole = (
             all(type(number) is int and number >= 0 for number in numbers)
@@ -125,7 +125,7 @@ def newest_valid(
     require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
     """The newest checkpoint that is whole and that ``require`` lets pass; each other one is told to ``skipped``."""
-    for _, path in stored(folder):
+    for _, path in list_checkpoints(folder):
         try:
             found = load(path)
             require(found)
@@ -143,7 +143,7 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
     so that a run which was interrupted has all that an uninterrupted one has. Files of later steps (damaged ones that
     were skipped) are not counted: they must not push out good ones.
     """
-    older = [(k, path) for k, path in stored(folder) if k <= step]
+    older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]
     kept = {path for _, path in older[:keep] + regular[:keep]}
     for k, path in older:

@@ -33,7 +33,7 @@ class InvalidCheckpoint(Exception):
 
 
 @dataclass(frozen=True)
-class Sealed:
+class CheckpointFile:
     """A checkpoint file whose checksum holds."""
 
     blob: bytes
@@ -42,11 +42,11 @@ class Sealed:
     """What is not a tensor."""
 
 
-def path_of(folder: Path, step: int) -> Path:
+def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"cloud-{step:09d}.safetensors"
 
 
-def stored(folder: Path) -> list[tuple[int, Path]]:
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """Steps and paths of the checkpoints in a folder, newest first."""
     if folder.is_symlink():
         raise UnreadableFile(folder, "it is a link, and links are not followed")
@@ -68,7 +68,7 @@ def seal(blob: bytes, state: dict[str, Any]) -> bytes:
     return blank[:start] + hashlib.sha256(blank).hexdigest().encode() + blank[end:]
 
 
-def unseal(path: Path, named: bool = True) -> Sealed:
+def unseal(path: Path, named: bool = True) -> CheckpointFile:
     """Read a file that vouches for itself, and is ``named`` after its step, or raise InvalidCheckpoint."""
     try:
         blob = _whole_file(path)
@@ -81,16 +81,16 @@ def unseal(path: Path, named: bool = True) -> Sealed:
         if about["format"] != FORMAT:
             raise InvalidCheckpoint(f"format {about['format']!r:.60} instead of {FORMAT!r}")
         state = json.loads(about["state"])
-        if named and path_of(path.parent, state["step"]) != path:
+        if named and checkpoint_path(path.parent, state["step"]) != path:
             raise InvalidCheckpoint("its name does not fit its step")
-        return Sealed(blob, blob[start:end].decode(), state)
+        return CheckpointFile(blob, blob[start:end].decode(), state)
     except UNREADABLE as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
-def valid(folder: Path) -> Iterator[Sealed]:
+def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
     """The checkpoints of a folder whose checksums hold, newest first."""
-    for _, path in stored(folder):
+    for _, path in list_checkpoints(folder):
         try:
             yield unseal(path)
         except InvalidCheckpoint:

@@ -6,7 +6,7 @@ import importlib.util
 
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.training.memory import kernel_bytes, largest_N, memory_of
+from proxlearn.training.memory import device_memory, kernel_bytes, largest_N
 
 OUTPUT_COPIES = 4
 """N x rows matrices alive at once: what the neurons answer, and the way back to their parameters."""
@@ -28,7 +28,7 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
     """Refuse data that cannot fit beside the cloud: each particle answers for each row (and class)."""
     device = resolve_device(config.device.device)
     needed = OUTPUT_COPIES * _bytes(config) * config.N * rows * (classes if classes > 2 else 1)
-    if needed > memory_of(device):
+    if needed > device_memory(device):
         raise InputError(
             f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and {_has(device)}",
             "choose a smaller N, or fewer rows",
@@ -43,7 +43,7 @@ def check_memory(config: TrainConfig) -> None:
     eager = config.compile == "off" or device != "cpu" or importlib.util.find_spec("numba") is None
     if config.kernel == "auto" and config.solver != "literal" and not eager:
         return
-    available = memory_of(device)
+    available = device_memory(device)
     needed = kernel_bytes(config.N, _bytes(config))
     if needed > available:
         remedy = f"choose N={largest_N(available, _bytes(config))} or less"
@@ -62,4 +62,4 @@ def _bytes(config: TrainConfig) -> int:
 
 
 def _has(device: str) -> str:
-    return f"this {'machine' if device == 'cpu' else 'GPU'} has {memory_of(device) / 2**30:.0f} GiB"
+    return f"this {'machine' if device == 'cpu' else 'GPU'} has {device_memory(device) / 2**30:.0f} GiB"

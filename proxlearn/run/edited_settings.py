@@ -24,7 +24,7 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
         made_with = _digest_in_checkpoints(folder, digest(config))
     if made_with in (None, digest(config)):
         return
-    edit = describe_edit(config, status.get("settings"), made_with)
+    edit = describe_difference(config, status.get("settings"), made_with)
     if edit is None:
         raise InputError(f"{folder.config} was edited after the run began", "undo the edit")
     began, now = edit
@@ -34,7 +34,7 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
     raise InputError(f"{folder.path} began with {began}, and config.yaml has {now}", "set it back")
 
 
-def describe_edit(config: TrainConfig, began: Any, made_with: str) -> tuple[str, str] | None:
+def describe_difference(config: TrainConfig, began: Any, made_with: str) -> tuple[str, str] | None:
     """The settings that differ, as they were when the run began and as they are now; None where that is not known.
 
     ``began`` are the settings that status.json has; they count if ``made_with`` is their digest.
@@ -49,7 +49,7 @@ def describe_edit(config: TrainConfig, began: Any, made_with: str) -> tuple[str,
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
     """``expected`` if a checkpoint has it, otherwise what the newest one has; None where there is none."""
     newest = None
-    for file in checkpoint_file.valid(folder.checkpoints):
+    for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         found = str(file.state.get("run"))[:DIGEST]
         if found == expected:
             return found

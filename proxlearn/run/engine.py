@@ -11,7 +11,7 @@ from proxlearn.training.engine import Step
 def choose_engine(experiment: Experiment, earlier: str | None) -> str:
     """The engine of a new run, or the one that an earlier session of the run used."""
     config = experiment.config
-    why_not = engine.why_not_fused(experiment.problem.neuron, experiment.device.type)
+    why_not = engine.fused_obstacle(experiment.problem.neuron, experiment.device.type)
     if earlier is not None:
         if earlier == "fused" and why_not:
             raise InputError(f"this run was begun with the fused engine, but {why_not}", "continue it where it can run")

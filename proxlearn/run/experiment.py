@@ -24,7 +24,7 @@ from proxlearn.run.device import check_outputs_memory, resolve_device
 from proxlearn.training.hyper_schedule import Plan
 from proxlearn.training.settings import Settings
 from proxlearn.training.stepper import is_finite
-from proxlearn.training.trainer import begin, seeds
+from proxlearn.training.trainer import initial_fit, split_seed
 
 
 @dataclass(frozen=True)
@@ -79,21 +79,21 @@ def build_experiment(config: TrainConfig) -> Experiment:
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
     check_magnitudes(prepared, (config.device.dtype, config.device.fallback_dtype))
     neuron = choose_neuron(prepared.table, config.dataset.neuron)
-    prepared = replace(prepared, train=regressed(neuron, prepared.train), test=regressed(neuron, prepared.test))
+    prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
-    problem, settings = Problem(neuron, prepared.train), settings_of(config)
+    problem, settings = Problem(neuron, prepared.train), settings_from_config(config)
     made = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
     return made.to(dtype_of(config.device.dtype))
 
 
-def settings_of(config: TrainConfig) -> Settings:
+def settings_from_config(config: TrainConfig) -> Settings:
     """What a fit reads of a config; None stays where it leaves something to the selection."""
     values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
     values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
     return Settings(**values)
 
 
-def regressed(neuron: Neuron, samples: Samples) -> Samples:
+def with_targets(neuron: Neuron, samples: Samples) -> Samples:
     """Labelled samples with what this neuron answers to them when it is right."""
     return samples if samples.labels is None else replace(samples, y=neuron.targets(samples.labels))
 
@@ -113,18 +113,18 @@ def choose_neuron(table: Table, name: str | None) -> Neuron:
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
     """cloud_0 and the state of the noise: both from ``seed``, each with a stream of its own."""
     config = experiment.config
-    cloud_seed, noise_seed = seeds(config.seed)
+    cloud_seed, noise_seed = split_seed(config.seed)
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
     for block in coordinates if config.init == "box" else ():
         if block not in config.dataset.initial:
             raise InputError(f"dataset.initial gives no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
     if config.init_sha256 is None and config.init == "normal":
-        cloud = begin(experiment.source, experiment.settings, config.seed).cloud
+        cloud = initial_fit(experiment.source, experiment.settings, config.seed).cloud
     elif config.init_sha256 is None:
         drawing = torch.Generator().manual_seed(cloud_seed)
         cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, drawing)
     else:
-        cloud = cloud_of(config.init_from, config.init_sha256, (config.N, sum(coordinates.values())))
+        cloud = load_initial_cloud(config.init_from, config.init_sha256, (config.N, sum(coordinates.values())))
     cloud = cloud.to(experiment.device, dtype_of(config.device.dtype))
     if not is_finite(cloud):
         source = {"box": "dataset.initial", "normal": "init_scale"}[config.init]
@@ -135,11 +135,11 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
     return Checkpoint(cloud, noise.get_state(), experiment.identity)
 
 
-def cloud_of(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
+def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
     """The cloud that another run had reached, as a first one."""
-    for file in checkpoint_file.valid(Path(folder) / "checkpoints") if folder else ():
+    for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
-            cloud = checkpoints.opened(file).cloud
+            cloud = checkpoints.parse_checkpoint(file).cloud
             if cloud.theta.shape == shape:
                 # Neither its epsilon nor its neighbour list: both are of the other run's settings.
                 return PointCloud(cloud.theta, cloud.log_rho)

@@ -18,14 +18,14 @@ from proxlearn.files.atomic import write_all
 from proxlearn.run import owner_file
 from proxlearn.run.owner_file import OwnerFile, parse_owner, signature
 
-NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without locks answers."""
 
-GLANCES = 3
+LOCK_ATTEMPTS = 3
 """Tries a few milliseconds apart: whoever only looks whether a folder is in use holds its lock for an instant."""
 
 
-class InUse(InputError):
+class FolderInUse(InputError):
     """Another process is at work in the folder."""
 
 
@@ -33,7 +33,7 @@ class FolderLost(RunError):
     """The folder is no longer this process's: another one may be at work under its name."""
 
 
-def in_use(folder: Path) -> bool | None:
+def is_locked(folder: Path) -> bool | None:
     """Whether a process holds the lock of ``folder``; None where the file system cannot tell."""
     try:
         handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -96,17 +96,19 @@ class FolderLock:
         os.close(self._handle)
 
     def _take(self) -> None:
-        for last in (*(False,) * (GLANCES - 1), True):
+        for last in (*(False,) * (LOCK_ATTEMPTS - 1), True):
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError as error:
                 if last:
                     holder = self._holder() or "another process"
-                    raise InUse(f"{self._folder} is in use by {holder}", "wait for it, or stop it first") from error
+                    raise FolderInUse(
+                        f"{self._folder} is in use by {holder}", "wait for it, or stop it first"
+                    ) from error
                 time.sleep(0.005)
             except OSError as error:
-                if error.errno not in NO_LOCKS_HERE:
+                if error.errno not in LOCKS_UNSUPPORTED:
                     raise
                 self._take_owner_file()
                 return
@@ -116,7 +118,7 @@ class FolderLock:
         holder = owner.take()
         if holder is not None:
             problem = f"{self._folder} is in use by {holder}, as far as can be told where file locks do not exist"
-            raise InUse(problem, f"wait for it; if that process is gone, delete {owner.path}")
+            raise FolderInUse(problem, f"wait for it; if that process is gone, delete {owner.path}")
         self._owner = owner
 
     def _is_current(self) -> bool:

@@ -10,17 +10,17 @@ from typing import Any
 
 from proxlearn.config.schema import NOT_TRAJECTORY, LoggerConfig
 from proxlearn.errors import RunError
-from proxlearn.loggers.logger import About, NoLogger, RunLogger, open_logger
+from proxlearn.loggers.logger import NoLogger, RunInfo, RunLogger, open_logger
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import observe
+from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.run.selection import read_chosen
 from proxlearn.terminal.notice import notice
 
 
 @contextlib.contextmanager
-def logged(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
+def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
     """The run's logger, which learns of a failure too."""
-    logger = NoLogger() if choice.name == "csv" else open_logger(choice, about(folder), warn)
+    logger = NoLogger() if choice.name == "csv" else open_logger(choice, run_info(folder), warn)
     try:
         yield logger
     except BaseException:
@@ -32,9 +32,9 @@ def publish(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
     """Tell the logger of what was drawn at the end of a session, and of rows that it missed."""
     if choice.name == "csv":
         return
-    folder, now = RunFolder(path), observe(path)
+    folder, now = RunFolder(path), take_snapshot(path)
     try:
-        with logged(choice, folder, notice) as logger:
+        with logger_session(choice, folder, notice) as logger:
             logger.begin(folder.metrics)
             logger.pictures([each for each in drawn if each.suffix == ".png"], now.step)
             logger.close(now.state)
@@ -43,14 +43,14 @@ def publish(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
         notice(str(error))
 
 
-def about(folder: RunFolder) -> About:
+def run_info(folder: RunFolder) -> RunInfo:
     """The settings of a run, with what was selected in the place of what they leave open."""
     config = folder.read_config()
     chosen = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: chosen[key] for key in config.selected if key in chosen})
     every = flat(dataclasses.asdict(config))
     changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY or key == "device.threads"}
-    return About(
+    return RunInfo(
         folder.path,
         config.dataset.name,
         {key: every[key] for key in every if key not in changing},

@@ -19,9 +19,9 @@ from proxlearn.core import energy, scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Info
-from proxlearn.files.atomic import separate, sync_folder, write_all
+from proxlearn.files.atomic import break_hard_links, sync_folder, write_all
 from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_bytes
-from proxlearn.run.checkpoint import Figure, Mark
+from proxlearn.run.checkpoint import Figure, MetricsPosition
 from proxlearn.run.metrics_version import CHANGING
 from proxlearn.training.hyper_schedule import Plan
 
@@ -79,15 +79,15 @@ class MetricsLog:
         self._size, self._sha256 = 0, hashlib.sha256()
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> MetricsPosition:
         """How far the scheduled rows have got."""
-        return Mark(self._size, self._sha256.hexdigest()) if self._size else Mark()
+        return MetricsPosition(self._size, self._sha256.hexdigest()) if self._size else MetricsPosition()
 
-    def holds_row(self, mark: Mark, closing: int) -> bool:
+    def holds_row(self, mark: MetricsPosition, closing: int) -> bool:
         """Whether the row of step ``closing`` follows those of ``mark``."""
         return bool(_closing_row(self._content(), mark, closing))
 
-    def foreign_lines(self, mark: Mark) -> list[str]:
+    def foreign_lines(self, mark: MetricsPosition) -> list[str]:
         """What ``start`` would cut off, and no session wrote: lines that are no rows of steps after the mark's."""
         content = self._content()
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
@@ -99,7 +99,7 @@ class MetricsLog:
             foreign.append(lines[-1])
         return [line.decode("utf-8", "replace") for line in foreign]
 
-    def start(self, mark: Mark, closing: int | None) -> bool:
+    def start(self, mark: MetricsPosition, closing: int | None) -> bool:
         """Open for appending: what comes after the mark is cut off, but for the row of step ``closing``.
 
         Returns whether that row, where one is asked for, has still to be written.
@@ -108,7 +108,7 @@ class MetricsLog:
         kept = content[: mark.size]
         self._size, self._sha256 = len(kept), hashlib.sha256(kept)
         closing_row = b"" if closing is None else _closing_row(content, mark, closing)
-        separate(self.path)
+        break_hard_links(self.path)
         self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         os.ftruncate(self._handle, len(kept) + len(closing_row))
         sync_folder(self.path.parent)
@@ -159,7 +159,7 @@ def _is_row(line: bytes, commas: int, first: int) -> bool:
     return not row or (_step_of(row) >= first and row.count(b",") == commas)
 
 
-def _closing_row(content: bytes, mark: Mark, step: int) -> bytes:
+def _closing_row(content: bytes, mark: MetricsPosition, step: int) -> bytes:
     """The row of ``step`` right after the mark, if it is there and whole."""
     row = content[mark.size :].partition(b"\n")[0] + b"\n"
     whole = content.startswith(row, mark.size) and row.count(b",") == content.partition(b"\n")[0].count(b",")

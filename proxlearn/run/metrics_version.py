@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxlearn.core.schedules import MEASURED_PER_DECADE, falling, is_log_spaced
+from proxlearn.core.schedules import MEASURED_PER_DECADE, is_log_spaced, schedule_factor
 from proxlearn.files.safe_read import UnreadableFile, read_json
 
 VERSION = 2
@@ -71,8 +71,8 @@ class Conversion:
     def _scheduled(self, step: int) -> tuple[float, float]:
         """h and beta of the step from ``step`` on: the expressions of Plan.hyper_at, for the same bits."""
         values = self.settings
-        h = values["h"] * falling(values["h_schedule"], step, values["horizon"])
-        return h, values["beta"] / falling(values["beta_schedule"], step, values["horizon"])
+        h = values["h"] * schedule_factor(values["h_schedule"], step, values["horizon"])
+        return h, values["beta"] / schedule_factor(values["beta_schedule"], step, values["horizon"])
 
     def _epsilon(self, row: dict[str, str], before: dict[str, str] | None) -> str:
         """Empty where neither the file nor a checkpoint tells it."""
@@ -94,7 +94,7 @@ Position = tuple[int, str]
 """A length of metrics.csv in bytes, and the sha256 of so many."""
 
 
-def position(content: bytes, size: int) -> Position:
+def metrics_position(content: bytes, size: int) -> Position:
     return size, hashlib.sha256(content[:size]).hexdigest()
 
 
@@ -103,8 +103,8 @@ def marks_json(old: bytes, new: bytes, positions: list[Position]) -> dict[str, A
     marks: dict[str, Position] = {}
     ends = [i + 1 for i, byte in enumerate(new) if byte == ord("\n")]
     for size, sha256 in positions:
-        if position(old, size) == (size, sha256) and old[:size].endswith(b"\n"):
-            marks[f"{size}-{sha256}"] = position(new, ends[old[:size].count(b"\n") - 1])
+        if metrics_position(old, size) == (size, sha256) and old[:size].endswith(b"\n"):
+            marks[f"{size}-{sha256}"] = metrics_position(new, ends[old[:size].count(b"\n") - 1])
     return {"format": MARKS_FORMAT, "marks": marks}
 
 

@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from proxlearn.errors import InputError, RunError
-from proxlearn.files.atomic import disk_errors, is_temporary, sync_folder, write_json
+from proxlearn.files.atomic import disk_errors_as_run_error, is_temporary, sync_folder, write_json
 from proxlearn.files.safe_read import UnreadableFile, read_json
-from proxlearn.run.checkpoint_file import valid
-from proxlearn.run.lock import FolderLock, FolderLost, in_use
+from proxlearn.run.checkpoint_file import valid_checkpoints
+from proxlearn.run.lock import FolderLock, FolderLost, is_locked
 from proxlearn.run.ownership import STAGING
 from proxlearn.run.run_folder import RunFolder
 
@@ -38,7 +38,7 @@ EXCHANGE_SECONDS = 2.0
 
 
 @contextlib.contextmanager
-def new_run(folder: RunFolder) -> Iterator[RunFolder]:
+def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
     """A run folder to make the new run in; deleted at the end, unless ``place`` has moved it."""
     made = folder.path / NEW
     shutil.rmtree(made, ignore_errors=True)
@@ -52,7 +52,7 @@ def new_run(folder: RunFolder) -> Iterator[RunFolder]:
             shutil.rmtree(made, ignore_errors=True)
 
 
-def place(folder: RunFolder) -> None:
+def swap_in(folder: RunFolder) -> None:
     """Put the new run in the old one's place, or leave the old one there and raise what went wrong.
 
     The caller holds the lock; every file of the new run is on disk.
@@ -75,51 +75,51 @@ def place(folder: RunFolder) -> None:
         os.replace(ready, placed)
     except BaseException as failure:
         try:
-            _take_back(folder)
+            _restore_old(folder)
         except OSError as error:
             problem = f"cannot write to the run folder {folder.path}: {error.strerror or error}"
-            raise RunError(problem, f"put that right, and {_brings_back(folder.path)}") from failure
+            raise RunError(problem, f"put that right, and {_recovery_remedy(folder.path)}") from failure
         raise
     # The new run is in its place: what of the old one cannot be deleted now is deleted later.
     with contextlib.suppress(OSError):
-        _clean(folder)
+        _delete_old(folder)
 
 
 def recover(folder: RunFolder) -> None:
     """Take back an overwrite that was interrupted, or tidy up after one that was done. The caller has the lock."""
-    if (folder.path / PLACED).is_dir() and next(valid(folder.checkpoints), None) is not None:
-        _clean(folder)
-    _take_back(folder)
+    if (folder.path / PLACED).is_dir() and next(valid_checkpoints(folder.checkpoints), None) is not None:
+        _delete_old(folder)
+    _restore_old(folder)
     shutil.rmtree(folder.path / PLACED, ignore_errors=True)
     shutil.rmtree(folder.path / NEW, ignore_errors=True)
 
 
-def recover_now(path: Path) -> None:
+def recover_locked(path: Path) -> None:
     """The same for a command that is going to write, and must read the run's config first."""
     if any((path / stage).is_dir() for stage in STAGING):
-        with disk_errors(path), FolderLock(path):
+        with disk_errors_as_run_error(path), FolderLock(path):
             recover(RunFolder(path))
 
 
-def is_between(path: Path) -> bool:
+def is_interrupted(path: Path) -> bool:
     """Whether a folder holds neither the old run nor the new one in its place."""
     return (path / OLD / LIST).is_file() and not (path / PLACED).is_dir()
 
 
-def refuse_between(path: Path) -> None:
+def refuse_interrupted(path: Path) -> None:
     """For a command that only reads: refuse a folder in which an overwrite was interrupted halfway."""
     end = time.monotonic() + EXCHANGE_SECONDS
-    while is_between(path):
-        if time.monotonic() > end or not in_use(path):
-            raise InputError(f"an overwrite of {path} was interrupted", _brings_back(path))
+    while is_interrupted(path):
+        if time.monotonic() > end or not is_locked(path):
+            raise InputError(f"an overwrite of {path} was interrupted", _recovery_remedy(path))
         time.sleep(0.01)
 
 
-def _brings_back(path: Path) -> str:
+def _recovery_remedy(path: Path) -> str:
     return f"`{shlex.join(['proxlearn', 'resume', str(path)])}` brings the old run back"
 
 
-def _take_back(folder: RunFolder) -> None:
+def _restore_old(folder: RunFolder) -> None:
     """The old run's files back in their places; the new run is deleted. Can be interrupted and done again."""
     ready, old = folder.path / READY, folder.path / OLD
     # One that is not in "ready" any more is in the folder. Without "ready" nobody can tell, and no file is replaced.
@@ -142,7 +142,7 @@ def _take_back(folder: RunFolder) -> None:
         shutil.rmtree(ready)
 
 
-def _clean(folder: RunFolder) -> None:
+def _delete_old(folder: RunFolder) -> None:
     """Delete the old run, and then what says that the new one is in its place."""
     sync_folder(folder.path)
     if (folder.path / OLD).is_dir():

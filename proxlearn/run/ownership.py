@@ -83,7 +83,7 @@ def require_run_or_empty(folder: Path) -> None:
         raise InputError(f"{folder} is not a folder", "choose another hydra.run.dir") from error
     foreign = [entry.name for entry in entries if not _is_transient(entry)]
     if foreign and not is_run(folder):
-        raise not_ours(folder, foreign, "run")
+        raise foreign_files_error(folder, foreign, "run")
     unrecognised = _unrecognised(folder)
     if unrecognised:
         problem = f"{folder} holds a config.yaml of proxlearn, and {', '.join(unrecognised[:3])} that no run wrote"
@@ -106,7 +106,7 @@ def require_sweep_or_empty(folder: Path) -> None:
     plan = _content(folder / "sweep.yaml")
     ours = plan.startswith(b"command:") and re.search(rb"^jobs:", plan, re.MULTILINE)
     if names and not started and not ours:
-        raise not_ours(folder, names, "sweep")
+        raise foreign_files_error(folder, names, "sweep")
 
 
 def require_comparison_or_empty(folder: Path) -> None:
@@ -114,7 +114,7 @@ def require_comparison_or_empty(folder: Path) -> None:
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name) if folder.is_dir() else []
     foreign = [entry.name for entry in entries if not _is_transient(entry)]
     if foreign and not is_comparison(folder):
-        raise not_ours(folder, foreign, "comparison", "--output FOLDER")
+        raise foreign_files_error(folder, foreign, "comparison", "--output FOLDER")
 
 
 def is_comparison(folder: Path) -> bool:
@@ -142,7 +142,7 @@ def is_regular(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def not_ours(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
+def foreign_files_error(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
     shown = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
     problem = f"{folder} holds other files ({shown}) and no {kind} of proxlearn"
     return InputError(problem, f"choose a new or an empty folder: {option or f'hydra.{kind}.dir=...'}")

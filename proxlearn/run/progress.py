@@ -8,9 +8,9 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from proxlearn.core.compile_time import COMPILATION
+from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.run.metrics import Row
-from proxlearn.run.step_rate import Pace
+from proxlearn.run.step_rate import StepRate
 from proxlearn.terminal.streams import write_words
 
 LINE_SECONDS = 10.0
@@ -20,9 +20,9 @@ class Progress:
     """Shows the step, risk, accuracy, recursions per second and the time left."""
 
     def __init__(self, steps: int, start: int) -> None:
-        self.steps, self.step, self.pace = steps, start, Pace(start)
+        self.steps, self.step, self.pace = steps, start, StepRate(start)
         self.shown = time.monotonic()
-        self.overhead = COMPILATION.overhead
+        self.overhead = COMPILE_TIME.overhead
         self.newest = ""
         terminal = sys.stderr.isatty()
         self.bar = tqdm(total=steps, initial=start, unit="rec", dynamic_ncols=True) if terminal else None
@@ -31,9 +31,9 @@ class Progress:
         self.step = step
         self.pace.advance(step)
         if self.bar is not None:
-            if COMPILATION.overhead != self.overhead:
+            if COMPILE_TIME.overhead != self.overhead:
                 # Compilation is over: the bar's clock goes on from here.
-                self.overhead = COMPILATION.overhead
+                self.overhead = COMPILE_TIME.overhead
                 self.bar.unpause()
             self.bar.update(step - self.bar.n)
         elif time.monotonic() - self.shown > LINE_SECONDS:

@@ -44,7 +44,7 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     )
 
 
-def mend_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
+def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     """Write model.json anew where it is damaged: it follows from the config and the data."""
     try:
         found = read_description(folder.model)

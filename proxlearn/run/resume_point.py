@@ -18,14 +18,14 @@ from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import MOST_TABLE, read_bytes
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
-from proxlearn.run.checkpoint import Checkpoint, Mark
+from proxlearn.run.checkpoint import Checkpoint, MetricsPosition
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
-from proxlearn.run.edited_settings import DIGEST, describe_edit
+from proxlearn.run.edited_settings import DIGEST, describe_difference
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.log_schedule import is_logged
 from proxlearn.run.metrics import MetricsLog
 from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, version_of
-from proxlearn.run.run_folder import Earlier, RunFolder
+from proxlearn.run.run_folder import PreviousSession, RunFolder
 
 AGAIN = "or train again with overwrite=true"
 
@@ -44,7 +44,7 @@ class ResumePoints:
 
     folder: RunFolder
     experiment: Experiment
-    previous: Earlier
+    previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint from which the run can go on exactly; None where it has not begun."""
@@ -76,7 +76,7 @@ class ResumePoints:
         self.folder.refuse_newer_model()
         identity = self.experiment.identity if selected else self.experiment.asked_identity
         wrong: Rejected | None = None
-        for file in checkpoint_file.valid(self.folder.checkpoints):
+        for file in checkpoint_file.valid_checkpoints(self.folder.checkpoints):
             run = str(file.state.get("run"))
             if run.startswith(identity):
                 return
@@ -102,20 +102,20 @@ class ResumePoints:
             raise Rejected("its generator is for another device", "continue it on the device it began on") from error
         mark = self._mark(candidate)
         self._require_rows(mark)
-        closing = closing_step(candidate.cloud.step, experiment)
+        closing = final_row_step(candidate.cloud.step, experiment)
         # A checkpoint of version 0.1.0 does not hold the figures of its step, so that step is made once more.
         lacks_figures = closing is not None and candidate.proximal is None
         if lacks_figures and not MetricsLog(self.folder.metrics).holds_row(mark, candidate.cloud.step):
             raise Rejected("metrics.csv lacks the row of the last step", "ask for more steps")
 
-    def _mark(self, candidate: Checkpoint) -> Mark:
+    def _mark(self, candidate: Checkpoint) -> MetricsPosition:
         """Where metrics.csv ended when the checkpoint was written, in the present file."""
         mark = candidate.metrics
         if version_of(_first_line(self.folder.metrics)) == 1:
             return mark
-        return Mark(*read_marks(self.folder.marks).get((mark.size, mark.sha256), (mark.size, mark.sha256)))
+        return MetricsPosition(*read_marks(self.folder.marks).get((mark.size, mark.sha256), (mark.size, mark.sha256)))
 
-    def _require_rows(self, mark: Mark) -> None:
+    def _require_rows(self, mark: MetricsPosition) -> None:
         path = self.folder.metrics
         if not path.is_file():
             raise Rejected("metrics.csv is missing", f"copy it back, {AGAIN}")
@@ -133,7 +133,7 @@ class ResumePoints:
             return Rejected("selection.json was changed", f"restore it, {AGAIN}")
         if run[:DIGEST] == ours[:DIGEST]:
             return Rejected("the data has changed since it began", f"restore it, {AGAIN}")
-        edit = describe_edit(self.experiment.config, self.previous.settings, run[:DIGEST])
+        edit = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST])
         if edit is None:
             known = Path(self.folder.config).name
             return Rejected(f"it belongs to another run, or {known} was edited", f"undo the edit of {known}, {AGAIN}")
@@ -160,13 +160,13 @@ class ResumePoints:
 
 
 def load_resume_point(
-    folder: RunFolder, experiment: Experiment, earlier: Earlier, warn: Callable[[str], None]
+    folder: RunFolder, experiment: Experiment, earlier: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
     """The newest checkpoint of earlier sessions from which this run can go on exactly; None where it has not begun."""
     return ResumePoints(folder, experiment, earlier).load(warn)
 
 
-def closing_step(step: int, experiment: Experiment) -> int | None:
+def final_row_step(step: int, experiment: Experiment) -> int | None:
     """``step``, if it is a run's last one and logged for that reason only: then its row must outlive a resume."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
@@ -180,19 +180,19 @@ def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) 
     if not now.metrics.size or version_of(_first_line(folder.metrics)) != 1:
         return now
     content = folder.metrics.read_bytes()
-    closing = closing_step(now.cloud.step, experiment)
+    closing = final_row_step(now.cloud.step, experiment)
     old = content[: now.metrics.size]
     row = content[now.metrics.size :].partition(b"\n")[0] + b"\n"
     if closing is not None and MetricsLog(folder.metrics).holds_row(now.metrics, closing):
         old += row
-    states = {int(file.state["step"]): file.state for file in checkpoint_file.valid(folder.checkpoints)}
+    states = {int(file.state["step"]): file.state for file in checkpoint_file.valid_checkpoints(folder.checkpoints)}
     convert = Conversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
     new = convert(old.decode()).encode()
     positions = [(state["metrics_size"], state["metrics_sha256"]) for state in states.values()]
     table = marks_json(old, new, positions)
     write_json(folder.marks, table)
     write_atomically(folder.metrics, new)
-    return replace(now, metrics=Mark(*read_marks(folder.marks)[(now.metrics.size, now.metrics.sha256)]))
+    return replace(now, metrics=MetricsPosition(*read_marks(folder.marks)[(now.metrics.size, now.metrics.sha256)]))
 
 
 def has_rows_beyond_first(path: Path) -> bool:
@@ -212,5 +212,5 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _holds(content: bytes, mark: Mark) -> bool:
+def _holds(content: bytes, mark: MetricsPosition) -> bool:
     return len(content) >= mark.size and hashlib.sha256(content[: mark.size]).hexdigest() == mark.sha256

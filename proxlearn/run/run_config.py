@@ -9,10 +9,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from proxlearn.config import schema
-from proxlearn.config.compose import translated
+from proxlearn.config.compose import translate_hydra_error
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder, user_path
-from proxlearn.run.overwrite import refuse_between
+from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import newest_own
 from proxlearn.validators import flag
@@ -21,13 +21,13 @@ SWEEP_KEYS = ("fail_fast",)
 """Keys beside those of a run that are for a sweep only."""
 
 
-def checked_config(composed: DictConfig) -> schema.TrainConfig:
+def validate_config(composed: DictConfig) -> schema.TrainConfig:
     """What one run is to do."""
     ours = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
     try:
         values: Any = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
     except (OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
-        raise translated(error) from error
+        raise translate_hydra_error(error) from error
     for key in SWEEP_KEYS:
         flag(key, values.pop(key, False))
     if isinstance(values.get("dataset"), dict):
@@ -37,15 +37,15 @@ def checked_config(composed: DictConfig) -> schema.TrainConfig:
     if isinstance(source, str):
         # Not the folder, whose newest cloud changes, but the cloud itself belongs to what determines the run.
         folder = absolute_folder(user_path("init_from", source))
-        values |= {"init_from": str(folder), "init_sha256": newest_cloud(folder)}
+        values |= {"init_from": str(folder), "init_sha256": newest_cloud_sha256(folder)}
     else:
         values["init_sha256"] = None
     return schema.build(schema.TrainConfig, values)
 
 
-def newest_cloud(folder: Path) -> str:
+def newest_cloud_sha256(folder: Path) -> str:
     """The checksum of the newest valid checkpoint of the run in a folder."""
-    refuse_between(folder)
+    refuse_interrupted(folder)
     problem = InputError(
         f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` made"
     )
@@ -59,5 +59,5 @@ def newest_cloud(folder: Path) -> str:
 
 
 OmegaConf.register_new_resolver(
-    "proxlearn.run_name", lambda *, _root_: schema.run_name(checked_config(_root_)), replace=True
+    "proxlearn.run_name", lambda *, _root_: schema.run_name(validate_config(_root_)), replace=True
 )

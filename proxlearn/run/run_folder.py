@@ -17,10 +17,10 @@ import yaml
 
 from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, trajectory
 from proxlearn.errors import InputError, refuse_newer_format
-from proxlearn.files.atomic import remove_temporaries, separate, write_atomically, write_json
+from proxlearn.files.atomic import break_hard_links, remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.loggers.logger import EVENTS, RUN_ID
-from proxlearn.run.checkpoint_file import InvalidCheckpoint, stored, unseal
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, unseal
 from proxlearn.text import printable
 from proxlearn.validators import choice, integer, optional, real
 
@@ -31,7 +31,7 @@ CANDIDATES = re.compile(r"selection-\d+-\d+\.safetensors")
 
 
 @dataclass(frozen=True)
-class Earlier:
+class PreviousSession:
     """What a run knows of its earlier sessions."""
 
     finished_at: int | None = None
@@ -122,7 +122,7 @@ class RunFolder:
 
     def own_files(self) -> list[Path]:
         """The run's own files; the status and the config last, by which a run folder is recognised."""
-        stored_clouds = (path for _, path in stored(self.checkpoints))
+        stored_clouds = (path for _, path in list_checkpoints(self.checkpoints))
         named = (self.path / name for name in sorted(WRITTEN - PLOTS - {self.status.name, self.config.name}))
         kept = filter(_is_candidate, candidates(self.checkpoints))
         logged = self.tensorboard.glob("*tfevents*")
@@ -149,12 +149,12 @@ class RunFolder:
             remedy = "put it right, or start again with overwrite=true"
             raise UnreadableFile(self.config, why, remedy) from error
 
-    def read_earlier(self) -> Earlier:
+    def read_earlier(self) -> PreviousSession:
         """What status.json says of earlier sessions; a damaged one says nothing, and the checkpoints count."""
         try:
             status = read_json(self.status)
             step, seconds, threads, data = (status[key] for key in ("step", "seconds", "threads", "data_sha256"))
-            return Earlier(
+            return PreviousSession(
                 finished_at=integer(at_least=0, example=0)("step", step) if status["state"] == "finished" else None,
                 seconds=real(at_least=0, example=0)("seconds", seconds),
                 threads=THREADS("threads", threads),
@@ -169,7 +169,7 @@ class RunFolder:
                 protected=frozenset(integer(at_least=0, example=0)("step", k) for k in status.get("protected", ())),
             )
         except (KeyError, TypeError, InputError):
-            return Earlier()
+            return PreviousSession()
 
     def _retention(self) -> dict[str, Any] | None:
         """Runs of earlier versions have it in their config only."""
@@ -178,7 +178,7 @@ class RunFolder:
         except InputError:
             return None
 
-    def protected(self, config: TrainConfig, earlier: Earlier) -> frozenset[int]:
+    def protected(self, config: TrainConfig, earlier: PreviousSession) -> frozenset[int]:
         """Steps of the checkpoints that a session with ``config`` must not delete.
 
         Under unchanged settings those of earlier sessions are as good as its own; under others every one stays, for
@@ -186,7 +186,7 @@ class RunFolder:
         """
         if earlier.retention == retention(config):
             return earlier.protected
-        return frozenset(step for step, _ in stored(self.checkpoints))
+        return frozenset(step for step, _ in list_checkpoints(self.checkpoints))
 
     def refuse_newer_model(self) -> None:
         """Refuse a folder whose model.json a later version wrote; it is rewritten by every session."""
@@ -221,7 +221,7 @@ class RunFolder:
     def journal(self) -> logging.Logger:
         """A logger of this run's own: everything into train.log, warnings to the terminal too."""
         logger = logging.Logger("proxlearn.run")
-        separate(self.log)
+        break_hard_links(self.log)
         file = QuietFileHandler(self.log, encoding="utf-8")
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(file)
@@ -272,7 +272,7 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
         raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
 
 
-def nearest_existing(path: Path) -> Path:
+def nearest_existing_folder(path: Path) -> Path:
     """The folder itself, or the nearest one above it that exists."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 

@@ -25,7 +25,9 @@ def identity_of(folder: RunFolder) -> str | None:
         # Version 0.1.0 did not write it down; the checkpoint that its status speaks of has it.
         if type(status.get("step")) is not int:
             return None
-        return str(checkpoint_file.unseal(checkpoint_file.path_of(folder.checkpoints, status["step"])).state["run"])
+        return str(
+            checkpoint_file.unseal(checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])).state["run"]
+        )
     except (UnreadableFile, InvalidCheckpoint, KeyError, ValueError):
         return None
 
@@ -48,10 +50,10 @@ def _tell_once(path: Path, why: str) -> None:
     notice(f"skipping the checkpoint {path.name}: {why}")
 
 
-def newest_own(folder: RunFolder) -> checkpoint_file.Sealed | None:
+def newest_own(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
     """The newest checkpoint of the folder's own run whose checksum holds."""
     identity = identity_of(folder)
-    for _, path in checkpoint_file.stored(folder.checkpoints):
+    for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:
             file = checkpoint_file.unseal(path)
             require_own(str(file.state.get("run")), identity)

@@ -15,8 +15,8 @@ from typing import Any
 from proxlearn.config.schema import digest
 from proxlearn.errors import InputError
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, open_regular, read_json
-from proxlearn.run.lock import in_use
-from proxlearn.run.overwrite import refuse_between
+from proxlearn.run.lock import is_locked
+from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 
 SILENT_SECONDS = 120.0
@@ -29,7 +29,7 @@ NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted"
 
 
 @dataclass(frozen=True)
-class Observed:
+class RunSnapshot:
     """One look at a run."""
 
     folder: Path
@@ -64,26 +64,26 @@ class Observed:
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 
-def observe(folder: Path) -> Observed:
+def take_snapshot(folder: Path) -> RunSnapshot:
     """Look at a run folder; files that anybody may have written give what can be read of them."""
     try:
-        refuse_between(folder)
+        refuse_interrupted(folder)
     except InputError as error:
-        return Observed(folder, "unreadable", error=str(error))
+        return RunSnapshot(folder, "unreadable", error=str(error))
     try:
         status = _status(folder)
     except UnreadableFile as error:
-        return Observed(folder, "unreadable", error=error.problem)
+        return RunSnapshot(folder, "unreadable", error=error.problem)
     if status is None:
-        return Observed(folder, "absent")
+        return RunSnapshot(folder, "absent")
     state = status.get("state")
     if state not in STATES or not all(_is_number(status.get(key)) for key in ("step", "steps", "seconds")):
-        return Observed(folder, "unreadable", error=f"{RunFolder(folder).status} does not tell how the run goes")
+        return RunSnapshot(folder, "unreadable", error=f"{RunFolder(folder).status} does not tell how the run goes")
     host = str(status.get("host", ""))
     if state == "running" and not _alive(folder, host):
         state = "dead"
     newest_step, newest = _newest(RunFolder(folder).metrics)
-    return Observed(
+    return RunSnapshot(
         folder=folder,
         state=state,
         step=int(status["step"]),
@@ -120,7 +120,7 @@ def _settings_sha256(folder: Path, status: dict[str, Any]) -> str | None:
 
 
 def _alive(folder: Path, host: str) -> bool:
-    held = in_use(folder)
+    held = is_locked(folder)
     if held or (held is False and host == platform.node()):
         return held
     # Another machine's locks are not always seen here; that it still writes is. Clocks differ a little: a time stamp

@@ -10,7 +10,7 @@ from typing import Any
 from proxlearn.errors import InputError, StoppedBySignal, refuse_newer_format
 from proxlearn.files.atomic import write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json
-from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder
 from proxlearn.run.selection_store import SelectionFiles
@@ -23,14 +23,14 @@ POSITIVE = real(above=0, example=1.0)
 CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"steps": integer(at_least=0, example=1)}
 
 
-def settled(experiment: Experiment, folder: RunFolder) -> Experiment | None:
+def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
     """The experiment with every number known: given, or chosen in an earlier session; None where it must be chosen."""
     if not experiment.config.selected:
         return experiment
     try:
         chosen = read_chosen(folder)
     except UnreadableFile as error:
-        if not any(step > 0 for step, _ in stored(folder.checkpoints)):
+        if not any(step > 0 for step, _ in list_checkpoints(folder.checkpoints)):
             # Nothing depends on what was chosen yet.
             return None
         remedy = "restore it, or train again with overwrite=true"
@@ -56,7 +56,7 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
         raise UnreadableFile(folder.selection, why) from error
 
 
-def choose(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
+def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
     """Select from the training part, write down what was chosen and why, and say it."""
     start = time.monotonic()
     shown = start

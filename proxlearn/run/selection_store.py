@@ -22,7 +22,7 @@ from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
 from proxlearn.run.run_folder import candidates
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import Fitted
+from proxlearn.training.trainer import FitState
 
 
 class SelectionFiles:
@@ -35,7 +35,7 @@ class SelectionFiles:
     def __len__(self) -> int:
         return len(candidates(self._folder))
 
-    def load(self, rung: int, candidate: int, settings: Settings) -> Fitted | RunError | None:
+    def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
         """How a candidate did in a rung, if that is known; a file that does not fit or is damaged is not used."""
         try:
             file = checkpoint_file.unseal(self._path(rung, candidate), named=False)
@@ -48,11 +48,11 @@ class SelectionFiles:
             radius, step, epsilon = (file.state[name] for name in ("radius", "step", "epsilon"))
             screen = None if radius is None else Screen(tensors["reference"], radius)
             cloud = PointCloud(tensors["theta"], tensors["log_rho"], step, screen, epsilon)
-            return Fitted(cloud, cloud, tensors["generator"], tuple(file.state["history"]))
+            return FitState(cloud, cloud, tensors["generator"], tuple(file.state["history"]))
         except (*checkpoint_file.UNREADABLE, InvalidCheckpoint, safetensors.SafetensorError, RuntimeError):
             return None
 
-    def save(self, rung: int, candidate: int, settings: Settings, result: Fitted | RunError) -> None:
+    def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
         state: dict[str, Any] = {"key": self._key(rung, settings), "error": None}
         tensors = {"generator": torch.zeros(1, dtype=torch.uint8)}
         if isinstance(result, RunError):

@@ -17,8 +17,8 @@ from proxlearn.config.schema import digest, trajectory
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics_version import VERSION
-from proxlearn.run.run_folder import Earlier, RunFolder, retention
-from proxlearn.run.step_rate import Pace
+from proxlearn.run.run_folder import PreviousSession, RunFolder, retention
+from proxlearn.run.step_rate import StepRate
 
 EVERY_SECONDS = 2.0
 
@@ -27,14 +27,20 @@ class Status:
     """Kept in memory, written whole at most every two seconds while running."""
 
     def __init__(
-        self, folder: RunFolder, experiment: Experiment, engine: str, threads: int, command: str, earlier: Earlier
+        self,
+        folder: RunFolder,
+        experiment: Experiment,
+        engine: str,
+        threads: int,
+        command: str,
+        earlier: PreviousSession,
     ) -> None:
         # Before the session writes its first checkpoint.
         protected = folder.protected(experiment.config, earlier)
         self._folder = folder
         self._before, self._start = earlier.seconds, time.monotonic()
         self._written = self._start
-        self._pace: Pace | None = None
+        self._pace: StepRate | None = None
         self.values: dict[str, Any] = {
             "state": "running",
             "step": 0,
@@ -91,7 +97,7 @@ class Status:
 
     def running(self, now: Checkpoint) -> None:
         if self._pace is None:
-            self._pace = Pace(now.cloud.step)
+            self._pace = StepRate(now.cloud.step)
         self._pace.advance(now.cloud.step)
         if time.monotonic() - self._written > EVERY_SECONDS:
             self.write("running", now)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import time
 
-from proxlearn.core.compile_time import COMPILATION
+from proxlearn.core.compile_time import COMPILE_TIME
 
 
-class Pace:
+class StepRate:
     """Steps and their seconds; a step during which passes were compiled or loaded does not count.
 
     Such a step takes as long as thousands of others, and a time left that is computed from it is absurd.
     """
 
     def __init__(self, step: int) -> None:
-        self._step, self._time, self._overhead = step, time.monotonic(), COMPILATION.overhead
+        self._step, self._time, self._overhead = step, time.monotonic(), COMPILE_TIME.overhead
         self._steps, self._seconds = 0, 0.0
 
     def advance(self, step: int) -> None:
         now = time.monotonic()
-        if COMPILATION.overhead == self._overhead:
+        if COMPILE_TIME.overhead == self._overhead:
             self._steps += step - self._step
             self._seconds += now - self._time
-        self._step, self._time, self._overhead = step, now, COMPILATION.overhead
+        self._step, self._time, self._overhead = step, now, COMPILE_TIME.overhead
 
     @property
     def rate(self) -> float:

@@ -20,7 +20,7 @@ from proxlearn.config.schema import TrainConfig, build
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
-from proxlearn.run.run_snapshot import NEWEST, Observed, observe
+from proxlearn.run.run_snapshot import NEWEST, RunSnapshot, take_snapshot
 
 DONE = "finished"
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
@@ -53,7 +53,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Record:
+class JobRecord:
     """How a job goes as a process."""
 
     state: str
@@ -72,7 +72,7 @@ class JobState:
     job: Job
     state: str
     error: str | None
-    run: Observed | None
+    run: RunSnapshot | None
 
 
 class SweepFolder:
@@ -116,10 +116,10 @@ class SweepFolder:
 
     def record(self, number: int, state: str, session: str, error: str | None = None) -> None:
         self.jobs.mkdir(parents=True, exist_ok=True)
-        made = Record(state, session, error, os.getpid(), platform.node(), time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+        made = JobRecord(state, session, error, os.getpid(), platform.node(), time.strftime("%Y-%m-%dT%H:%M:%S%z"))
         write_json(self.jobs / f"{number}.json", asdict(made))
 
-    def read_record(self, number: int) -> Record | None:
+    def read_record(self, number: int) -> JobRecord | None:
         try:
             return _parse_record(read_json(self.jobs / f"{number}.json"))
         except (ValueError, TypeError, UnreadableFile):
@@ -160,10 +160,10 @@ class SweepFolder:
         folder = self.run_folder(job)
         if job.error is not None or folder is None:
             return JobState(job, "invalid", job.error, None)
-        run, record = observe(folder), self.read_record(job.number)
+        run, record = take_snapshot(folder), self.read_record(job.number)
         if job.settings_sha256 is not None and run.settings_sha256 not in (None, job.settings_sha256):
             return JobState(job, "failed", "its folder holds a run with other settings", None)
-        if is_done(run, job.steps) and not _is_newer(record, run):
+        if has_finished(run, job.steps) and not _is_newer(record, run):
             return JobState(job, DONE, None, run)
         if run.state == "running":
             return JobState(job, "running", None, run)
@@ -175,7 +175,7 @@ class SweepFolder:
         return JobState(job, record.state, record.error or run.error, run)
 
 
-def _is_newer(record: Record | None, run: Observed) -> bool:
+def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
     """Whether a job failed after its run's newest session began: it was refused, and the run is not its result."""
     if record is None or record.state != "failed":
         return False
@@ -199,14 +199,14 @@ def _parse_job(values: Any) -> Job:
     return job
 
 
-def _parse_record(values: Any) -> Record:
-    record = Record(**values)
+def _parse_record(values: Any) -> JobRecord:
+    record = JobRecord(**values)
     texts = (record.state, record.session, record.error or "", record.host, record.time)
     if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:
         raise ValueError("a field of another type")
     return record
 
 
-def is_done(run: Observed, steps: int | None) -> bool:
+def has_finished(run: RunSnapshot, steps: int | None) -> bool:
     """Whether a run has made the steps asked for, or (None) those that it chose for itself."""
     return run.state == DONE and (steps is None or run.step >= steps)

@@ -15,8 +15,8 @@ import torch
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.thread_limit import usable_threads
-from proxlearn.errors import THE_SAME, InputError, RunError, StoppedBySignal, to_go_on
-from proxlearn.files.atomic import NEWEST, disk_errors
+from proxlearn.errors import SAME_COMMAND, InputError, RunError, StoppedBySignal, continue_command
+from proxlearn.files.atomic import GOES_ON_FROM_CHECKPOINT, disk_errors_as_run_error
 from proxlearn.loggers.logger import RunLogger, check_logger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
@@ -30,18 +30,18 @@ from proxlearn.run.experiment import (
 )
 from proxlearn.run.lock import FolderLock, FolderLost
 from proxlearn.run.log_schedule import is_logged, is_stored
-from proxlearn.run.logger_session import logged
+from proxlearn.run.logger_session import logger_session
 from proxlearn.run.metrics import MetricsLog, Row, measure, proximal_figures
-from proxlearn.run.overwrite import new_run, place, recover
+from proxlearn.run.overwrite import recover, staged_run, swap_in
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 from proxlearn.run.progress import Progress
-from proxlearn.run.resume_point import ResumePoints, closing_step, convert_metrics, load_resume_point
+from proxlearn.run.resume_point import ResumePoints, convert_metrics, final_row_step, load_resume_point
 from proxlearn.run.run_folder import RunFolder, retention
-from proxlearn.run.selection import choose, settled
+from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status import Status
-from proxlearn.training.memory import memory_errors
-from proxlearn.training.stepper import Advance, not_finite
+from proxlearn.training.memory import out_of_memory_as_run_error
+from proxlearn.training.stepper import Stepper, not_finite_error
 
 SLOW_SECONDS = 0.5
 """A step that takes longer is not waited for when a signal comes."""
@@ -66,16 +66,22 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
         return _train(config, path, command)
     except Interrupted as stopped:
         # The new run of an overwrite has not been placed by then.
-        then = f"{THE_SAME} begins again: the old run is as it was" if config.overwrite else f"{THE_SAME} goes on"
+        then = (
+            f"{SAME_COMMAND} begins again: the old run is as it was" if config.overwrite else f"{SAME_COMMAND} goes on"
+        )
         raise StoppedBySignal(stopped.signal, "stopped before the first step of this session", then) from stopped
 
 
 def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
     folder = RunFolder(path)
     check_logger(config.logger)
-    again = f"{THE_SAME} begins again: the old run is as it was" if config.overwrite else f"{THE_SAME} {NEWEST}"
+    again = (
+        f"{SAME_COMMAND} begins again: the old run is as it was"
+        if config.overwrite
+        else f"{SAME_COMMAND} {GOES_ON_FROM_CHECKPOINT}"
+    )
     with StopRequest() as stop, contextlib.ExitStack() as held:
-        with disk_errors(path, again):
+        with disk_errors_as_run_error(path, again):
             # Before the lock, which is a file too.
             require_run_or_empty(path)
             refuse_table_inside(config.dataset.path, path)
@@ -85,7 +91,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
             folder = RunFolder(path, lock.require_current)
             recover(folder)
             # The old run stays until the new one is known to be possible: it is made in a folder of its own first.
-            made = held.enter_context(new_run(folder)) if config.overwrite else folder
+            made = held.enter_context(staged_run(folder)) if config.overwrite else folder
             made.check_same_run(config)
             earlier = made.read_earlier()
         with stop.at_once():
@@ -93,12 +99,12 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
             raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
-        with disk_errors(path, again):
-            known = settled(experiment, made)
+        with disk_errors_as_run_error(path, again):
+            known = with_stored_selection(experiment, made)
             ResumePoints(made, known or experiment, earlier).check_settings(known is not None)
         if known is not None and earlier.finished_at is not None and earlier.finished_at >= known.steps:
-            with disk_errors(path):
-                result_files.mend_model(made, known.prepared, known.problem.neuron.name)
+            with disk_errors_as_run_error(path):
+                result_files.repair_model(made, known.prepared, known.problem.neuron.name)
             return Outcome(path, "finished", earlier.finished_at, already_finished=True, longest_steps=earlier.steps)
         engine = choose_engine(experiment, earlier.engine)
         # The order of a sum depends on the number of threads: a run keeps the number it began with.
@@ -107,29 +113,34 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
         warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
         if config.threads not in (None, threads):
             warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
-        with disk_errors(path, again):
-            experiment = known or choose(experiment, made, threads, stop)
+        with disk_errors_as_run_error(path, again):
+            experiment = known or run_selection(experiment, made, threads, stop)
         now = load_resume_point(made, experiment, earlier, warnings.append) or first_checkpoint(experiment)
         if experiment.steps < earlier.steps:
             warnings.append(
                 f"the run was on its way to {earlier.steps} steps and now ends at {experiment.steps};"
                 f" steps={earlier.steps} goes on to there, with the result of an uninterrupted run"
             )
-        with disk_errors(path, f"{to_go_on(config.overwrite)} {NEWEST}"), torch.no_grad():
+        with (
+            disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {GOES_ON_FROM_CHECKPOINT}"),
+            torch.no_grad(),
+        ):
             stop.check()
             lock.require_current()
             if made is not folder:
-                with disk_errors(path, again):
-                    begin(experiment, now, made, Status(made, experiment, engine, threads, command, earlier))
+                with disk_errors_as_run_error(path, again):
+                    write_first_state(
+                        experiment, now, made, Status(made, experiment, engine, threads, command, earlier)
+                    )
                     lock.require_current()
-                    place(folder)
+                    swap_in(folder)
                 now = load_resume_point(folder, experiment, earlier, warnings.append) or now
                 earlier = replace(earlier, retention=retention(config))
             status = Status(folder, experiment, engine, threads, command, earlier)
-            return session(experiment, now, folder, status, stop, warnings)
+            return run_session(experiment, now, folder, status, stop, warnings)
 
 
-def begin(experiment: Experiment, now: Checkpoint, folder: RunFolder, status: Status) -> None:
+def write_first_state(experiment: Experiment, now: Checkpoint, folder: RunFolder, status: Status) -> None:
     """A run of no steps yet: all that a session needs to go on from the checkpoint of step 0."""
     folder.create(experiment.config)
     result_files.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
@@ -142,7 +153,7 @@ def begin(experiment: Experiment, now: Checkpoint, folder: RunFolder, status: St
     status.write("running", now)
 
 
-def session(
+def run_session(
     experiment: Experiment, now: Checkpoint, folder: RunFolder, status: Status, stop: StopRequest, warnings: list[str]
 ) -> Outcome:
     """One process's share of a run, with its log and its status whatever happens."""
@@ -162,8 +173,8 @@ def session(
         result_files.write_points(folder, experiment.prepared)
         status.write("running", now)
         journal.info("%s: from step %d to %d", status.values["command"], now.cloud.step, experiment.steps)
-        with memory_errors(), logged(experiment.config.logger, folder, journal.warning) as logger:
-            signal = recurse(experiment, now, folder, status, stop, journal, logger)
+        with out_of_memory_as_run_error(), logger_session(experiment.config.logger, folder, journal.warning) as logger:
+            signal = training_loop(experiment, now, folder, status, stop, journal, logger)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except FolderLost:
         # Its log may be another run's by now, as its status is.
@@ -181,7 +192,7 @@ def session(
     return Outcome(folder.path, status.values["state"], status.values["step"], signal)
 
 
-def recurse(
+def training_loop(
     experiment: Experiment,
     now: Checkpoint,
     folder: RunFolder,
@@ -200,9 +211,9 @@ def recurse(
     fallback = config.device.fallback_dtype
 
     def switching(bad: PointCloud) -> None:
-        journal.warning("%s: going on in %s from step %d", not_finite(bad).problem, fallback, bad.step - 1)
+        journal.warning("%s: going on in %s from step %d", not_finite_error(bad).problem, fallback, bad.step - 1)
 
-    advance = Advance(
+    advance = Stepper(
         experiment.source, experiment.plan, engine, threads, generator, fallback and dtype_of(fallback), switching
     )
     with MetricsLog(folder.metrics) as metrics, Progress(steps, now.cloud.step) as progress:
@@ -228,7 +239,7 @@ def recurse(
             return now.proximal
 
         first, last = now.cloud.step, None
-        lacks_closing_row = metrics.start(now.metrics, closing_step(now.cloud.step, experiment))
+        lacks_closing_row = metrics.start(now.metrics, final_row_step(now.cloud.step, experiment))
         if lacks_closing_row:
             row = measure(experiment.problem, experiment.test, now.cloud, now.proximal, experiment.plan)
             metrics.write(row, scheduled=False)

@@ -13,15 +13,15 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from proxlearn.errors import ProxlearnError, StoppedBySignal
-from proxlearn.jobs.subprocess_job import isolated
-from proxlearn.jobs.worker import WORKING, is_orphaned
+from proxlearn.jobs.subprocess_job import run_in_subprocess
+from proxlearn.jobs.worker import JOB_RUNNING, is_orphaned
 from proxlearn.run.device import check_memory
-from proxlearn.run.lock import InUse
+from proxlearn.run.lock import FolderInUse
 from proxlearn.run.run_folder import remove_if_empty
-from proxlearn.run.run_snapshot import observe
+from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.run.sweep_folder import SweepFolder
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import work
+from proxlearn.train_session import train_and_draw
 
 PRELOAD = (
     "proxlearn.sweeps.job",
@@ -35,7 +35,7 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepJob:
     """Hydra's task function, as values that can be sent to any process."""
 
     sweep: Path
@@ -55,7 +55,7 @@ class Task:
 
     def __call__(self, composed: DictConfig) -> None:
         place = int(HydraConfig.get().job.num)
-        with WORKING:
+        with JOB_RUNNING:
             self.supervise(place)
 
     def supervise(self, place: int) -> None:
@@ -69,8 +69,8 @@ class Task:
         for name in THREAD_LIMITS:
             os.environ.pop(name, None)
         os.environ.update(self.thread_limits)
-        code = isolated(
-            perform,
+        code = run_in_subprocess(
+            run_job,
             (self, number, folder),
             preload=PRELOAD,
             log=sweep.log(number),
@@ -80,7 +80,7 @@ class Task:
         remove_if_empty(folder, self.existing[place])
         record = sweep.read_record(number)
         if code == -signal.SIGTERM and (sweep.stop_requested(self.session) or is_orphaned()):
-            sweep.record(number, "stopped", self.session, _where_stopped(folder))
+            sweep.record(number, "stopped", self.session, _stop_message(folder))
         elif code < 0:
             name = signal.Signals(-code).name
             sweep.record(number, "killed", self.session, f"its process was killed by {name}")
@@ -91,14 +91,14 @@ class Task:
             sweep.request_stop(self.session)
 
 
-def _where_stopped(folder: Path) -> str:
+def _stop_message(folder: Path) -> str:
     """How far a run had got whose process was ended before it could say so itself (a second signal, or one between the
     last step and the pictures)."""
-    step = observe(folder).step
+    step = take_snapshot(folder).step
     return f"stopped at step {step}" if step else "stopped before its first step"
 
 
-def perform(task: Task, number: int, folder: Path) -> int:
+def run_job(task: SweepJob, number: int, folder: Path) -> int:
     """The job itself; what comes of it is recorded, printed into its log, and returned as an exit code."""
     sweep = SweepFolder(task.sweep)
     sweep.record(number, "running", task.session)
@@ -114,9 +114,9 @@ def perform(task: Task, number: int, folder: Path) -> int:
             torch.set_num_threads(usable_threads(task.threads))
         while True:
             try:
-                outcome = work(config, folder, task.command)
+                outcome = train_and_draw(config, folder, task.command)
                 break
-            except InUse as error:
+            except FolderInUse as error:
                 # Another sweep is at it: its result is ours too.
                 sweep.record(number, "waiting", task.session, error.problem)
                 time.sleep(LOOK_AGAIN_SECONDS)

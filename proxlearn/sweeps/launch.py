@@ -18,15 +18,21 @@ from hydra.core.utils import setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 
-from proxlearn.errors import to_go_on
-from proxlearn.jobs.launchers import at_a_time, end_workers_with_command, finish, prepare, threads_of_a_job
-from proxlearn.run.run_folder import nearest_existing
+from proxlearn.errors import continue_command
+from proxlearn.jobs.launchers import (
+    batch_size,
+    end_workers_with_command,
+    setup_launcher,
+    shutdown_launcher,
+    threads_per_job,
+)
+from proxlearn.run.run_folder import nearest_existing_folder
 from proxlearn.run.sweep_folder import DONE, SweepFolder
-from proxlearn.sweeps.job import THREAD_LIMITS, Task
-from proxlearn.sweeps.plan import Plan
+from proxlearn.sweeps.job import THREAD_LIMITS, SweepJob
+from proxlearn.sweeps.plan import SweepPlan
 from proxlearn.sweeps.progress import SweepProgress
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import say, shown
+from proxlearn.train_session import display_path, echo
 
 ROUNDS = 2
 """A launcher that gave up (a worker of joblib's was killed, a node went away) gets what it left undone once more."""
@@ -35,14 +41,14 @@ LAST_JOBS_SECONDS = 60.0
 """How long jobs that outlive their launcher are waited for, once they have been told to stop."""
 
 
-def run_sweep(plan: Plan, command: str) -> int:
+def run_sweep(plan: SweepPlan, command: str) -> int:
     """The exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal ended the sweep."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)
     done = len(plan.configs) - len(missing) - sum(job.same_as is not None for job in plan.jobs)
     before = f", {done} finished before" if done else ""
-    say(f"proxlearn: a sweep of {len(plan.jobs)} jobs{before} -> {shown(sweep.path)}\n")
+    echo(f"proxlearn: a sweep of {len(plan.jobs)} jobs{before} -> {display_path(sweep.path)}\n")
     for job in plan.jobs:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")
@@ -52,9 +58,9 @@ def run_sweep(plan: Plan, command: str) -> int:
 
     render_sweep(sweep.path)
     overwrites = any(config.overwrite for config in plan.configs.values())
-    say(summary(sweep.path, to_go_on(overwrites)))
+    echo(summary(sweep.path, continue_command(overwrites)))
     if number is not None:
-        notice(f"the sweep was stopped; {to_go_on(overwrites)} goes on")
+        notice(f"the sweep was stopped; {continue_command(overwrites)} goes on")
         return 128 + number
     states = sweep.look()
     for state in states:
@@ -65,14 +71,14 @@ def run_sweep(plan: Plan, command: str) -> int:
     return 0 if all(state.state == DONE for state in states) else 1
 
 
-def launch(plan: Plan, missing: list[int], command: str) -> int | None:
+def launch(plan: SweepPlan, missing: list[int], command: str) -> int | None:
     """Run the missing jobs; returns the signal that stopped them, if one did."""
     sweep, session = plan.folder, secrets.token_hex(4)
-    prepare(plan.master, sweep.path)
+    setup_launcher(plan.master, sweep.path)
     for number in missing:
         sweep.forget(number)
         sweep.write_config(number, plan.configs[number])
-    with stopping(sweep, session) as signals, SweepProgress(sweep, missing, session):
+    with stop_on_signal(sweep, session) as signals, SweepProgress(sweep, missing, session):
         for attempt in range(ROUNDS):
             left = [number for number in missing if not has_ended(sweep, number, session)]
             if not left or sweep.stop_requested(session):
@@ -83,32 +89,34 @@ def launch(plan: Plan, missing: list[int], command: str) -> int | None:
                     break
                 notice(f"starting the {len(left)} jobs that it left undone once more")
             launch_once(plan, left, session, command)
-        wait_for_the_last(sweep, missing, session)
-        finish(plan.master)
+        wait_for_running_jobs(sweep, missing, session)
+        shutdown_launcher(plan.master)
     sweep.clear_stop(session)
     return signals[0] if signals else None
 
 
-def launch_once(plan: Plan, numbers: list[int], session: str, command: str) -> None:
+def launch_once(plan: SweepPlan, numbers: list[int], session: str, command: str) -> None:
     """Hand jobs to the launcher; it may give up, which is said."""
-    size = at_a_time(plan.master, len(numbers))
+    size = batch_size(plan.master, len(numbers))
     for start in range(0, len(numbers), size):
         batch = numbers[start : start + size]
         folders = tuple(folder for number in batch if (folder := plan.folder.run_folder(plan.jobs[number])))
-        task = Task(
+        task = SweepJob(
             sweep=plan.folder.path,
             session=session,
             numbers=tuple(batch),
             folders=folders,
-            existing=tuple(nearest_existing(folder) for folder in folders),
+            existing=tuple(nearest_existing_folder(folder) for folder in folders),
             command=command,
             directory=Path.cwd(),
-            threads=threads_of_a_job(plan.master, len(batch)),
+            threads=threads_per_job(plan.master, len(batch)),
             fail_fast=plan.fail_fast,
             thread_limits={name: os.environ[name] for name in THREAD_LIMITS if name in os.environ},
         )
         try:
-            for ended in launcher(plan, task).launch([words(folder) for folder in folders], initial_job_idx=0):
+            for ended in make_launcher(plan, task).launch(
+                [folder_overrides(folder) for folder in folders], initial_job_idx=0
+            ):
                 # A failed job is in the table; what fails here is the way to it.
                 _ = ended.return_value
         except Exception as error:
@@ -116,7 +124,7 @@ def launch_once(plan: Plan, numbers: list[int], session: str, command: str) -> N
             notice(f"the launcher gave up ({type(error).__name__}: {line:.300})")
 
 
-def launcher(plan: Plan, task: Task) -> Launcher:
+def make_launcher(plan: SweepPlan, task: SweepJob) -> Launcher:
     """The chosen launcher, set up as Hydra's own sweeper would."""
     setup_globals()
     logging.getLogger("hydra_plugins").setLevel(logging.ERROR)
@@ -126,12 +134,15 @@ def launcher(plan: Plan, task: Task) -> Launcher:
     return chosen
 
 
-def words(folder: Path) -> list[str]:
+def folder_overrides(folder: Path) -> list[str]:
     """What Hydra must know of a job: where its folder is. The job itself reads the config that was checked."""
-    return [f"hydra.sweep.dir={quoted(str(folder.parent))}", f"hydra.sweep.subdir={quoted(folder.name)}"]
+    return [
+        f"hydra.sweep.dir={quote_for_hydra(str(folder.parent))}",
+        f"hydra.sweep.subdir={quote_for_hydra(folder.name)}",
+    ]
 
 
-def quoted(text: str) -> str:
+def quote_for_hydra(text: str) -> str:
     """A text as Hydra's grammar reads it back."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -141,7 +152,7 @@ def has_ended(sweep: SweepFolder, number: int, session: str) -> bool:
     return record is not None and record.session == session and record.state not in ("running", "waiting")
 
 
-def wait_for_the_last(sweep: SweepFolder, numbers: list[int], session: str) -> None:
+def wait_for_running_jobs(sweep: SweepFolder, numbers: list[int], session: str) -> None:
     """Jobs whose launcher gave up or was interrupted still store their checkpoints: wait for those."""
     end = time.monotonic() + LAST_JOBS_SECONDS
     waited = {state.job.number: state for state in sweep.look()}
@@ -154,7 +165,7 @@ def wait_for_the_last(sweep: SweepFolder, numbers: list[int], session: str) -> N
 
 
 @contextlib.contextmanager
-def stopping(sweep: SweepFolder, session: str) -> Iterator[list[int]]:
+def stop_on_signal(sweep: SweepFolder, session: str) -> Iterator[list[int]]:
     """SIGINT and SIGTERM stop the sweep, not only the job that they meet; a second one ends the command at once."""
     met: list[int] = []
     first = 0.0

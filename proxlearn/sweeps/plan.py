@@ -16,16 +16,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
 
-from proxlearn.config.compose import refuse_code, translated
+from proxlearn.config.compose import refuse_code, translate_hydra_error
 from proxlearn.config.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig, digest
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.jobs.launchers import runs_here
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.overwrite import is_between
+from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_config import validate_config
 from proxlearn.run.run_folder import RunFolder, check_writable
 from proxlearn.run.sweep_folder import DONE, Job, SweepFolder
 from proxlearn.terminal.notice import notice
@@ -39,7 +39,7 @@ NOT_NAMED = ("fail_fast", "device.threads", "logger.uri")
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """All that launching needs."""
 
     master: DictConfig
@@ -68,7 +68,7 @@ class Plan:
         return state.run.data_sha256 == data_sha256(config.dataset, checksums)
 
 
-def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
+def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
     """Expand and check; wrong as a whole is refused here, before a folder is made."""
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
@@ -99,7 +99,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> Plan:
     if bad and (fail_fast or len(bad) == len(jobs)):
         problem, _, remedy = bad[0].rpartition("; ")
         raise InputError(problem, remedy)
-    return Plan(master, loader, folder, share_runs(jobs), configs, fail_fast)
+    return SweepPlan(master, loader, folder, share_runs(jobs), configs, fail_fast)
 
 
 def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
@@ -120,11 +120,11 @@ def check_job(
         with open_dict(composed):
             composed.hydra.job.id, composed.hydra.job.num = str(number), number
         refuse_code(composed)
-        config = checked_config(composed)
+        config = validate_config(composed)
         folder = absolute_folder(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir))
     except Exception as error:
         # Hydra and OmegaConf stumble over values in many ways: they are the user's all the same.
-        raise translated(error) from error
+        raise translate_hydra_error(error) from error
     if here:
         check_memory(config)
         resolve_device(config.device.device)
@@ -133,7 +133,7 @@ def check_job(
     require_run_or_empty(folder)
     refuse_table_inside(config.dataset.path, folder)
     # Of an overwrite that was interrupted, the job brings the old run back first, and looks then.
-    if not config.overwrite and not is_between(folder):
+    if not config.overwrite and not is_interrupted(folder):
         RunFolder(folder).check_same_run(config)
     return config, folder
 

@@ -9,8 +9,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from proxlearn.run.run_snapshot import observe
-from proxlearn.run.sweep_folder import DONE, Record, SweepFolder
+from proxlearn.run.run_snapshot import take_snapshot
+from proxlearn.run.sweep_folder import DONE, JobRecord, SweepFolder
 from proxlearn.terminal.streams import write_words
 from proxlearn.text import printable
 
@@ -60,7 +60,7 @@ class SweepProgress:
             self._tell(number, record)
         self._show(running)
 
-    def _tell(self, number: int, record: Record) -> None:
+    def _tell(self, number: int, record: JobRecord) -> None:
         """A job has ended."""
         count = f"[{self._total - len(self._left)}/{self._total}]"
         why = f": {record.error}" if record.error else ""
@@ -87,7 +87,7 @@ class SweepProgress:
 
     def _share(self, number: int) -> str:
         folder = self._sweep.run_folder(self._jobs[number])
-        run = None if folder is None else observe(folder)
+        run = None if folder is None else take_snapshot(folder)
         return f"{run.step / run.steps:.0%}" if run is not None and run.steps else ""
 
     def _line(self, text: str) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from proxlearn.core import literal, step
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.compile_time import COMPILATION
-from proxlearn.core.kernel import FullKernelNeeded
+from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.core.kernel import KernelTooLarge
 from proxlearn.core.neurons.registry import Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Hyper, Info
@@ -29,12 +29,12 @@ class Step(Protocol):
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]: ...
 
-    def at(self, hyper: Hyper) -> None: ...
+    def set_hyper(self, hyper: Hyper) -> None: ...
 
-    def use(self, samples: Samples) -> None: ...
+    def set_samples(self, samples: Samples) -> None: ...
 
 
-def why_not_fused(neuron: Neuron, device: str) -> str | None:
+def fused_obstacle(neuron: Neuron, device: str) -> str | None:
     """What keeps the fused engine from running, if anything does."""
     if device != "cpu":
         return f"the fused engine is for the CPU, not {device}"
@@ -48,11 +48,11 @@ def why_not_fused(neuron: Neuron, device: str) -> str | None:
 def make_step(engine: str, problem: Problem, hyper: Hyper, N: int, threads: int) -> Step:
     """The step function, in the problem's precision."""
     if engine == "fused":
-        return Fused(problem, hyper, N, threads)
-    return Plain(literal.step if engine == "literal" else step.step, problem, hyper)
+        return CompiledStep(problem, hyper, N, threads)
+    return PlainStep(literal.step if engine == "literal" else step.step, problem, hyper)
 
 
-class Plain:
+class PlainStep:
     """The reference recursion, or the literal one."""
 
     def __init__(
@@ -66,14 +66,14 @@ class Plain:
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         return self.step(self.problem, cloud, self.hyper, noise, z0)
 
-    def at(self, hyper: Hyper) -> None:
+    def set_hyper(self, hyper: Hyper) -> None:
         self.hyper = hyper
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         self.problem = Problem(self.problem.neuron, samples)
 
 
-class Fused:
+class CompiledStep:
     """The fused engine; it reports compilation, and a cloud that is too large for it."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
@@ -81,14 +81,14 @@ class Fused:
 
         with CompilationReport():
             self.made = FusedStep(problem, hyper, N, threads)
-        self.at, self.use = self.made.at, self.made.use
+        self.set_hyper, self.set_samples = self.made.set_hyper, self.made.set_samples
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         try:
             # A cloud that leaves the finite range is told by whoever drives the steps.
             with np.errstate(all="ignore"), CompilationReport():
                 return self.made(cloud, noise, z0)
-        except FullKernelNeeded as error:
+        except KernelTooLarge as error:
             remedy = full_kernel_remedy(error.N, error.largest, error.crowded, cloud.theta.itemsize)
             raise RunError(f"{error}, which kernel=auto does not form", remedy) from error
 
@@ -100,15 +100,15 @@ class CompilationReport:
     """
 
     def __enter__(self) -> None:
-        self.passes, self.seconds = COMPILATION.passes, COMPILATION.seconds
-        COMPILATION.on_start = self._announce
+        self.passes, self.seconds = COMPILE_TIME.passes, COMPILE_TIME.seconds
+        COMPILE_TIME.on_start = self._announce
 
     def __exit__(self, *_: object) -> None:
-        COMPILATION.on_start = None
-        if COMPILATION.passes == self.passes:
+        COMPILE_TIME.on_start = None
+        if COMPILE_TIME.passes == self.passes:
             return
-        seconds = COMPILATION.seconds - self.seconds
-        why = COMPILATION.unkept
+        seconds = COMPILE_TIME.seconds - self.seconds
+        why = COMPILE_TIME.unkept
         if why is not None:
             remedy = "set XDG_CACHE_HOME to a folder that you can write to"
             notice(f"compiled passes cannot be kept ({why.strerror}), so every run compiles them; {remedy}")
@@ -116,5 +116,5 @@ class CompilationReport:
             notice(f"compiled the fused passes in {seconds:.0f} s; later runs find them in the cache")
 
     def _announce(self) -> None:
-        COMPILATION.on_start = None
+        COMPILE_TIME.on_start = None
         notice("compiling the fused passes, once for this version and processor ...")

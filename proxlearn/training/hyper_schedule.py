@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.schedules import MEASURED_PER_DECADE, falling, is_log_spaced, neighbour_quantile
+from proxlearn.core.schedules import MEASURED_PER_DECADE, is_log_spaced, neighbour_quantile, schedule_factor
 from proxlearn.core.step import Hyper
 
 
@@ -33,7 +33,7 @@ class Plan:
     def changes(self) -> bool:
         return self.epsilon_quantile is not None or {self.h_schedule, self.beta_schedule} != {"constant"}
 
-    def measured(self, cloud: PointCloud) -> PointCloud:
+    def with_measured_epsilon(self, cloud: PointCloud) -> PointCloud:
         """The cloud with the epsilon that its next step is made with, measured anew where that is due."""
         if self.epsilon_quantile is None:
             return cloud
@@ -49,8 +49,8 @@ class Plan:
         """The numbers of the step that leads on from a (measured) cloud."""
         if not self.changes:
             return self.hyper
-        h = self.hyper.h * falling(self.h_schedule, cloud.step, self.horizon)
-        beta = self.hyper.beta / falling(self.beta_schedule, cloud.step, self.horizon)
+        h = self.hyper.h * schedule_factor(self.h_schedule, cloud.step, self.horizon)
+        beta = self.hyper.beta / schedule_factor(self.beta_schedule, cloud.step, self.horizon)
         # Only a relative epsilon is the cloud's: an absolute one is not to be replaced by what another run measured.
         measured = cloud.epsilon if self.epsilon_quantile is not None else None
         return replace(self.hyper, h=h, beta=beta, epsilon=measured or self.hyper.epsilon)

@@ -26,7 +26,7 @@ def largest_N(memory: int, itemsize: int) -> int:
     return math.isqrt(memory // (KERNEL_COPIES * itemsize))
 
 
-def memory_of(device: str) -> int:
+def device_memory(device: str) -> int:
     """Bytes of this machine, or of its GPU."""
     if device == "cuda":
         import torch
@@ -43,7 +43,7 @@ def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> st
     """
     remedies = []
     needed = kernel_bytes(N, itemsize)
-    if needed <= memory_of("cpu"):
+    if needed <= device_memory("cpu"):
         remedies.append(f"use kernel=log, which takes about {needed / 2**30:.0f} GiB")
     remedies.append(f"choose N={largest} or less")
     remedies.append("a smaller epsilon" if crowded else "a smaller h")
@@ -51,7 +51,7 @@ def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> st
 
 
 @contextlib.contextmanager
-def memory_errors(remedy: str = "choose a smaller N, or fewer rows") -> Iterator[None]:
+def out_of_memory_as_run_error(remedy: str = "choose a smaller N, or fewer rows") -> Iterator[None]:
     """Turn Python's and torch's ways to say that memory ran out into one error with its remedy."""
     try:
         yield

@@ -15,13 +15,13 @@ from torch import Tensor
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Info
-from proxlearn.core.weights import is_poor, systematic
+from proxlearn.core.weights import ess_below, resample_systematic
 from proxlearn.errors import RunError
 from proxlearn.training.engine import Step, make_step
 from proxlearn.training.hyper_schedule import Plan
 
 
-class Advance:
+class Stepper:
     """cloud_{k-1} -> cloud_k, drawing from a generator of its own."""
 
     def __init__(
@@ -44,23 +44,25 @@ class Advance:
         self._step: Step | None = None
 
     def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
-        plan, before = self.plan, self.plan.measured(cloud)
+        plan, before = self.plan, self.plan.with_measured_epsilon(cloud)
         rows = self._rows()
-        noise, z0 = draw(before, self.generator)
+        noise, z0 = draw_noise(before, self.generator)
         after, info = self._make(before, rows, noise, z0)
         if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
-                raise not_finite(after, self._remedy(after))
+                raise not_finite_error(after, self._remedy(after))
             assert self.fallback is not None
             self.switching(after)
             before = before.to(before.theta.device, self.fallback)
             after, info = self._make(before, rows, noise.to(self.fallback), z0.to(self.fallback))
             if not is_finite(after):
-                raise not_finite(after, self._remedy(after))
+                raise not_finite_error(after, self._remedy(after))
         if plan.epsilon_quantile is not None:
             after = PointCloud(after.theta, after.log_rho, after.step, after.screen, before.epsilon)
-        if plan.resample == "systematic" and is_poor(after, plan.ess_threshold):
-            after = systematic(after, float(torch.rand((), generator=self.generator, device=after.theta.device)))
+        if plan.resample == "systematic" and ess_below(after, plan.ess_threshold):
+            after = resample_systematic(
+                after, float(torch.rand((), generator=self.generator, device=after.theta.device))
+            )
         return after, info
 
     def _make(
@@ -70,14 +72,14 @@ class Advance:
         hyper = self.plan.hyper_at(cloud)
         if self._problem is None or self._problem.samples.X.dtype != dtype:
             self._problem, self._step = self.source.to(device, dtype), None
-        samples = self._problem.samples if rows is None else some_rows(self._problem.samples, rows)
+        samples = self._problem.samples if rows is None else take_rows(self._problem.samples, rows)
         if self._step is None:
             problem = Problem(self.source.neuron, samples, batch=rows is not None)
             self._step = make_step(self.engine, problem, hyper, len(cloud.theta), self.threads)
         elif rows is not None:
-            self._step.use(samples)
+            self._step.set_samples(samples)
         if self.plan.changes:
-            self._step.at(hyper)
+            self._step.set_hyper(hyper)
         return self._step(cloud, noise, z0)
 
     def _remedy(self, bad: PointCloud) -> str:
@@ -98,13 +100,13 @@ class Advance:
         return torch.randint(n, (size,), generator=self.generator, device=self.generator.device)
 
 
-def some_rows(samples: Samples, rows: Tensor) -> Samples:
+def take_rows(samples: Samples, rows: Tensor) -> Samples:
     """The samples of some rows."""
     labels = None if samples.labels is None else samples.labels[rows]
     return Samples(samples.X[rows], samples.y[..., rows], labels)
 
 
-def draw(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_noise(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """The randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
     dtype, device = cloud.theta.dtype, cloud.theta.device
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=dtype, device=device)
@@ -122,7 +124,7 @@ def is_finite(cloud: PointCloud) -> bool:
     return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
 
 
-def not_finite(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
+def not_finite_error(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
     """What to say when a cloud has left the finite range."""
     quantity = "rho" if has_finite_locations(cloud) else "theta"
     return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)

@@ -17,8 +17,8 @@ import torch
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.errors import RunError
 from proxlearn.training.settings import Settings
-from proxlearn.training.stepper import some_rows
-from proxlearn.training.trainer import Fitted, fit
+from proxlearn.training.stepper import take_rows
+from proxlearn.training.trainer import FitState, fit
 
 CANDIDATES: tuple[dict[str, float], ...] = tuple(
     {"init_scale": s, "h": h, "epsilon": epsilon, "beta": beta}
@@ -65,10 +65,10 @@ class Selection:
 class CandidateStore(Protocol):
     """What is known of candidates from an interrupted selection of the same problem, settings and seed."""
 
-    def load(self, rung: int, candidate: int, settings: Settings) -> Fitted | RunError | None:
+    def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
         """The fit of a candidate after a rung, or the error that ended it; None where it is not known."""
 
-    def save(self, rung: int, candidate: int, settings: Settings, result: Fitted | RunError) -> None:
+    def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
         """Keep it."""
 
 
@@ -96,7 +96,7 @@ def select(
         return Selection(replace(tried[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
     training, held_out = hold_out(problem.samples, seed)
     part = Problem(problem.neuron, training)
-    alive: dict[int, Fitted | None] = dict.fromkeys(range(len(tried)))
+    alive: dict[int, FitState | None] = dict.fromkeys(range(len(tried)))
     table: list[dict[str, Any]] = []
     done = 0
     for rung, (more, keep) in enumerate(rungs):
@@ -148,7 +148,7 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
         order = order[torch.argsort(samples.labels[order], stable=True)]
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
-    return some_rows(samples, (~held).nonzero()[:, 0]), some_rows(samples, held.nonzero()[:, 0])
+    return take_rows(samples, (~held).nonzero()[:, 0]), take_rows(samples, held.nonzero()[:, 0])
 
 
 def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
@@ -161,7 +161,7 @@ def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Col
 
 
 def _row(
-    rung: int, i: int, settings: Settings, names: tuple[str, ...], fitted: Fitted | None, error: str = ""
+    rung: int, i: int, settings: Settings, names: tuple[str, ...], fitted: FitState | None, error: str = ""
 ) -> dict[str, Any]:
     best = fitted.best if fitted is not None else {"step": None, "validation_risk": None}
     return {

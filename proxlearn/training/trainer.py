@@ -14,9 +14,9 @@ from proxlearn.core.energy import effective_sample_size
 from proxlearn.core.neurons.registry import Neuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.schedules import is_log_spaced
-from proxlearn.training.engine import why_not_fused
+from proxlearn.training.engine import fused_obstacle
 from proxlearn.training.settings import Settings
-from proxlearn.training.stepper import Advance, some_rows
+from proxlearn.training.stepper import Stepper, take_rows
 
 LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
@@ -28,7 +28,7 @@ Row = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitState:
     """A fit that can be used, and gone on with."""
 
     cloud: PointCloud
@@ -46,31 +46,31 @@ class Fitted:
         return min((row for row in self.history if "validation_risk" in row), key=lambda row: row["validation_risk"])
 
 
-class Interrupted(KeyboardInterrupt):
+class FitInterrupted(KeyboardInterrupt):
     """A fit that the user interrupted, with what it had reached."""
 
-    def __init__(self, fitted: Fitted) -> None:
+    def __init__(self, fitted: FitState) -> None:
         super().__init__(f"interrupted after step {fitted.newest.step}")
         self.fitted = fitted
 
 
-def seeds(seed: int) -> tuple[int, int]:
+def split_seed(seed: int) -> tuple[int, int]:
     """Of cloud_0 and of the noise: each has a stream of its own."""
     of_cloud, of_noise = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
     return of_cloud, of_noise
 
 
-def first_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int) -> PointCloud:
+def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int) -> PointCloud:
     """cloud_0 of a seed, float64."""
-    return draw_normal(neuron.coordinates(n_x), n_x, init_scale, N, torch.Generator().manual_seed(seeds(seed)[0]))
+    return draw_normal(neuron.coordinates(n_x), n_x, init_scale, N, torch.Generator().manual_seed(split_seed(seed)[0]))
 
 
-def begin(problem: Problem, settings: Settings, seed: int) -> Fitted:
+def initial_fit(problem: Problem, settings: Settings, seed: int) -> FitState:
     """Before the first step."""
     assert settings.init_scale is not None, "selection has not filled in init_scale"
-    cloud = first_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
+    cloud = initial_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
     cloud = cloud.to("cpu", getattr(torch, settings.dtype))
-    return Fitted(cloud, cloud, torch.Generator().manual_seed(seeds(seed)[1]).get_state())
+    return FitState(cloud, cloud, torch.Generator().manual_seed(split_seed(seed)[1]).get_state())
 
 
 @torch.no_grad()
@@ -80,35 +80,35 @@ def fit(
     *,
     seed: int,
     steps: int | None = None,
-    start: Fitted | None = None,
+    start: FitState | None = None,
     threads: int | None = None,
     validation: Samples | None = None,
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], None] = lambda cloud, row: None,
-) -> Fitted:
+) -> FitState:
     """``steps`` recursions (those of the settings, if not said) from ``start``, or from the cloud_0 of ``seed``.
 
     Going on from what was fitted gives the bits of one longer fit, also after an ``Interrupted``. With a ``validation``
     part the cloud of its least risk is kept, and ``patience`` logged steps without a new one end the fit. ``callback``
     sees every logged step.
     """
-    now = start or begin(problem, settings, seed)
+    now = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
     assert number is not None, "neither the call nor the settings say how many steps"
     generator = torch.Generator()
     generator.set_state(now.generator)
     plan = settings.plan
-    engine = "eager" if why_not_fused(problem.neuron, "cpu") else "fused"
-    advance = Advance(problem, plan, engine, threads or torch.get_num_threads(), generator)
+    engine = "eager" if fused_obstacle(problem.neuron, "cpu") else "fused"
+    advance = Stepper(problem, plan, engine, threads or torch.get_num_threads(), generator)
     dtype = now.newest.theta.dtype
-    train = some_rows(problem.samples, torch.arange(min(len(problem.samples), MOST_SCORED))).to("cpu", dtype)
+    train = take_rows(problem.samples, torch.arange(min(len(problem.samples), MOST_SCORED))).to("cpu", dtype)
     held_out = None if validation is None else validation.to("cpu", dtype)
     cloud, best, history = now.newest, now.cloud, list(now.history)
     last = cloud.step + number
     state = now.generator
 
-    def fitted() -> Fitted:
-        return Fitted(best if held_out is not None else cloud, cloud, state, tuple(history))
+    def fitted() -> FitState:
+        return FitState(best if held_out is not None else cloud, cloud, state, tuple(history))
 
     try:
         while cloud.step < last:
@@ -132,7 +132,7 @@ def fit(
                 if patience is not None and since >= patience:
                     break
     except KeyboardInterrupt as error:
-        raise Interrupted(fitted()) from error
+        raise FitInterrupted(fitted()) from error
     return fitted()
 
 
@@ -142,7 +142,7 @@ def risk_of(neuron: Neuron, cloud: PointCloud, samples: Samples) -> float:
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):
         rows = torch.arange(first, min(first + piece, len(samples)))
-        part = some_rows(samples, rows) if len(rows) < len(samples) else samples
+        part = take_rows(samples, rows) if len(rows) < len(samples) else samples
         f = neuron.respond(cloud.theta, part).over_particles(shares)[:, 0]
         total += float((part.y.reshape(-1) - f).square().double().sum())
     return total / len(samples)

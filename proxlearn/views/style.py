@@ -53,13 +53,13 @@ def plain_ticks(axis: Axis) -> None:
         axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
-def drawable(values: Any, log: bool = False) -> Any:
+def clip_for_drawing(values: Any, log: bool = False) -> Any:
     """Values that an axis cannot hold (1e300 in a diverged run; zero on a logarithmic axis) as gaps in their curve."""
     size = np.abs(values)
     return np.where((size <= LARGEST_DRAWN) & ((np.asarray(values) >= 1 / LARGEST_DRAWN) | (not log)), values, np.nan)
 
 
-def as_it_is(name: str) -> str:
+def escape_mathtext(name: str) -> str:
     """A name from a user's table, for matplotlib to write and not to read as a formula: a column called `$a$`."""
     return name.replace("$", r"\$")
 
@@ -78,7 +78,7 @@ def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[
     return made, list(made.subplots(1, columns, squeeze=False)[0])
 
 
-def strips(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
+def stacked_axes(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
     """A figure of its own with ``rows`` wide axes below each other, in inches."""
     made = Figure(figsize=(width, height), layout="tight")
     return made, list(made.subplots(rows, 1, squeeze=False)[:, 0])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.compare.statistics import Measured
+from proxlearn.compare.statistics import MeanSd
 from proxlearn.paper import published
 from proxlearn.views.run.tables import majority_share
-from reproduce.measured import over, verdict
+from reproduce.measured import summarise, verdict
 from reproduce.source import Found, complete, load, steps
 from reproduce.table import Cell, Column, Row, Table
 
@@ -21,7 +21,9 @@ def table4(root: Path) -> Table:
         here = [each for each in runs if each["dataset"]["name"] == name]
         wanted = published.STEPS[name]
         whole = complete(here, wanted)
-        ours = [over(each.final(f"test_accuracy_{which}") for each in here) for which in ("weighted", "unweighted")]
+        ours = [
+            summarise(each.final(f"test_accuracy_{which}") for each in here) for which in ("weighted", "unweighted")
+        ]
         said = [verdict(a, b, 0.0, 3, whole) for a, b in zip(ours, (weighted, unweighted), strict=True)]
         cells: list[Cell] = [
             name,
@@ -34,7 +36,7 @@ def table4(root: Path) -> Table:
             unweighted,
             said[1],
         ]
-        cells += [majority(here), *published.TABLE4_QUOTED[name], over(each.seconds for each in here)]
+        cells += [majority(here), *published.TABLE4_QUOTED[name], summarise(each.seconds for each in here)]
         rows.append(Row(cells, here))
     return Table(
         "table4",
@@ -65,10 +67,10 @@ def table4(root: Path) -> Table:
     )
 
 
-def majority(runs: list[Found]) -> Measured:
+def majority(runs: list[Found]) -> MeanSd:
     """Test accuracy of always answering the training part's more frequent class; empty where there are no classes."""
     shares = []
     for each in runs:
         if each.run.confusion is not None:
             shares.append(majority_share(each.run.confusion))
-    return over(share for share in shares if share is not None)
+    return summarise(share for share in shares if share is not None)

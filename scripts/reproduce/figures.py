@@ -16,7 +16,7 @@ from matplotlib.ticker import NullFormatter
 from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
 from proxlearn.run import checkpoint as checkpoints
-from proxlearn.run.checkpoint_file import stored as stored_clouds
+from proxlearn.run.checkpoint_file import list_checkpoints as stored_clouds
 from proxlearn.views.style import (
     ESTIMATE_COLOURS,
     ESTIMATE_LINES,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from proxlearn.files.atomic import write_atomically
 from reproduce.comparison import majority
-from reproduce.measured import Measured, over
+from reproduce.measured import MeanSd, summarise
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table, provenance
 
@@ -122,7 +122,7 @@ def changed(differences: list[float], least: float) -> str:
     """Whether a mean difference is beyond both what matters and twice its standard error; one run has none."""
     if len(differences) < 2:
         return "one run: no verdict" if differences else ""
-    mean = over(differences)
+    mean = summarise(differences)
     said = "yes" if abs(mean.mean) > max(least, 2 * mean.sd / math.sqrt(len(differences))) else "no"
     return f"{said} ({len(differences)} runs)"
 
@@ -137,8 +137,8 @@ def weights_table(root: Path) -> Table:
             len(runs),
             steps(runs),
             _range(since),
-            over(100 * moved_share(found) for found in runs),
-            over(100 * found.final("ess") / found["N"] for found in runs),
+            summarise(100 * moved_share(found) for found in runs),
+            summarise(100 * found.final("ess") / found["N"] for found in runs),
             f"{max(mass_drift(found) for found in runs):.1e}" if runs else "",
         ]
         rows.append(Row(cells, runs))
@@ -170,9 +170,9 @@ def solver_table(root: Path) -> Table:
             each.name,
             _range([float(rounds) for rounds in sorted(solved["sinkhorn_rounds"])] if len(solved) else []),
             f"{int(solved['converged'].astype(bool).sum())} of {len(solved)}" if len(solved) else "",
-            over(found.run.status["unmet"] for found in runs),
+            summarise(found.run.status["unmet"] for found in runs),
             _range(kappas),
-            over(each for each in (contraction(found) for found in runs) if not math.isnan(each)),
+            summarise(each for each in (contraction(found) for found in runs) if not math.isnan(each)),
             fell_and_rose([objective(found) for found in runs]),
             fell_and_rose([free_energy(found) for found in runs]),
         ]
@@ -206,16 +206,16 @@ def effect_table(root: Path) -> Table:
         pairs = [(found, control) for found, control in pairs if found.made == control.made]
         gained = [result(found, "weighted") - result(control, "weighted") for found, control in pairs]
         classes = any("test_accuracy_weighted" in found.metrics for found in runs)
-        least = LEAST_POINTS if classes else LEAST_SHARE * over(weighted).mean
+        least = LEAST_POINTS if classes else LEAST_SHARE * summarise(weighted).mean
         cells: list[Cell] = [
             each.name,
             "accuracy (%)" if classes else "risk (1e-2)",
-            Measured(100 * majority(runs).mean),
-            over(weighted),
-            over(unweighted),
-            over(apart),
+            MeanSd(100 * majority(runs).mean),
+            summarise(weighted),
+            summarise(unweighted),
+            summarise(apart),
             changed(apart, least),
-            over(gained),
+            summarise(gained),
             changed(gained, least),
         ]
         rows.append(Row(cells, [*runs, *(control for _, control in pairs)]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from proxlearn.compare.statistics import Measured, over
+from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.data.prepare import Prepared
 
-__all__ = ["Measured", "majority_accuracy", "over", "verdict"]
+__all__ = ["MeanSd", "majority_accuracy", "summarise", "verdict"]
 
 
-def verdict(ours: Measured, paper: Measured, allowed: float, digits: int, complete: bool) -> str:
+def verdict(ours: MeanSd, paper: MeanSd, allowed: float, digits: int, complete: bool) -> str:
     """Agreement: within ``allowed``, or within twice the spread of the two figures together."""
     if not complete or math.isnan(ours.mean):
         return "no verdict: partial"

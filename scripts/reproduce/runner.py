@@ -15,8 +15,8 @@ import yaml
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig, trajectory
 from proxlearn.errors import InputError, ProxlearnError
-from proxlearn.run.checkpoint_file import stored
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.run_config import validate_config
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.training_loop import Outcome, train
 from reproduce.plan import QUICK_ROWS, QUICK_SHARE, QUICK_STEPS, Entry, PaperRun
@@ -51,7 +51,7 @@ def make_one(run: PaperRun, where: str) -> Outcome:
     outcome = train(config, run.folder, shlex.join(["proxlearn", "train", *words]))
     if not config.films:
         # A run that was interrupted keeps a second cloud; the newest is all that goes on needs.
-        for _, path in stored(run.folder / "checkpoints")[1:]:
+        for _, path in list_checkpoints(run.folder / "checkpoints")[1:]:
             path.unlink()
     return outcome
 
@@ -78,7 +78,7 @@ def _differ(before: Any, wanted: Any) -> bool:
 
 
 def config_of(run: PaperRun) -> TrainConfig:
-    config = checked_config(compose(parse(list(run.overrides))))
+    config = validate_config(compose(parse(list(run.overrides))))
     if config.init_from is not None:
         # As it was given: a committed config must not name a folder of this machine.
         (source,) = (word.partition("=")[2] for word in run.overrides if word.startswith("init_from="))

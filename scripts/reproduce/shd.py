@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.compare.statistics import Measured
+from proxlearn.compare.statistics import MeanSd
 from proxlearn.paper import published
 from reproduce.comparison import MAJORITY_NOTE, majority
-from reproduce.measured import over, verdict
+from reproduce.measured import summarise, verdict
 from reproduce.source import complete, load, steps
 from reproduce.table import Cell, Column, Row, Table
 from reproduce.wdbc import POINTS
@@ -21,11 +21,11 @@ def shd(root: Path) -> Table:
         runs = load(root, entry)
         for part, paper in published.SHD.items():
             columns = [f"{part}_accuracy_{name}" for name in ("particle", "weighted", "unweighted")]
-            ours = [over(100 * each.final(column) for each in runs) for column in columns]
+            ours = [summarise(100 * each.final(column) for each in runs) for column in columns]
             wanted = published.STEPS["shd"]
-            said = verdict(ours[0], Measured(paper), POINTS, 2, complete(runs, wanted)) if entry == "fig3" else ""
-            time = over(each.seconds / 3600 for each in runs)
-            most = Measured(100 * majority(runs).mean) if part == "test" else ""
+            said = verdict(ours[0], MeanSd(paper), POINTS, 2, complete(runs, wanted)) if entry == "fig3" else ""
+            time = summarise(each.seconds / 3600 for each in runs)
+            most = MeanSd(100 * majority(runs).mean) if part == "test" else ""
             cells: list[Cell] = [what, part, len(runs), steps(runs, wanted), most, ours[0], paper, said]
             rows.append(Row([*cells, *ours[1:], time, published.SHD_HOURS], runs))
     return Table(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from proxlearn.compare.statistics import Measured
+from proxlearn.compare.statistics import MeanSd
 from proxlearn.paper import published
 from proxlearn.predict.folder import find
-from reproduce.measured import over
+from reproduce.measured import summarise
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table
 
@@ -64,7 +64,7 @@ def table5(root: Path) -> Table:
             if "as it is" in quantity and entry != "table5-pdf":
                 # A total mass of 1 divides nothing.
                 continue
-            figures = {N: over(of(each) for each in runs if each["N"] == N) for N in paper}
+            figures = {N: summarise(of(each) for each in runs if each["N"] == N) for N in paper}
             rows.append(Row([data, quantity, *_cells(figures), steps(runs, published.STEPS["table5"])], runs))
             distances.append(distance(figures))
     known = [each for each in distances if not math.isnan(each)]
@@ -105,7 +105,7 @@ def verdict(rows: list[Row], distances: list[float], best: int | None) -> str:
     apart = {
         N: cell.mean / paper - 1
         for (N, paper), cell in zip(published.TABLE5.items(), rows[best].cells[2:6], strict=True)
-        if isinstance(cell, Measured)
+        if isinstance(cell, MeanSd)
     }
     within = [f"N={N} ({each:+.0%})" for N, each in apart.items() if abs(each) <= SHARE]
     beyond = [f"N={N} ({each:+.0%})" for N, each in apart.items() if abs(each) > SHARE]
@@ -114,7 +114,7 @@ def verdict(rows: list[Row], distances: list[float], best: int | None) -> str:
     return f"{reading} It is {' and '.join(part for part in parts if part)}."
 
 
-def distance(figures: dict[int, Measured]) -> float:
+def distance(figures: dict[int, MeanSd]) -> float:
     logs = [math.log(figures[N].mean / paper) for N, paper in published.TABLE5.items()]
     return math.sqrt(sum(each**2 for each in logs) / len(logs))
 
@@ -125,7 +125,7 @@ def line(figures: dict[int, float]) -> tuple[float, float]:
     return float(slope), float(intercept)
 
 
-def _cells(figures: dict[int, Measured]) -> list[Cell]:
+def _cells(figures: dict[int, MeanSd]) -> list[Cell]:
     slope, intercept = math.nan, math.nan
     if not any(math.isnan(each.mean) for each in figures.values()):
         slope, intercept = line({N: each.mean for N, each in figures.items()})

@@ -12,7 +12,7 @@ import pandas as pd
 
 from proxlearn.errors import InputError
 from proxlearn.views.run import run_data
-from proxlearn.views.run.run_data import Run
+from proxlearn.views.run.run_data import RunData
 from reproduce.plan import entry
 
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
@@ -23,7 +23,7 @@ class Found:
     """One run with what tables ask of it."""
 
     name: str
-    run: Run
+    run: RunData
 
     @property
     def metrics(self) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def load(root: Path, *names: str, where: Callable[[Found], bool] = lambda found:
     for name in names:
         for folder in sorted((root / "runs" / entry(name).name).glob("*"), key=_natural):
             try:
-                run = run_data.read(folder)
+                run = run_data.read_run_data(folder)
             except (InputError, pd.errors.EmptyDataError):
                 # A run that is in its first second.
                 continue

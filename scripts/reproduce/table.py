@@ -10,10 +10,10 @@ from pathlib import Path
 
 from proxlearn.files.atomic import write_atomically
 from proxlearn.views.latex import tabular
-from reproduce.measured import Measured
+from reproduce.measured import MeanSd
 from reproduce.source import Found
 
-Cell = str | int | float | Measured
+Cell = str | int | float | MeanSd
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Table:
 
     def _csv(self) -> str:
         """Means and standard deviations as columns of their own, to six digits; the runs of each row at its end."""
-        spread = [any(isinstance(row.cells[i], Measured) for row in self.rows) for i in range(len(self.columns))]
+        spread = [any(isinstance(row.cells[i], MeanSd) for row in self.rows) for i in range(len(self.columns))]
         lines: list[list[str]] = [[]]
         for column, both in zip(self.columns, spread, strict=True):
             lines[0] += [column.name, f"{column.name} sd"] if both else [column.name]
@@ -78,8 +78,8 @@ class Table:
         for row in self.rows:
             line: list[str] = []
             for cell, both in zip(row.cells, spread, strict=True):
-                one = cell if isinstance(cell, Measured) else Measured(cell) if isinstance(cell, float) else cell
-                values = [_number(one.mean), _number(one.sd)] if isinstance(one, Measured) else [str(one), ""]
+                one = cell if isinstance(cell, MeanSd) else MeanSd(cell) if isinstance(cell, float) else cell
+                values = [_number(one.mean), _number(one.sd)] if isinstance(one, MeanSd) else [str(one), ""]
                 line += values[: 1 + both]
             versions = sorted({each.run.status["versions"]["proxlearn"] for each in row.runs})
             seeds = [str(each["seed"]) for each in row.runs]
@@ -101,8 +101,8 @@ class Table:
 
 def text(cell: Cell, digits: int) -> str:
     if isinstance(cell, float):
-        cell = Measured(cell)
-    return cell.text(digits) if isinstance(cell, Measured) else str(cell)
+        cell = MeanSd(cell)
+    return cell.text(digits) if isinstance(cell, MeanSd) else str(cell)
 
 
 def provenance(name: str, runs: Sequence[Found]) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.compare.statistics import Measured
+from proxlearn.compare.statistics import MeanSd
 from proxlearn.paper import published
 from reproduce.comparison import MAJORITY_NOTE, majority
-from reproduce.measured import over, verdict
+from reproduce.measured import summarise, verdict
 from reproduce.source import Found, complete, load, steps
 from reproduce.table import Cell, Column, Row, Table
 
@@ -29,7 +29,7 @@ READINGS = (
 def accuracies(runs: list[Found], table: str, paper: tuple[float, float], hours: float) -> list[Cell]:
     """The cells that Tables 1 and 2 share."""
     saturated, sign, weighted = (
-        over(100 * each.final(f"test_accuracy_{name}") for each in runs)
+        summarise(100 * each.final(f"test_accuracy_{name}") for each in runs)
         for name in ("unweighted_saturated", "unweighted", "weighted")
     )
     wanted = published.STEPS[table]
@@ -37,15 +37,15 @@ def accuracies(runs: list[Found], table: str, paper: tuple[float, float], hours:
     return [
         len(runs),
         steps(runs, wanted),
-        Measured(100 * majority(runs).mean),
+        MeanSd(100 * majority(runs).mean),
         saturated,
         paper[0],
-        verdict(saturated, Measured(paper[0]), POINTS, 2, whole),
+        verdict(saturated, MeanSd(paper[0]), POINTS, 2, whole),
         sign,
         weighted,
         paper[1],
-        verdict(weighted, Measured(paper[1]), POINTS, 2, whole),
-        over(each.seconds / 3600 for each in runs),
+        verdict(weighted, MeanSd(paper[1]), POINTS, 2, whole),
+        summarise(each.seconds / 3600 for each in runs),
         hours,
     ]
 
@@ -110,10 +110,10 @@ def table3(root: Path) -> Table:
     rows = []
     for epsilon, (risk, seconds) in published.TABLE3.items():
         here = [each for each in runs if each["epsilon"] == epsilon]
-        ours = over(1e3 * each.final("test_risk_paper_unweighted") for each in here)
+        ours = summarise(1e3 * each.final("test_risk_paper_unweighted") for each in here)
         wanted = published.STEPS["table3"]
-        said = verdict(ours, Measured(1e3 * risk), SHARE * 1e3 * risk, 2, complete(here, wanted))
-        time = over(each.seconds for each in here)
+        said = verdict(ours, MeanSd(1e3 * risk), SHARE * 1e3 * risk, 2, complete(here, wanted))
+        time = summarise(each.seconds for each in here)
         rows.append(Row([f"{epsilon:g}", len(here), steps(here, wanted), ours, 1e3 * risk, said, time, seconds], here))
     return Table(
         "table3",

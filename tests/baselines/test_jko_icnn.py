@@ -12,7 +12,7 @@ import torch
 
 from proxlearn.baselines.icnn import LEAST_W
 from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, new_net, pretrain, step
-from proxlearn.baselines.method import Fitted, Request
+from proxlearn.baselines.method import FittedMethod, Request
 from proxlearn.baselines.sampler import prior
 from tests.baselines.targets import gaussian, implicit_euler, logistic_rows
 
@@ -114,7 +114,7 @@ def test_published_start_takes_steps_of_implicit_euler(generator: torch.Generato
 def test_preset_paper_goes_from_the_prior_with_bounded_likelihoods(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = logistic_rows(60)
 
-    def fitted(**changes: float) -> Fitted:
+    def fitted(**changes: float) -> FittedMethod:
         short = {"width": 8, "pool": 512, "batch": 64, "steps": 1, "iterations": 20, "pretraining": 200}
         monkeypatch.setitem(PAPER, "banana", replace(plan, **{**short, **changes}))  # type: ignore[arg-type]
         return fit(X, y, Request("banana", 0, "paper"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from proxlearn.baselines.langevin import Plan, flow
+from proxlearn.baselines.langevin import LangevinSettings, flow
 from proxlearn.baselines.sampler import shorten
 from tests.baselines.targets import MEAN, PRECISION, gaussian
 
@@ -16,7 +16,7 @@ def test_gaussian_is_reached_with_the_known_bias(eta: float, temperature: float,
     """In white coordinates v <- (1 - eta) v + sqrt(2 eta T) xi, whose variance is T / (1 - eta / 2)."""
     covariance = torch.linalg.inv(torch.tensor(PRECISION))
     L = torch.linalg.cholesky(covariance)
-    x, _ = flow(gaussian(), L, Plan(eta=eta, steps=120, between=60), temperature, generator)
+    x, _ = flow(gaussian(), L, LangevinSettings(eta=eta, steps=120, between=60), temperature, generator)
     assert x.shape == (4096, 2)
     biased = temperature * covariance / (1 - eta / 2)
     white = torch.linalg.solve_triangular(torch.linalg.cholesky(biased), (x - torch.tensor(MEAN)).T, upper=False)
@@ -30,13 +30,13 @@ def test_far_out_no_step_is_longer_than_one(generator: torch.Generator) -> None:
     torch.testing.assert_close(shorten(drift), torch.tensor([[0.6, 0.8], [0.3, -0.4], [0.0, 0.0]]))
     # A curvature for which the plain step would double its distance at every turn comes home nevertheless.
     stiff = gaussian((0.0, 0.0), ((30.0, 0.0), (0.0, 30.0)))
-    x, _ = flow(stiff, torch.eye(2), Plan(eta=0.1, steps=200, between=10), 1.0, generator)
+    x, _ = flow(stiff, torch.eye(2), LangevinSettings(eta=0.1, steps=200, between=10), 1.0, generator)
     assert float(x.abs().max()) < 10
 
 
 def test_ledger_falls_to_the_least_value(generator: torch.Generator) -> None:
     covariance = torch.linalg.inv(torch.tensor(PRECISION))
-    plan = Plan(eta=0.1, steps=120, between=60)
+    plan = LangevinSettings(eta=0.1, steps=120, between=60)
     _, notes = flow(gaussian(), torch.linalg.cholesky(covariance), plan, 1.0, generator)
     least = -float(torch.logdet(2 * torch.pi * covariance)) / 2
     ledger = notes["ledger"]

@@ -13,7 +13,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget
-from proxlearn.baselines.method import Fit, Fitted
+from proxlearn.baselines.method import Fit, FittedMethod
 from proxlearn.baselines.sampler import Ledger, ledger_row, prior, standard_normal
 from proxlearn.compare.spec import PAPERS, PUBLISHED
 from proxlearn.data import registry
@@ -80,7 +80,7 @@ def test_answer_keeps_to_the_interface(name: str) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        fitted: Fitted = fit_of(name)(X, y, replace(request(), progress=said.append))
+        fitted: FittedMethod = fit_of(name)(X, y, replace(request(), progress=said.append))
         p = fitted.probability(X[:7])
         assert torch.get_num_threads() == 2
     finally:

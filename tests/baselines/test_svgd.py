@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proxlearn.baselines.svgd import Plan, flow, velocity
+from proxlearn.baselines.svgd import SvgdSettings, flow, velocity
 from tests.baselines.targets import MEAN, PRECISION, gaussian
 
 clouds = st.tuples(st.integers(0, 10**6), st.integers(3, 12), st.integers(1, 4))
-PLAN = Plan(particles=200, iterations=300, lr=0.1)
+PLAN = SvgdSettings(particles=200, iterations=300, lr=0.1)
 
 
 def cloud(seed: int, N: int, D: int) -> tuple[Tensor, Tensor]:
@@ -52,7 +52,7 @@ def test_permuted_particles_move_to_permuted_places() -> None:
     target, L = gaussian(), torch.eye(2, dtype=torch.float64)
     target = type(target)(target.mean.double(), target.precision.double())
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
-    plan = Plan(particles=40, iterations=20, lr=0.05)
+    plan = SvgdSettings(particles=40, iterations=20, lr=0.05)
     torch.testing.assert_close(flow(target, L, x[order], plan, 1.0)[0], flow(target, L, x, plan, 1.0)[0][order])
 
 

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.baselines.realnvp import RealNvp
-from proxlearn.baselines.swgf import PAPER, Plan, flow, sliced_distance, sliced_slope, step
+from proxlearn.baselines.swgf import PAPER, SwgfSettings, flow, sliced_distance, sliced_slope, step
 from tests.baselines.targets import MEAN, PRECISION, gaussian, implicit_euler
 
 clouds = st.tuples(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))
-PLAN = Plan(h=2.0, steps=3, lr=1e-2, iterations=100, width=24, batch=256, directions=40, pool=4096, lr_falls=True)
+PLAN = SwgfSettings(
+    h=2.0, steps=3, lr=1e-2, iterations=100, width=24, batch=256, directions=40, pool=4096, lr_falls=True
+)
 
 
 def normal(seed: int, *shape: int) -> Tensor:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from proxlearn.bench import timing
-from proxlearn.bench.end_to_end import measure_whole
+from proxlearn.bench.end_to_end import measure_end_to_end
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
-from proxlearn.bench.recursion import Shape
+from proxlearn.bench.recursion import RecursionBench
 from proxlearn.bench.timing import best_of, busy_share
 from proxlearn.views.bench_plot import draw_bench, tables
 from tests.conftest import config_of
@@ -80,12 +80,12 @@ def test_the_busy_share_is_what_others_used_between_two_readings(
 def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
     small = config_of("dataset=wdbc", "N=40")
     with torch.no_grad():
-        shape = Shape(small, made=0.0)
+        shape = RecursionBench(small, made=0.0)
         for _ in range(2):
             shape.measure(0.01)
         found = {
             "shapes": [shape.record],
-            "run": [measure_whole(small, shape.cloud, 6, 3, 2)],
+            "run": [measure_end_to_end(small, shape.cloud, 6, 3, 2)],
             "growth": [measure_growth(config_of(f"N={N}"), 4) for N in (40, 80)],
             "growth_literal": [measure_literal(small, 0.01)],
             "epsilon": measure_epsilons([config_of("N=40", f"epsilon={epsilon}") for epsilon in (0.1, 10)], 5),

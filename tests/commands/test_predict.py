@@ -226,7 +226,7 @@ def test_a_model_that_does_not_fit_its_cloud_is_refused(
 
 
 def test_labels_are_matched_as_numbers_and_truth_values() -> None:
-    from proxlearn.data.labels import indices, interpret
+    from proxlearn.data.labels import indices, infer_target
 
     for values, texts, expected in (
         (np.array([0, 1, 2] * 2), ["2", "0.0", " 1", "1e0"], [2, 0, 1, 1]),
@@ -234,7 +234,7 @@ def test_labels_are_matched_as_numbers_and_truth_values() -> None:
         (np.array([True, False]), ["true", "FALSE", "True"], [1, 0, 1]),
         (np.array(["01", "1", "x"]), ["01", "1", "x", "X"], [0, 1, 2, -1]),
     ):
-        classes = interpret(np.tile(values, 2), "t", None if len(set(values)) == 2 else "multiclass").classes
+        classes = infer_target(np.tile(values, 2), "t", None if len(set(values)) == 2 else "multiclass").classes
         assert indices(texts, classes).tolist() == expected
 
 
@@ -260,7 +260,7 @@ def test_an_empty_line_of_a_one_column_table_is_a_missing_value(tmp_path: Path) 
     def read(content: str) -> list[float]:
         (tmp_path / "new.csv").write_text(content)
         with rows_module.Rows(str(tmp_path / "new.csv")) as rows:
-            return [x for piece in rows.pieces(rows_module.Wanted(["a"])) for x in piece.X[:, 0].tolist()]
+            return [x for piece in rows.pieces(rows_module.ColumnSpec(["a"])) for x in piece.X[:, 0].tolist()]
 
     assert read("a\n1\n-1\n") == read("\n\na\r\n1\r\n-1") == [1.0, -1.0]
     for content in ("a\n1\n\n-1\n", "\na\n1\n\n-1\n", "a\r\n1\r\n\r\n-1\r\n"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.views.film.video import MARK, is_film
+from proxlearn.views.film.video import FILM_COMMENT, is_film
 from tests.run.test_output_file import refused
 from tests.small_runs import run, small
 
@@ -38,6 +38,6 @@ def test_a_file_that_is_not_ours_stays(
 def test_a_film_is_known_by_its_mark_or_its_old_size() -> None:
     old = b"GIF89a" + (960).to_bytes(2, "little") + (540).to_bytes(2, "little")
     assert is_film(old)
-    assert is_film(b"GIF89a" + bytes(4) + MARK)
+    assert is_film(b"GIF89a" + bytes(4) + FILM_COMMENT)
     assert not is_film(b"GIF89a" + bytes(4))
-    assert not is_film(MARK)
+    assert not is_film(FILM_COMMENT)

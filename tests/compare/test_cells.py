@@ -20,13 +20,13 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from proxlearn.baselines import adam, networks
 from proxlearn.baselines.registry import METHODS, settings_of
-from proxlearn.baselines.sampler import plan_settings
+from proxlearn.baselines.sampler import settings_dict
 from proxlearn.cli import main
 from proxlearn.compare import cells
-from proxlearn.compare.cells import DONE, FAILED, Cell, Record, settings_text, stored_record
+from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord, settings_text, stored_record
 from proxlearn.compare.grid import cells_of
 from proxlearn.compare.measure import measure, scores
-from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, SCALINGS, Asked, scaling_of
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, SCALINGS, ComparisonSpec, scaling_of
 from proxlearn.compare.splits import split_of
 from proxlearn.core.scores import LEAST_PROBABILITY
 from proxlearn.data import registry
@@ -34,7 +34,9 @@ from proxlearn.errors import RunError
 from tests.conftest import config_of
 
 WDBC, BANANA = (config_of(f"dataset={name}").dataset for name in ("wdbc", "banana"))
-RECORD = Record(DONE, {"accuracy": 0.5, "log_likelihood": -1.0, "calibration_error": 0.25, "seconds": 2.5}, None, {}, 2)
+RECORD = CellRecord(
+    DONE, {"accuracy": 0.5, "log_likelihood": -1.0, "calibration_error": 0.25, "seconds": 2.5}, None, {}, 2
+)
 
 
 def cell_of(name: str, **changes) -> Cell:
@@ -91,7 +93,7 @@ def test_a_stored_split_that_does_not_fit_the_data_is_drawn_again(damage, tmp_pa
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     cell = cell_of("adam")
     assert cell.read(tmp_path) is None
-    for record in (RECORD, Record(FAILED, {}, "a reason")):
+    for record in (RECORD, CellRecord(FAILED, {}, "a reason")):
         cell.write(tmp_path, record)
         assert cell.read(tmp_path) == record
 
@@ -159,7 +161,7 @@ def test_one_changed_number_of_a_preset_makes_its_cells_stale(data, name: str, p
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         cell.write(Path(folder), RECORD)
         assert cell.read(Path(folder)) == RECORD
-        patch.setattr(module, "settings", plan_settings(plans["light"], paper | {"banana": plans["paper"]}))
+        patch.setattr(module, "settings", settings_dict(plans["light"], paper | {"banana": plans["paper"]}))
         assert cell.read(Path(folder)) is None
 
 
@@ -241,7 +243,7 @@ def test_a_damaged_or_hostile_file_counts_for_nothing(damage, tmp_path: Path) ->
 
 
 def test_a_measured_cell_has_scikit_learns_figures_on_rows_scaled_by_the_training_part(tmp_path: Path) -> None:
-    asked = Asked((WDBC,), (METHODS["logistic"],), 1, "light", "matched", 1.0)
+    asked = ComparisonSpec((WDBC,), (METHODS["logistic"],), 1, "light", "matched", 1.0)
     (cell,) = cells_of(asked, tmp_path)
     record = measure(cell, tmp_path, threads=1)
     table = registry.load(WDBC)
@@ -256,7 +258,7 @@ def test_a_measured_cell_has_scikit_learns_figures_on_rows_scaled_by_the_trainin
 
 
 def test_a_split_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
-    asked = Asked((WDBC,), (METHODS["majority"],), 1, "light", "matched", 1.0)
+    asked = ComparisonSpec((WDBC,), (METHODS["majority"],), 1, "light", "matched", 1.0)
     (cell,) = cells_of(asked, tmp_path)
     with pytest.raises(RunError, match="have changed"):
         measure(replace(cell, split_sha256="0" * 64), tmp_path, threads=1)

@@ -142,7 +142,7 @@ def test_the_samplers_own_split_is_done_beside_the_random_ones_and_counted_apart
 
 
 def test_a_method_for_other_data_only_has_no_row() -> None:
-    asked = compare.asked_of(compare.parser().parse_args(["--dataset", "wdbc"]))
+    asked = compare.parse_spec(compare.parser().parse_args(["--dataset", "wdbc"]))
     assert [each.name for each in asked.methods] == [name for name in METHODS if name != "bayes"]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from proxlearn.compare.statistics import Interval, Measured, interval, over, paired
+from proxlearn.compare.statistics import Interval, MeanSd, interval, paired, summarise
 
 FIGURES = st.lists(st.tuples(*[st.floats(0, 1).map(lambda x: round(x, 6))] * 2), min_size=2, max_size=12)
 
@@ -49,7 +49,7 @@ def test_two_values_have_students_closed_form() -> None:
     found = interval([1.0, 3.0])
     assert (found.mean, found.student) == (2.0, pytest.approx(math.tan(0.475 * math.pi)))
     assert found.corrected == found.student
-    assert not found.clear
+    assert not found.excludes_zero
 
 
 def test_only_splits_that_both_have_are_paired_and_one_says_nothing_of_the_spread() -> None:
@@ -58,12 +58,12 @@ def test_only_splits_that_both_have_are_paired_and_one_says_nothing_of_the_sprea
     alone = paired({0: 0.5}, {0: 0.25}, 0.25)
     assert alone.mean == 0.25
     assert math.isnan(alone.student)
-    assert not alone.clear
+    assert not alone.excludes_zero
     assert math.isnan(paired({0: 0.5}, {1: 0.5}, 0.25).mean)
 
 
 def test_a_mean_of_splits_has_the_sample_standard_deviation() -> None:
-    assert over([1.0, 3.0]) == Measured(2.0, math.sqrt(2))
+    assert summarise([1.0, 3.0]) == MeanSd(2.0, math.sqrt(2))
 
 
 def test_the_text_has_both_intervals_and_a_star_by_the_corrected_one() -> None:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn.core.energy import field
+from proxlearn.core.energy import potentials
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
 
@@ -38,7 +38,7 @@ shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 15)
 @settings(max_examples=60, deadline=None)
 def test_paper_drift_equals_autodiff_of_algorithm_2(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
-    found = field(problem, theta, rho, "paper").gradient
+    found = potentials(problem, theta, rho, "paper").gradient
     torch.testing.assert_close(found, gradient_by_autodiff(problem, theta, rho, 1), rtol=1e-10, atol=1e-10)
 
 
@@ -46,7 +46,7 @@ def test_paper_drift_equals_autodiff_of_algorithm_2(shape: tuple[int, int, int, 
 @settings(max_examples=60, deadline=None)
 def test_first_variation_drift_equals_autodiff_of_v_plus_two_u(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
-    found = field(problem, theta, rho, "first_variation").gradient
+    found = potentials(problem, theta, rho, "first_variation").gradient
     torch.testing.assert_close(found, gradient_by_autodiff(problem, theta, rho, 2), rtol=1e-10, atol=1e-10)
 
 
@@ -55,7 +55,7 @@ def test_first_variation_drift_equals_autodiff_of_v_plus_two_u(shape: tuple[int,
 def test_both_drifts_agree_where_all_weights_are_equal(shape: tuple[int, int, int, int], weight: float) -> None:
     problem, theta, _ = problem_and_cloud(*shape)
     rho = torch.full((len(theta),), weight, dtype=torch.float64)
-    paper, first = (field(problem, theta, rho, drift).gradient for drift in ("paper", "first_variation"))
+    paper, first = (potentials(problem, theta, rho, drift).gradient for drift in ("paper", "first_variation"))
     torch.testing.assert_close(paper, first, rtol=1e-10, atol=1e-10)
 
 
@@ -64,6 +64,6 @@ def test_both_drifts_agree_where_all_weights_are_equal(shape: tuple[int, int, in
 def test_potentials_are_v_and_u_rho(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
     n, P = len(problem.samples), problem.neuron.phi(theta, problem.samples)
-    found = field(problem, theta, rho, "paper")
+    found = potentials(problem, theta, rho, "paper")
     torch.testing.assert_close(found.v, -2 / n * P @ problem.samples.y)
     torch.testing.assert_close(found.u, (P @ P.T / n) @ rho)

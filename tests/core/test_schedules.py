@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.core.options import Schedule
-from proxlearn.core.schedules import LOWEST, falling, neighbour_quantile
+from proxlearn.core.schedules import LOWEST, neighbour_quantile, schedule_factor
 
 
 @given(st.sampled_from(["constant", "cosine", "power"]), st.integers(1, 5000))
 @settings(max_examples=30, deadline=None)
 def test_factors_start_at_one_and_never_rise_nor_vanish(kind: Schedule, horizon: int) -> None:
     steps = sorted({0, 1, horizon // 3, horizon // 2, horizon, 2 * horizon, 10 * horizon})
-    factors = [falling(kind, step, horizon) for step in steps]
+    factors = [schedule_factor(kind, step, horizon) for step in steps]
     assert factors[0] == 1.0
     assert all(b <= a for a, b in itertools.pairwise(factors))
     assert factors[-1] > 0
     ends = {"constant": 1.0, "cosine": LOWEST, "power": 0.1}
-    assert falling(kind, horizon, horizon) == pytest.approx(ends[kind])
+    assert schedule_factor(kind, horizon, horizon) == pytest.approx(ends[kind])
 
 
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3), st.floats(0, 0.99))

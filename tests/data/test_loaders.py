@@ -44,7 +44,7 @@ def test_rows_and_classes_of_the_papers_files(name: str, paper_files: Path) -> N
     rows, features, counts = FROM_FILES[name]
     assert table.X.shape == (rows, features)
     assert np.bincount(table.target).tolist() == counts
-    about = registry.about(name)
+    about = registry.dataset_info(name)
     assert (about.rows, about.features, about.classes) == (rows, features, len(counts))
     assert len(table.columns) == features
     assert len(table.classes) == len(counts)
@@ -105,7 +105,7 @@ def test_every_loader_has_a_config_and_every_config_a_loader() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(registry.LOADERS) - {"csv"}))
 def test_the_same_table_has_the_same_sha256(name: str, request: pytest.FixtureRequest) -> None:
-    if registry.about(name).file is not None:
+    if registry.dataset_info(name).file is not None:
         request.getfixturevalue("paper_files")
     first, second = load(name), load(name)
     assert re.fullmatch(r"[0-9a-f]{64}", first.sha256)

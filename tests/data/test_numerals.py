@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxlearn.data.numerals import number_of
+from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError
 from tests.data.test_user_table import Write, load, target_of
 
@@ -39,7 +39,7 @@ def test_numbers_with_leading_zeros_are_still_numbers_to_regress(write: Write) -
 
 
 def test_what_only_python_takes_for_a_number_is_refused_by_its_cell(write: Write) -> None:
-    assert [number_of(text) for text in ("1_0", "\u0661", "x", " 1e3 ")] == [None, None, None, 1000.0]
+    assert [parse_numeral(text) for text in ("1_0", "\u0661", "x", " 1e3 ")] == [None, None, None, 1000.0]
     with pytest.raises(InputError, match="column `x` is not numeric: '1_0' in data row 2"):
         load(write("x,label\n1,a\n1_0,b\n3,a\n4,b\n"))
     with pytest.raises(InputError, match=r"target column `label` is text \(1_0 in data row 3\)"):

@@ -28,14 +28,14 @@ def master(*words):
     ],
 )
 def test_threads_of_a_job_are_cores_over_jobs_side_by_side(words, jobs, threads, monkeypatch):
-    monkeypatch.setattr(launchers, "cores", lambda: 8)
-    assert launchers.threads_of_a_job(master(*words), jobs) == threads
+    monkeypatch.setattr(launchers, "available_cores", lambda: 8)
+    assert launchers.threads_per_job(master(*words), jobs) == threads
 
 
 def test_submitit_local_starts_no_more_jobs_than_there_are_cores(monkeypatch):
-    monkeypatch.setattr(launchers, "cores", lambda: 8)
-    assert launchers.at_a_time(master("hydra/launcher=submitit_local"), 100) == 8
-    assert launchers.at_a_time(master("hydra/launcher=joblib"), 100) == 100
+    monkeypatch.setattr(launchers, "available_cores", lambda: 8)
+    assert launchers.batch_size(master("hydra/launcher=submitit_local"), 100) == 8
+    assert launchers.batch_size(master("hydra/launcher=joblib"), 100) == 100
 
 
 def test_our_defaults_are_in_the_plugins_configs_and_can_be_overridden():
@@ -59,9 +59,9 @@ def test_sacct_answers_from_scontrol():
 def test_cores_are_counted_where_the_system_knows_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS is simulated: os.sched_getaffinity does not exist there."""
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert launchers.cores() == os.cpu_count()
+    assert launchers.available_cores() == os.cpu_count()
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert launchers.cores() == 1
+    assert launchers.available_cores() == 1
 
 
 def test_nothing_else_asks_for_the_affinity() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxlearn.jobs.subprocess_job import isolated
+from proxlearn.jobs.subprocess_job import run_in_subprocess
 from proxlearn.run.signals import StopRequest
 
 
@@ -38,7 +38,7 @@ def waits_for_a_signal(ready):
 
 
 def job(target, *args, folder, stop=lambda: False):
-    return isolated(
+    return run_in_subprocess(
         target, args, preload=("proxlearn.run.training_loop",), log=folder / "log", directory=folder, stop=stop
     )
 

@@ -11,7 +11,7 @@ from small_runs import FULL, assert_same_run, run, small
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
 from proxlearn.run import checkpoint, checkpoint_file
-from proxlearn.run.checkpoint import Checkpoint, Mark
+from proxlearn.run.checkpoint import Checkpoint, MetricsPosition
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
 
 pytestmark = pytest.mark.faults
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 
 def moment(**changes) -> Checkpoint:
     cloud = PointCloud(torch.arange(6.0).view(3, 2), torch.zeros(3), 7)
-    made = Checkpoint(cloud, torch.arange(9, dtype=torch.uint8), "this run", 2, 5, Mark(10, "ab"))
+    made = Checkpoint(cloud, torch.arange(9, dtype=torch.uint8), "this run", 2, 5, MetricsPosition(10, "ab"))
     return replace(made, **changes)
 
 
@@ -30,7 +30,12 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert torch.equal(loaded.cloud.theta, moment().cloud.theta)
     assert torch.equal(loaded.cloud.screen.reference, screen.reference)
     assert loaded.cloud.screen.radius == screen.radius
-    assert (loaded.unmet, loaded.switched_at, loaded.metrics, loaded.run) == (2, 5, Mark(10, "ab"), "this run")
+    assert (loaded.unmet, loaded.switched_at, loaded.metrics, loaded.run) == (
+        2,
+        5,
+        MetricsPosition(10, "ab"),
+        "this run",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["cloud-000000007.safetensors"]
 
 
@@ -81,7 +86,7 @@ def damaged_blobs(blob: bytes) -> list[bytes]:
 
 def test_truncations_and_flipped_bytes_are_always_detected_and_the_one_before_is_used(made):
     folder, newest = made
-    path = checkpoint_file.path_of(folder / "checkpoints", newest)
+    path = checkpoint_file.checkpoint_path(folder / "checkpoints", newest)
     blob = path.read_bytes()
     skipped = []
     try:
@@ -100,7 +105,7 @@ def test_truncations_and_flipped_bytes_are_always_detected_and_the_one_before_is
 def test_a_run_with_a_damaged_checkpoint_ends_the_same(index, made, tmp_path, capfd):
     reference, _ = made
     run(small(steps=8), tmp_path)
-    path = checkpoint_file.path_of(tmp_path / "checkpoints", 8)
+    path = checkpoint_file.checkpoint_path(tmp_path / "checkpoints", 8)
     path.write_bytes(damaged_blobs(path.read_bytes())[index])
     run(small(steps=9), tmp_path)
     assert f"proxlearn: skipping the checkpoint {path.name}: " in capfd.readouterr().err
@@ -111,12 +116,12 @@ def test_a_file_of_another_run_or_with_another_name_is_skipped(made, tmp_path, c
     reference, _ = made
     run(small(steps=40, seed=1), tmp_path / "other")
     run(small(steps=4), tmp_path / "run")
-    foreign = checkpoint_file.path_of(tmp_path / "run" / "checkpoints", 8)
-    foreign.write_bytes(checkpoint_file.path_of(tmp_path / "other" / "checkpoints", 40).read_bytes())
+    foreign = checkpoint_file.checkpoint_path(tmp_path / "run" / "checkpoints", 8)
+    foreign.write_bytes(checkpoint_file.checkpoint_path(tmp_path / "other" / "checkpoints", 40).read_bytes())
     with pytest.raises(InvalidCheckpoint, match="name does not fit"):
         checkpoint.load(foreign)
-    foreign = checkpoint_file.path_of(tmp_path / "run" / "checkpoints", 6)
-    foreign.write_bytes(checkpoint_file.path_of(tmp_path / "other" / "checkpoints", 6).read_bytes())
+    foreign = checkpoint_file.checkpoint_path(tmp_path / "run" / "checkpoints", 6)
+    foreign.write_bytes(checkpoint_file.checkpoint_path(tmp_path / "other" / "checkpoints", 6).read_bytes())
     run(small(steps=9), tmp_path / "run")
     assert "cloud-000000006.safetensors: it belongs to another run" in capfd.readouterr().err
     assert_same_run(tmp_path / "run", reference)
@@ -125,6 +130,6 @@ def test_a_file_of_another_run_or_with_another_name_is_skipped(made, tmp_path, c
 def test_damaged_files_of_later_steps_push_out_no_good_one(tmp_path):
     run(small(steps=12, keep_checkpoints=1), tmp_path)
     for step in (90, 95, 100):
-        checkpoint_file.path_of(tmp_path / "checkpoints", step).write_bytes(b"damaged")
+        checkpoint_file.checkpoint_path(tmp_path / "checkpoints", step).write_bytes(b"damaged")
     run(small(steps=17, keep_checkpoints=1), tmp_path)
     assert checkpoint.newest_valid(tmp_path / "checkpoints").cloud.step == 17

@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_module
 
 from proxlearn import cli
 from proxlearn.run import training_loop
-from proxlearn.run.run_config import checked_config
+from proxlearn.run.run_config import validate_config
 from proxlearn.views.run import run_data, tables
 
 SHORT = ["steps=12", "N=20", "threads=1", "hydra.run.dir=run"]
@@ -42,7 +42,7 @@ def train(*args: str) -> int:
 def train_without_views(*args: str) -> Path:
     """The same run without the drawing, which takes longer than a short run."""
     with initialize_config_module("proxlearn.configs", version_base="1.3"):
-        config = checked_config(compose("train", [*args, *SHORT], return_hydra_config=True))
+        config = validate_config(compose("train", [*args, *SHORT], return_hydra_config=True))
     return training_loop.train(config, Path("run").absolute(), command="a test").folder
 
 
@@ -63,7 +63,7 @@ def test_every_classification_set_trains_and_its_figures_agree(name: str, reques
     assert len(confusion) == C * C
     hits = confusion.query("actual == predicted")["count"].sum()
     assert hits / confusion["count"].sum() == pytest.approx(last["test_accuracy_weighted"])
-    remarks = " ".join(tables.remarks(run_data.read(Path("run"))))
+    remarks = " ".join(tables.remarks(run_data.read_run_data(Path("run"))))
     assert ("scaling=paper" in remarks) == (name in ("banana", "diabetes", "twonorm"))
     assert ("each part by its own figures" in remarks) == (name in ("banana", "diabetes"))
 
@@ -102,7 +102,7 @@ def test_own_table_of_each_task(task: str, capsys: pytest.CaptureFixture[str]) -
     assert model["task"] == {"two": "binary", "three": "multiclass", "real": "regression"}[task]
     assert model["neuron"] == {"two": "tanh", "three": "softmax_intercept", "real": "tanh"}[task]
     assert f"column `{task}` is taken for" in capsys.readouterr().err
-    remarks = " ".join(tables.remarks(run_data.read(Path("run"))))
+    remarks = " ".join(tables.remarks(run_data.read_run_data(Path("run"))))
     assert ("The target was standardised" in remarks) == (task == "real")
 
 

@@ -11,7 +11,7 @@ from proxlearn.errors import InputError, RunError
 from proxlearn.run import device
 from proxlearn.run.device import check_memory
 from proxlearn.training import memory
-from proxlearn.training.memory import full_kernel_remedy, memory_errors
+from proxlearn.training.memory import full_kernel_remedy, out_of_memory_as_run_error
 from tests.conftest import config_of
 
 GIB = 2**30
@@ -57,9 +57,9 @@ def test_messages_do_not_recommend_each_other() -> None:
 
 
 def test_torchs_out_of_memory_errors_become_one_line() -> None:
-    with pytest.raises(RunError, match="choose a smaller N"), memory_errors():
+    with pytest.raises(RunError, match="choose a smaller N"), out_of_memory_as_run_error():
         torch.empty(2**50)
-    with pytest.raises(RunError), memory_errors():
+    with pytest.raises(RunError), out_of_memory_as_run_error():
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(RuntimeError, match="another"), memory_errors():
+    with pytest.raises(RuntimeError, match="another"), out_of_memory_as_run_error():
         raise RuntimeError("another")

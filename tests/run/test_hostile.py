@@ -87,7 +87,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_checkpoint_is_skipped(name, made, tmp_path, capfd):
-    path = checkpoint_file.path_of(made / "checkpoints", 6)
+    path = checkpoint_file.checkpoint_path(made / "checkpoints", 6)
     path.write_bytes(resealed(path.read_bytes(), FORGERIES[name]))
     (made / "status.json").unlink()
     run(small(steps=9), made)
@@ -97,7 +97,7 @@ def test_a_forged_checkpoint_is_skipped(name, made, tmp_path, capfd):
 
 
 def test_numbers_that_are_not_finite_are_not_read_either(made):
-    path = checkpoint_file.path_of(made / "checkpoints", 6)
+    path = checkpoint_file.checkpoint_path(made / "checkpoints", 6)
     blob = path.read_bytes()
     theta = checkpoint.load(path).cloud.theta.numpy().tobytes()
     forged = blob.replace(theta, torch.full((8, 3), float("nan")).numpy().tobytes())
@@ -107,7 +107,7 @@ def test_numbers_that_are_not_finite_are_not_read_either(made):
 
 
 def test_a_generator_that_is_none_is_skipped(made, tmp_path, capfd):
-    path = checkpoint_file.path_of(made / "checkpoints", 6)
+    path = checkpoint_file.checkpoint_path(made / "checkpoints", 6)
     blob = path.read_bytes()
     generator = checkpoint.load(path).generator.numpy().tobytes()
     path.write_bytes(resealed(blob.replace(generator, b"\xff" * len(generator)), lambda header: None))

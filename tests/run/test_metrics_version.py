@@ -12,8 +12,8 @@ from proxlearn.run import checkpoint, checkpoint_file, training_loop
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.metrics import measure
 from proxlearn.run.metrics_version import CHANGING, version_of
-from proxlearn.training.stepper import Advance
-from proxlearn.views.run.run_data import read
+from proxlearn.training.stepper import Stepper
+from proxlearn.views.run.run_data import read_run_data
 from tests.run.test_faults import Failing
 
 STEPS = 37
@@ -35,7 +35,7 @@ def config(variant, *overrides, steps=STEPS):
 
 def old_measure(problem, test, cloud, proximal, plan):
     """A row as version 0.1.0 wrote it."""
-    hyper = plan.hyper_at(plan.measured(cloud))
+    hyper = plan.hyper_at(plan.with_measured_epsilon(cloud))
     row = measure(problem, test, cloud, proximal, plan)
     risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     row["discrete_free_energy"] = float(energy.discrete_free_energy(risk, cloud.log_rho, hyper.beta))
@@ -70,13 +70,13 @@ def assert_same_rows(ours, theirs):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_numbers_of_a_row_are_those_its_step_was_made_with(variant, tmp_path, monkeypatch):
     used = {}
-    made = Advance._make
+    made = Stepper._make
 
     def spied(self, cloud, *randomness):
         used[cloud.step + 1] = self.plan.hyper_at(cloud)
         return made(self, cloud, *randomness)
 
-    monkeypatch.setattr(Advance, "_make", spied)
+    monkeypatch.setattr(Stepper, "_make", spied)
     run(config(variant, "log_every=1"), tmp_path)
     table = pd.read_csv(tmp_path / "metrics.csv", index_col="step")
     assert table.loc[0, list(CHANGING)].isna().all()
@@ -92,20 +92,22 @@ def test_an_old_folder_is_converted_and_goes_on_as_if_made_today(variant, cut, t
     old_run(config(variant, steps=cut), old, monkeypatch)
     first_line = (old / "metrics.csv").read_text().splitlines()[0]
     assert version_of(first_line) == 1
-    shown = read(old).metrics
+    shown = read_run_data(old).metrics
     unconverted = (old / "metrics.csv").read_bytes()
     run(config(variant), old)
     assert_same_rows(rows(old), rows(whole))
     # The view of the old folder is what the conversion has made of its scheduled rows.
     scheduled = shown[shown["step"].isin(rows(whole)["step"].astype(int))].reset_index(drop=True)
-    converted = read(old).metrics.iloc[: len(scheduled)]
+    converted = read_run_data(old).metrics.iloc[: len(scheduled)]
     pd.testing.assert_frame_equal(scheduled, converted, check_dtype=False)
-    for step, _ in checkpoint_file.stored(whole / "checkpoints"):
-        ours, theirs = (checkpoint.load(checkpoint_file.path_of(each / "checkpoints", step)) for each in (old, whole))
+    for step, _ in checkpoint_file.list_checkpoints(whole / "checkpoints"):
+        ours, theirs = (
+            checkpoint.load(checkpoint_file.checkpoint_path(each / "checkpoints", step)) for each in (old, whole)
+        )
         assert (ours.cloud.theta == theirs.cloud.theta).all()
         assert (ours.generator == theirs.generator).all()
     # Checkpoints of before the conversion stay good: the newer ones are lost here.
-    for step, path in checkpoint_file.stored(old / "checkpoints"):
+    for step, path in checkpoint_file.list_checkpoints(old / "checkpoints"):
         if step > 4:
             path.unlink()
     run(config(variant, steps=STEPS + 5), old)

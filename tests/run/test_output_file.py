@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.run.checkpoint_file import path_of, stored
+from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
 from proxlearn.run.output_file import check_output, write_output
 from tests.small_runs import run, small
 
@@ -174,9 +174,9 @@ def test_a_dangling_link_is_no_run_folder(tmp_path: Path, capsys: pytest.Capture
 def test_a_checkpoint_is_neither_followed_nor_waited_for(made: Path, tmp_path: Path) -> None:
     from proxlearn.run.checkpoint_file import InvalidCheckpoint, unseal
 
-    step, whole = stored(made / "checkpoints")[0]
+    step, whole = list_checkpoints(made / "checkpoints")[0]
     for kind in ("link", "pipe", "sparse"):
-        path = path_of(tmp_path / kind, step)
+        path = checkpoint_path(tmp_path / kind, step)
         path.parent.mkdir()
         if kind == "link":
             path.symlink_to(whole)

@@ -10,7 +10,7 @@ import pytest
 from small_runs import FORKSERVER, FULL, assert_same_run, run, small
 
 from proxlearn.cli import main
-from proxlearn.errors import InputError, RunError, to_go_on
+from proxlearn.errors import InputError, RunError, continue_command
 from proxlearn.run import overwrite
 from proxlearn.run.checkpoint import newest_valid
 from proxlearn.run.lock import FolderLock
@@ -18,8 +18,8 @@ from proxlearn.run.overwrite import NEW, READY
 from proxlearn.run.overwrite import OLD as OLD_FILES
 from proxlearn.run.ownership import STAGING
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import observe
-from proxlearn.views.run.run_views import render
+from proxlearn.run.run_snapshot import take_snapshot
+from proxlearn.views.run.run_views import render_run
 from tests.run.test_faults import Failing
 
 pytestmark = pytest.mark.faults
@@ -67,7 +67,7 @@ def assert_old_or_new(folder, old, new):
     with FolderLock(folder):
         overwrite.recover(RunFolder(folder))
     assert not list(folder.glob(".proxlearn-*"))
-    seen = observe(folder)
+    seen = take_snapshot(folder)
     assert_users_files(folder)
     if RunFolder(folder).read_config().seed == 1:
         assert {name: kept for name, kept in contents(folder).items() if name.name != ".lock"} == contents(old)
@@ -83,7 +83,7 @@ def assert_old_or_new(folder, old, new):
 
 
 def test_the_new_run_is_as_in_an_empty_folder_and_other_files_stay(folder, new):
-    render(folder)
+    render_run(folder)
     assert (folder / "risk.png").exists()
     again(folder)
     assert_users_files(folder)
@@ -164,7 +164,7 @@ def placed(old, new, folder, at, lasting=False):
     with pytest.MonkeyPatch.context() as patch:
         failing = FailingPlace(patch, at, lasting)
         try:
-            overwrite.place(RunFolder(folder))
+            overwrite.swap_in(RunFolder(folder))
         except (OSError, RunError) as error:
             failed = error
     # As at the end of new_run.
@@ -193,7 +193,7 @@ def test_an_error_at_any_call_of_the_placing_keeps_the_old_run_or_is_none(old, n
                 if not lasting:
                     assert contents(folder) == contents(old)
                     assert not list(folder.glob(".proxlearn-*"))
-                elif overwrite.is_between(folder):
+                elif overwrite.is_interrupted(folder):
                     assert f"`proxlearn resume {folder}` brings the old run back" in str(failed)
                 assert recovered(folder) == contents(old)
             else:
@@ -258,7 +258,7 @@ def interrupted(request, folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", die)
-        patch.setattr(overwrite, "_take_back", lambda folder: None)
+        patch.setattr(overwrite, "_restore_old", lambda folder: None)
         with pytest.raises(KeyboardInterrupt):
             again(folder)
     assert (folder / OLD_FILES).is_dir()
@@ -354,5 +354,5 @@ def test_a_removed_working_directory_is_named(tmp_path, monkeypatch, capsys):
 
 
 def test_what_continues_a_run_is_never_to_start_it_again():
-    assert to_go_on(False) == "the same command"
-    assert to_go_on(True) == "the same command without overwrite=true"
+    assert continue_command(False) == "the same command"
+    assert continue_command(True) == "the same command without overwrite=true"

@@ -13,7 +13,7 @@ import pytest
 from small_runs import FORKSERVER, run, small
 
 from proxlearn.errors import InputError
-from proxlearn.run.lock import NO_LOCKS_HERE, FolderLock, in_use
+from proxlearn.run.lock import LOCKS_UNSUPPORTED, FolderLock, is_locked
 from proxlearn.run.owner_file import NAME, SILENT_SECONDS
 
 
@@ -54,7 +54,7 @@ def test_the_second_run_is_told_who_holds_the_folder_and_writes_nothing(holder, 
         InputError, match=f"in use by process {holder.pid} on .* since 20.*delete {re.escape(str(owner))}"
     ):
         run(small(steps=2), tmp_path)
-    assert in_use(tmp_path) is True
+    assert is_locked(tmp_path) is True
     assert {path.name for path in tmp_path.iterdir()} == {".lock", NAME}
 
 
@@ -62,13 +62,13 @@ def test_the_file_of_a_killed_run_on_this_host_is_taken_over(holder, tmp_path, c
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
     assert (tmp_path / NAME).exists()
-    assert in_use(tmp_path) is False
+    assert is_locked(tmp_path) is False
     assert run(small(steps=2), tmp_path).state == "finished"
     assert f"took the folder over from process {holder.pid} on " in capfd.readouterr().err
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("number", NO_LOCKS_HERE)
+@pytest.mark.parametrize("number", LOCKS_UNSUPPORTED)
 def test_one_gets_in_and_the_next_one_after_it(number, tmp_path, monkeypatch):
     without_locks(monkeypatch, number)
     for _ in range(2):
@@ -101,11 +101,11 @@ def test_an_owner_that_cannot_be_asked_about_is_not_removed(signed, tmp_path):
 def test_an_owner_without_a_sign_of_life_counts_as_gone_for_those_who_only_look(age, tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / NAME).write_text(SIGNATURES["another host"])
-    assert in_use(tmp_path) is True
+    assert is_locked(tmp_path) is True
     os.utime(tmp_path / NAME, (time.time() - age, time.time() - age))
-    assert in_use(tmp_path) is False
+    assert is_locked(tmp_path) is False
 
 
 def test_without_an_owner_it_is_not_known_whether_a_folder_is_in_use(tmp_path):
     (tmp_path / ".lock").touch()
-    assert in_use(tmp_path) is None
+    assert is_locked(tmp_path) is None

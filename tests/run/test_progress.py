@@ -9,10 +9,10 @@ import time
 import pytest
 from tqdm import tqdm
 
-from proxlearn.core.compile_time import COMPILATION
+from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.run import progress
 from proxlearn.run.progress import Progress
-from proxlearn.run.step_rate import Pace
+from proxlearn.run.step_rate import StepRate
 
 STEPS = 100_000
 
@@ -20,18 +20,18 @@ STEPS = 100_000
 @pytest.fixture
 def compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step waits for a compilation, which is simulated."""
-    monkeypatch.setattr(COMPILATION, "seconds", COMPILATION.seconds)
+    monkeypatch.setattr(COMPILE_TIME, "seconds", COMPILE_TIME.seconds)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
 
 
 def first_step() -> None:
     time.sleep(0.3)
-    COMPILATION.seconds += 0.3
+    COMPILE_TIME.seconds += 0.3
 
 
 @pytest.mark.usefixtures("compiling")
 def test_steps_that_wait_for_a_compilation_do_not_count() -> None:
-    pace = Pace(0)
+    pace = StepRate(0)
     first_step()
     pace.advance(1)
     assert pace.rate == 0

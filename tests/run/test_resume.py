@@ -62,7 +62,7 @@ def test_overwrite_starts_again_and_is_for_once(reference, tmp_path):
     run(small(steps=23, log_every=4, overwrite=True), tmp_path)
     assert_same_run(tmp_path, reference)
     assert "overwrite: false" in (tmp_path / "config.yaml").read_text()
-    assert {step for step, _ in checkpoint_file.stored(tmp_path / "checkpoints")} <= set(range(24))
+    assert {step for step, _ in checkpoint_file.list_checkpoints(tmp_path / "checkpoints")} <= set(range(24))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -145,7 +145,7 @@ def test_changed_data_is_not_continued(tmp_path):
 @pytest.mark.parametrize("keep", [1, 3])
 def test_the_newest_checkpoints_and_those_for_films_are_kept(keep, tmp_path):
     run(small(steps=203, checkpoint_every=10, keep_checkpoints=keep), tmp_path)
-    kept = [step for step, _ in checkpoint_file.stored(tmp_path / "checkpoints")]
+    kept = [step for step, _ in checkpoint_file.list_checkpoints(tmp_path / "checkpoints")]
     made = [step for step in range(204) if is_stored(step, 10, True) or step == 203][::-1]
     regular = [step for step in made if step % 10 == 0]
     assert set(kept) == {step for step in made if is_film(step)} | set(made[:keep]) | set(regular[:keep])
@@ -154,7 +154,7 @@ def test_the_newest_checkpoints_and_those_for_films_are_kept(keep, tmp_path):
 
 def test_without_films_only_the_newest_and_the_newest_regular_checkpoint_stay(tmp_path):
     run(small(steps=203, checkpoint_every=10, keep_checkpoints=1, films=False), tmp_path)
-    assert [step for step, _ in checkpoint_file.stored(tmp_path / "checkpoints")] == [203, 200]
+    assert [step for step, _ in checkpoint_file.list_checkpoints(tmp_path / "checkpoints")] == [203, 200]
 
 
 def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_the_switch(tmp_path):
@@ -167,7 +167,7 @@ def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_t
     switched_at = status(whole)["switched_at"]
     assert 1 < switched_at < 45
     assert status(whole)["dtype"] == "float64"
-    for step, path in checkpoint_file.stored(whole / "checkpoints"):
+    for step, path in checkpoint_file.list_checkpoints(whole / "checkpoints"):
         cloud = checkpoint.load(path).cloud
         assert cloud.theta.dtype == (torch.float64 if step >= switched_at else torch.float32)
         assert bool(torch.isfinite(cloud.theta).all() and torch.isfinite(cloud.log_rho).all())
@@ -183,7 +183,7 @@ def test_init_from_starts_at_another_runs_newest_cloud(tmp_path):
     run(small(steps=6), source)
     config = small(f"init_from={source}", "beta=0.7", "seed=3", steps=4)
     run(config, folder)
-    first = checkpoint.load(checkpoint_file.path_of(folder / "checkpoints", 0)).cloud
+    first = checkpoint.load(checkpoint_file.checkpoint_path(folder / "checkpoints", 0)).cloud
     last = checkpoint.newest_valid(source / "checkpoints").cloud
     assert torch.equal(first.theta, last.theta)
     assert torch.equal(first.log_rho, last.log_rho)

@@ -33,7 +33,7 @@ def contents(folder):
 
 
 def rewrite_checkpoints(folder, change):
-    for _, path in checkpoint_file.stored(folder / "checkpoints"):
+    for _, path in checkpoint_file.list_checkpoints(folder / "checkpoints"):
         path.write_bytes(change(path.read_bytes()))
 
 
@@ -52,7 +52,7 @@ def edit_status(folder, **values):
 
 
 def remove_checkpoints(folder):
-    for _, path in checkpoint_file.stored(folder / "checkpoints"):
+    for _, path in checkpoint_file.list_checkpoints(folder / "checkpoints"):
         path.unlink()
 
 
@@ -124,7 +124,7 @@ def test_the_train_command_is_refused_as_well(kind, folder):
 def test_a_newer_checkpoint_is_not_passed_over_for_an_older_one(folder, tmp_path, capsys):
     new_rows = tmp_path / "new.csv"
     new_rows.write_text("x\n0.5\n")
-    _, path = checkpoint_file.stored(folder / "checkpoints")[0]
+    _, path = checkpoint_file.list_checkpoints(folder / "checkpoints")[0]
     path.write_bytes(resealed(path.read_bytes(), newer))
     for command in (["resume", str(folder), "--steps", "60"], ["predict", str(folder), "--data", str(new_rows)]):
         assert main(command) == 2

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from small_runs import run, small
 
-from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.run_folder import RunFolder
 
 
 def steps_in(folder):
-    return {step for step, _ in stored(folder / "checkpoints")}
+    return {step for step, _ in list_checkpoints(folder / "checkpoints")}
 
 
 @pytest.mark.parametrize(

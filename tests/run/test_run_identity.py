@@ -7,7 +7,7 @@ from small_runs import run, small
 
 from proxlearn.predict.folder import load
 from proxlearn.run import checkpoint_file, run_identity
-from proxlearn.run.run_config import newest_cloud
+from proxlearn.run.run_config import newest_cloud_sha256
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.film.cloud_history import clouds
 
@@ -26,15 +26,15 @@ def test_a_reader_skips_the_checkpoint_of_another_run_by_name(old, tmp_path, cap
         values = json.loads(RunFolder(folder).status.read_text())
         del values["run"]
         RunFolder(folder).status.write_text(json.dumps(values))
-    before, steps = newest_cloud(folder), steps_in(folder)
+    before, steps = newest_cloud_sha256(folder), steps_in(folder)
     for step in (6, 20):
-        path = checkpoint_file.path_of(other / "checkpoints", step)
-        checkpoint_file.path_of(folder / "checkpoints", step).write_bytes(path.read_bytes())
+        path = checkpoint_file.checkpoint_path(other / "checkpoints", step)
+        checkpoint_file.checkpoint_path(folder / "checkpoints", step).write_bytes(path.read_bytes())
     run_identity._tell_once.cache_clear()
     capfd.readouterr()
     assert load(folder).cloud.step == 10
     assert "skipping the checkpoint cloud-000000020.safetensors: it belongs to another run" in capfd.readouterr().err
-    assert newest_cloud(folder) == before
+    assert newest_cloud_sha256(folder) == before
     assert steps_in(folder) == [step for step in steps if step != 6]
     assert "cloud-000000006.safetensors" in capfd.readouterr().err
 

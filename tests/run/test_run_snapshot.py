@@ -10,8 +10,8 @@ import pytest
 from small_runs import FORKSERVER, run, small, status
 
 from proxlearn.cli import main
-from proxlearn.run.lock import FolderLock, in_use
-from proxlearn.run.run_snapshot import SILENT_SECONDS, observe
+from proxlearn.run.lock import FolderLock, is_locked
+from proxlearn.run.run_snapshot import SILENT_SECONDS, take_snapshot
 
 
 def say(folder, **values):
@@ -39,7 +39,7 @@ def folder(finished, tmp_path):
 
 
 def test_a_finished_run_gives_its_figures(folder):
-    seen = observe(folder)
+    seen = take_snapshot(folder)
     assert (seen.state, seen.step, seen.steps) == ("finished", 10, 10)
     newest = (folder / "metrics.csv").read_text().splitlines()[-1].split(",")
     assert repr(seen.newest["test_risk_weighted"]) in newest
@@ -52,29 +52,29 @@ def test_running_with_a_held_lock_is_running_and_after_a_kill_dead(folder):
     other.start()
     while not (folder / "held").exists():
         time.sleep(0.01)
-    assert in_use(folder) is True
-    assert observe(folder).state == "running"
-    assert observe(folder).seconds_left == pytest.approx(3.0)
+    assert is_locked(folder) is True
+    assert take_snapshot(folder).state == "running"
+    assert take_snapshot(folder).seconds_left == pytest.approx(3.0)
     # While the first step waits for its compilation, nothing is known of the pace.
     say(folder, step=1, seconds=60.0, rate=None)
-    assert observe(folder).seconds_left is None
+    assert take_snapshot(folder).seconds_left is None
     # A run of version 0.1.0 says its seconds only.
     old = status(folder) | {"step": 4, "seconds": 2.0}
     del old["rate"]
     (folder / "status.json").write_text(json.dumps(old))
-    assert observe(folder).seconds_left == pytest.approx(3.0)
+    assert take_snapshot(folder).seconds_left == pytest.approx(3.0)
     os.kill(other.pid, signal.SIGKILL)
     other.join()
     assert (folder / ".lock").exists()
-    assert observe(folder).state == "dead"
+    assert take_snapshot(folder).state == "dead"
 
 
 def test_on_another_machine_silence_is_death(folder):
     say(folder, state="running", host="not-" + platform.node())
-    assert observe(folder).state == "running"
+    assert take_snapshot(folder).state == "running"
     long_ago = time.time() - SILENT_SECONDS - 5
     os.utime(folder / "status.json", (long_ago, long_ago))
-    assert observe(folder).state == "dead"
+    assert take_snapshot(folder).state == "dead"
 
 
 @pytest.mark.parametrize("ahead", [SILENT_SECONDS + 5, 3600, 10 * 365 * 86400])
@@ -85,17 +85,17 @@ def test_a_time_stamp_in_the_future_is_no_sign_of_life(ahead, locked, folder):
     if locked:
         (folder / ".lock").touch()
     os.utime(folder / "status.json", (time.time() + ahead, time.time() + ahead))
-    assert observe(folder).state == "dead"
+    assert take_snapshot(folder).state == "dead"
     # A little ahead is a clock that differs.
     os.utime(folder / "status.json", (time.time() + 30, time.time() + 30))
-    assert observe(folder).state == "running"
+    assert take_snapshot(folder).state == "running"
 
 
 def test_a_row_that_is_being_written_is_left_out(folder):
-    before = observe(folder).newest
+    before = take_snapshot(folder).newest
     with (folder / "metrics.csv").open("a") as file:
         file.write("11,0.5,0.")
-    assert observe(folder).newest == before
+    assert take_snapshot(folder).newest == before
 
 
 NONSENSE = ["", "{", "[]", '{"state": 3}', '{"step": "x", "state": "finished"}', '{"step": 1e400}']
@@ -104,14 +104,14 @@ NONSENSE = ["", "{", "[]", '{"state": 3}', '{"step": "x", "state": "finished"}',
 @pytest.mark.parametrize("content", NONSENSE)
 def test_nonsense_in_status_json_is_no_failure(folder, content):
     (folder / "status.json").write_text(content)
-    assert observe(folder).state == "unreadable"
+    assert take_snapshot(folder).state == "unreadable"
 
 
 def test_looking_does_not_keep_a_run_from_starting(tmp_path):
     for _ in range(200):
         with FolderLock(tmp_path):
-            assert in_use(tmp_path) is True
-        assert in_use(tmp_path) is False
+            assert is_locked(tmp_path) is True
+        assert is_locked(tmp_path) is False
 
 
 def test_status_names_the_step_of_the_figures_it_shows(folder, capsys):

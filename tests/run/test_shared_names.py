@@ -7,7 +7,7 @@ import pytest
 from small_runs import assert_same_run, run, small
 
 from proxlearn.errors import RunError
-from proxlearn.run.training_loop import Advance
+from proxlearn.run.training_loop import Stepper
 
 
 def contents(folder):
@@ -27,15 +27,15 @@ def test_a_backup_of_hard_links_stays_as_it_was(tmp_path):
 
 def at_step(monkeypatch, step, act):
     """Have ``act`` done by somebody else, once, just before the run's step ``step``."""
-    advance = Advance.__call__
+    advance = Stepper.__call__
 
     def acting(self, cloud):
         if cloud.step == step:
-            monkeypatch.setattr(Advance, "__call__", advance)
+            monkeypatch.setattr(Stepper, "__call__", advance)
             act()
         return advance(self, cloud)
 
-    monkeypatch.setattr(Advance, "__call__", acting)
+    monkeypatch.setattr(Stepper, "__call__", acting)
 
 
 def test_a_process_whose_folder_was_moved_writes_nothing_into_the_run_made_there_since(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from proxlearn.errors import StoppedBySignal
 from proxlearn.run import selection, training_loop
 from proxlearn.run.run_folder import candidates
 from proxlearn.training import successive_halving as halving
-from proxlearn.training.stepper import Advance
+from proxlearn.training.stepper import Stepper
 
 QUICK_SECONDS = 2.0
 
@@ -50,14 +50,14 @@ def test_a_signal_while_the_first_step_compiles_ends_the_session_at_once(first, 
     if first:
         run(replace(config, steps=first), stopped)
     began = time.monotonic()
-    made = Advance.__call__
+    made = Stepper.__call__
 
     def slow(self, cloud):
         made(self, cloud)
         wait_long()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Advance, "__call__", slow)
+        patch.setattr(Stepper, "__call__", slow)
         outcome = run(config, stopped)
     assert time.monotonic() - began < QUICK_SECONDS
     assert (outcome.signal, outcome.step, status(stopped)["state"]) == (signal.SIGTERM, first, "stopped")

@@ -7,7 +7,7 @@ from small_runs import assert_same_run, run, small, status
 
 from proxlearn.cli import main
 from proxlearn.run import checkpoint_file
-from proxlearn.training.stepper import Advance
+from proxlearn.training.stepper import Stepper
 
 STEPS = 60
 
@@ -21,7 +21,7 @@ def config(steps):
 
 
 def run_until(killed_at, folder, patch):
-    made = Advance.__call__
+    made = Stepper.__call__
 
     def advance(self, cloud):
         if cloud.step == killed_at:
@@ -29,7 +29,7 @@ def run_until(killed_at, folder, patch):
         return made(self, cloud)
 
     with patch.context() as context:
-        context.setattr(Advance, "__call__", advance)
+        context.setattr(Stepper, "__call__", advance)
         with pytest.raises(Killed):
             run(config(STEPS), folder)
 
@@ -47,11 +47,11 @@ def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
 ):
     folder, short = tmp_path / "run", tmp_path / "short"
     run_until(killed_at, folder, monkeypatch)
-    newest = checkpoint_file.stored(folder / "checkpoints")[0][0]
+    newest = checkpoint_file.list_checkpoints(folder / "checkpoints")[0][0]
     run(config(newest), short)
     with monkeypatch.context() as context:
         # No step has to be made again.
-        context.setattr(Advance, "__call__", None)
+        context.setattr(Stepper, "__call__", None)
         assert run(config(newest), folder).step == newest
     assert f"the run was on its way to {STEPS} steps and now ends at {newest}" in capfd.readouterr().err
     assert_same_run(folder, short)

@@ -15,7 +15,7 @@ from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run import selection
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.report.page import Builder
-from proxlearn.views.run.run_data import read
+from proxlearn.views.run.run_data import read_run_data
 
 
 def tuned(*overrides, **changes):
@@ -45,7 +45,7 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
     assert status(tmp_path)["step"] == record["chosen"]["steps"]
     shown = capfd.readouterr().err
     assert all(f"{name}={value:g}" in shown for name, value in record["chosen"].items())
-    view = read(tmp_path)
+    view = read_run_data(tmp_path)
     assert f"β={record['chosen']['beta']:g}" in view.title
     # The epsilon in use is measured anew at log-spaced steps, and logged.
     assert view.metrics["epsilon"].nunique() > 2
@@ -107,7 +107,7 @@ def test_a_selection_of_a_newer_format_is_refused_by_name(steps, tmp_path):
     newer = r"selection\.json was written by a newer version of proxlearn"
     refused_unchanged(tuned(steps=9), tmp_path, newer)
     with pytest.raises(InputError, match=newer):
-        read(tmp_path)
+        read_run_data(tmp_path)
 
 
 def refused_unchanged(config, folder, match):
@@ -183,7 +183,7 @@ def test_any_table_can_be_learnt_from(task, tmp_path):
     path.write_text(f"u,v,w,y\n{rows}\n")
     config = composed("dataset=csv", f"dataset.path={path}", "dataset.target=y", "recipe=tuned", "N=60", "threads=1")
     run(config, tmp_path / "run")
-    figures = read(tmp_path / "run").accuracy.set_index(["part", "estimate"]).loc[("test", "weighted")]
+    figures = read_run_data(tmp_path / "run").accuracy.set_index(["part", "estimate"]).loc[("test", "weighted")]
     assert figures["r2"] > 0.95 if task == "regression" else figures["accuracy"] > 0.85
     neuron = json.loads((tmp_path / "run" / "model.json").read_text())["neuron"]
     assert neuron == ("tanh_outputs" if task == "multiclass" else "tanh")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxlearn.errors import InputError
-from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.checkpoint_file import list_checkpoints
 from reproduce.plan import PLAN, Entry, entry
 from reproduce.runner import config_of, make, make_one
 
@@ -77,7 +77,7 @@ def test_a_partial_run_goes_on_and_keeps_one_cloud(tmp_path: Path) -> None:
     make_one(replace(run, overrides=(*run.overrides, "steps=1000")), "")
     assert json.loads((run.folder / "status.json").read_text())["step"] == 10
     assert make_one(run, "").step == 32
-    assert [step for step, _ in stored(run.folder / "checkpoints")] == [32]
+    assert [step for step, _ in list_checkpoints(run.folder / "checkpoints")] == [32]
     assert sum(path.stat().st_size for path in run.folder.rglob("*")) < 2**20
 
 

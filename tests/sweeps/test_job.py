@@ -16,14 +16,14 @@ def test_a_stopped_job_is_recorded_with_the_step_that_its_run_had_reached(steps,
     sweep.create("a test", [])
     if steps is not None:
         run(small(steps=steps), folder)
-    task = job.Task(sweep.path, "one", (0,), (folder,), (tmp_path,), "a test", Path.cwd(), 1, False, {})
+    task = job.SweepJob(sweep.path, "one", (0,), (folder,), (tmp_path,), "a test", Path.cwd(), 1, False, {})
 
     def ended(*args, **kwargs):
         """Stands for a process that a second SIGTERM has ended."""
         sweep.request_stop("one")
         return -signal.SIGTERM
 
-    monkeypatch.setattr(job, "isolated", ended)
+    monkeypatch.setattr(job, "run_in_subprocess", ended)
     for name in job.THREAD_LIMITS:
         monkeypatch.setenv(name, "1")
     task.supervise(0)

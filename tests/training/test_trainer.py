@@ -13,12 +13,12 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.schedules import falling
+from proxlearn.core.schedules import schedule_factor
 from proxlearn.core.scores import estimates
 from proxlearn.errors import RunError
-from proxlearn.run.experiment import settings_of
+from proxlearn.run.experiment import settings_from_config
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import Fitted, Interrupted, begin, fit, risk_of
+from proxlearn.training.trainer import FitInterrupted, FitState, fit, initial_fit, risk_of
 from tests.conftest import config_of
 
 SMALL = Settings(N=30, steps=40, init_scale=1.0, h=0.3, beta=1e3, epsilon=0.5)
@@ -48,7 +48,7 @@ VARIANTS = {
 }
 
 
-def same(one: Fitted, other: Fitted) -> bool:
+def same(one: FitState, other: FitState) -> bool:
     return (
         torch.equal(one.newest.theta, other.newest.theta)
         and torch.equal(one.newest.log_rho, other.newest.log_rho)
@@ -95,7 +95,7 @@ def test_the_history_tells_the_numbers_of_each_logged_step(wave: Problem) -> Non
     fitted = fit(wave, settings, seed=0, callback=lambda cloud, row: seen.append(cloud.step))
     assert [row["step"] for row in fitted.history] == seen
     assert seen[-1] == 40
-    assert fitted.history[-1]["h"] == pytest.approx(0.3 * falling("cosine", 39, 40))
+    assert fitted.history[-1]["h"] == pytest.approx(0.3 * schedule_factor("cosine", 39, 40))
     assert len({row["epsilon"] for row in fitted.history}) > 3
     cloud = fitted.newest.to("cpu", torch.float64)
     assert fitted.history[-1]["train_risk"] == pytest.approx(risk_of(wave.neuron, cloud, wave.samples), rel=1e-4)
@@ -129,13 +129,13 @@ def test_risk_in_pieces_is_the_risk(iris: Problem, monkeypatch: pytest.MonkeyPat
 
 def test_the_defaults_are_those_of_recipe_tuned() -> None:
     for dataset in ("wdbc", "sine", "digits", "banana", "shd"):
-        assert asdict(settings_of(config_of(f"dataset={dataset}", "recipe=tuned"))) == asdict(Settings())
+        assert asdict(settings_from_config(config_of(f"dataset={dataset}", "recipe=tuned"))) == asdict(Settings())
 
 
 def test_an_absolute_epsilon_is_not_replaced_by_what_another_run_measured(wave: Problem) -> None:
     plan = replace(SMALL, epsilon_quantile=None, h_schedule="cosine").plan
-    cloud = replace(begin(wave, SMALL, seed=0).newest, epsilon=123.0)
-    assert plan.hyper_at(plan.measured(cloud)).epsilon == SMALL.epsilon
+    cloud = replace(initial_fit(wave, SMALL, seed=0).newest, epsilon=123.0)
+    assert plan.hyper_at(plan.with_measured_epsilon(cloud)).epsilon == SMALL.epsilon
 
 
 def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Problem) -> None:
@@ -143,7 +143,7 @@ def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Problem) ->
         if cloud.step == 9:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(Interrupted) as stopped:
+    with pytest.raises(FitInterrupted) as stopped:
         fit(wave, SMALL, seed=4, steps=30, callback=interrupt)
     part = stopped.value.fitted
     assert part.newest.step == 9

@@ -17,8 +17,8 @@ import numpy as np
 from numba import njit, prange
 
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.neighbour_list import Neighbours
-from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, of_order, ordered
+from proxlearn.core.fused.neighbour_list import NeighbourList
+from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, from_sortable_int, sortable_int
 
 
 @compile_pass(parallel=True, fastmath=FINITE)
@@ -31,18 +31,18 @@ def _dense_kernel(rows_t, columns_t, gamma, scale, K, alpha, shift, limit, count
             row = K[i]
             row[:] = 0
             add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
-            least = ordered(row[0])
+            least = sortable_int(row[0])
             for j in range(N):
-                least = min(least, ordered(row[j]))
-            smallest = of_order(least)
+                least = min(least, sortable_int(row[j]))
+            smallest = from_sortable_int(least)
             for j in range(N):
                 within += row[j] < limit
-            most = ordered((smallest - row[0]) * scale + gamma[0])
+            most = sortable_int((smallest - row[0]) * scale + gamma[0])
             for j in range(N):
                 value = (smallest - row[j]) * scale + gamma[j]
                 row[j] = value
-                most = max(most, ordered(value))
-            top = of_order(most)
+                most = max(most, sortable_int(value))
+            top = from_sortable_int(most)
             for j in range(N):
                 row[j] = exp(row[j] - top)
             alpha[i] = -top
@@ -128,7 +128,7 @@ SHORT = 50_000
 """Entries up to which one thread is done with a list before a second one has been woken."""
 
 
-class StabilisedKernel(ABC):
+class AbsorbedKernel(ABC):
     """What the two storages share: their potentials, and a round's results."""
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_rho: np.ndarray, blocks: int) -> None:
@@ -176,7 +176,7 @@ class StabilisedKernel(ABC):
         """u, q and v for z^."""
 
 
-class DenseStabilised(StabilisedKernel):
+class DenseAbsorbedKernel(AbsorbedKernel):
     """All N x N entries, where many neighbours matter."""
 
     def __init__(
@@ -203,7 +203,7 @@ class DenseStabilised(StabilisedKernel):
         _dense_sweep(self.K, z, self.rho, self.u, self.q, self.v)
 
 
-class SparseStabilised(StabilisedKernel):
+class SparseAbsorbedKernel(AbsorbedKernel):
     """The diagonal and the entries of a neighbour list, where few matter."""
 
     def __init__(
@@ -213,7 +213,7 @@ class SparseStabilised(StabilisedKernel):
         epsilon: float,
         log_rho: np.ndarray,
         blocks: int,
-        neighbours: Neighbours,
+        neighbours: NeighbourList,
     ) -> None:
         self.short = len(neighbours.columns) <= SHORT
         super().__init__(rows, columns, epsilon, log_rho, 1 if self.short else blocks)

@@ -35,7 +35,7 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-from proxlearn.core.compile_time import COMPILATION
+from proxlearn.core.compile_time import COMPILE_TIME
 
 MAGIC = b"proxlearn compiled pass 1\n"
 DIGEST_BYTES = 32
@@ -95,7 +95,7 @@ class PassCache(_Cache):
                 stored_sig, state = pickle.loads(_checked(name, content))
                 if stored_sig == sig:
                     code = CompileResult._rebuild(target_context, *state)  # type: ignore[no-untyped-call]
-                    COMPILATION.load_seconds += time.monotonic() - start
+                    COMPILE_TIME.load_seconds += time.monotonic() - start
                     return code
             _discard(folder / name)
         return None
@@ -107,14 +107,14 @@ class PassCache(_Cache):
         name = self._file_name(sig, data.codegen)
         payload = dumps((sig, data._reduce()))  # type: ignore[no-untyped-call]
         content = MAGIC + _digest(name, payload) + payload
-        COMPILATION.unkept = OSError(errno.ENOENT, "there is no folder for it")
+        COMPILE_TIME.unkept = OSError(errno.ENOENT, "there is no folder for it")
         for folder in folders():
             try:
                 _write_private(folder / name, content)
             except OSError as error:
-                COMPILATION.unkept = error
+                COMPILE_TIME.unkept = error
             else:
-                COMPILATION.unkept = None
+                COMPILE_TIME.unkept = None
                 return
 
     @functools.cached_property
@@ -221,11 +221,11 @@ class _Timer(event.Listener):
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"] in PASSES:
-            COMPILATION.start()
+            COMPILE_TIME.start()
 
     def on_end(self, event: Any) -> None:
         if event.data["dispatcher"] in PASSES:
-            COMPILATION.end()
+            COMPILE_TIME.end()
 
 
 PASSES: set[Any] = set()

@@ -26,10 +26,10 @@ class FusedDrift(ABC):
         """Theta_k and the proximal step's potential w."""
 
     @abstractmethod
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         """Go on with other samples, as many as before."""
 
-    def at(self, hyper: Hyper) -> None:
+    def set_hyper(self, hyper: Hyper) -> None:
         """Go on with other numbers; the readings (drift, prox_potential) stay."""
         self.hyper = hyper
         self.h, self.diffusion = self.dtype.type(hyper.h), self.dtype.type(hyper.diffusion)
@@ -52,7 +52,7 @@ def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.nda
     return total
 
 
-def padded(X: Tensor) -> Tensor:
+def pad_columns(X: Tensor) -> Tensor:
     """X with columns of zeros up to a multiple of 16.
 
     The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as times 384 x 16.
@@ -64,4 +64,4 @@ def padded(X: Tensor) -> Tensor:
 def with_ones(samples: Samples) -> tuple[np.ndarray, Tensor, Tensor]:
     """y, and [1 X] for the two products with it: transposed, and padded."""
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
-    return samples.y.numpy(), X1t, padded(X1t.T)
+    return samples.y.numpy(), X1t, pad_columns(X1t.T)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from proxlearn.core.fused.absorbed_kernel import StabilisedKernel
+from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.options import Tolerance
 
-REACH = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
+SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
 """How far log z may move from the shift before K is rebuilt."""
 SMALLEST = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
 """Below this an entry of u or v may have lost what underflowed: the log domain must take over."""
@@ -78,7 +78,7 @@ def _distance(x, y):  # type: ignore[no-untyped-def]
 
 
 def solve(
-    kernel: StabilisedKernel,
+    kernel: AbsorbedKernel,
     log_xi: np.ndarray,
     kappa: float,
     log_z0: np.ndarray,
@@ -87,7 +87,7 @@ def solve(
     tolerance: Tolerance,
 ) -> FixedPoint | None:
     """Rounds as in proximal.solve; None where the plain numbers leave their range."""
-    reach, smallest, unit = REACH[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
+    reach, smallest, unit = SHIFT_LIMIT[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
     share = OF_ALL_Q[kernel.dtype] / smallest
     changes: list[float] = []
     stopped = False

@@ -17,24 +17,24 @@ from torch import Tensor
 from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.fused import fixed_point
-from proxlearn.core.fused.absorbed_kernel import DenseStabilised, SparseStabilised, StabilisedKernel
+from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel, DenseAbsorbedKernel, SparseAbsorbedKernel
 from proxlearn.core.fused.drift_base import FusedDrift
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.log_kernel import FusedLogKernel, keeps_mass
-from proxlearn.core.fused.neighbour_list import Neighbours, build_list, farthest, widest_empty
+from proxlearn.core.fused.neighbour_list import NeighbourList, build_list, largest_displacement, widest_empty_radius
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
-from proxlearn.core.fused.softmax_binary_features import TwoValuedDrift, suits
+from proxlearn.core.fused.softmax_binary_features import BinaryFeaturesDrift, is_applicable
 from proxlearn.core.fused.softmax_drift import SoftmaxDrift
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.fused.tanh_outputs_drift import TanhOutputsDrift
 from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift, saturates
 from proxlearn.core.fused.tanh_tiled import TiledTanhDrift
 from proxlearn.core.fused.thread_layer import set_threads
-from proxlearn.core.kernel import FullKernelNeeded
+from proxlearn.core.kernel import KernelTooLarge
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.step import Hyper, Info
-from proxlearn.core.weights import UPDATES, oriented, proximal_weights
+from proxlearn.core.weights import UPDATES, cost_rows_columns, proximal_weights
 
 IN_ONE_PIECE = 2**26
 """Bytes of P up to which it is kept whole; a larger one would spend more time on the way to memory than on
@@ -49,7 +49,7 @@ def _tanh(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
 
 
 def _softmax(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
-    return (TwoValuedDrift if suits(problem, N) else SoftmaxDrift)(problem, hyper, N, blocks)
+    return (BinaryFeaturesDrift if is_applicable(problem, N) else SoftmaxDrift)(problem, hyper, N, blocks)
 
 
 DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], FusedDrift]] = {
@@ -81,17 +81,17 @@ class FusedStep:
         self._block = np.empty(threads, self.dtype)
         self._K: dict[np.dtype, np.ndarray] = {}
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
-        self._lists: dict[int, tuple[Screen, Neighbours | None]] = {}
+        self._lists: dict[int, tuple[Screen, NeighbourList | None]] = {}
         self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
 
-    def at(self, hyper: Hyper) -> None:
+    def set_hyper(self, hyper: Hyper) -> None:
         """Go on with other numbers (h, beta, epsilon): what a schedule does between two steps."""
         self.hyper = hyper
-        self.drift.at(hyper)
+        self.drift.set_hyper(hyper)
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         """Go on with other samples, as many as before: what mini-batches do between two steps."""
-        self.drift.use(samples)
+        self.drift.set_samples(samples)
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         rho, spread = self._of_weights(cloud.log_rho)
@@ -102,7 +102,7 @@ class FusedStep:
             return PointCloud(theta, log_rho, cloud.step + 1), None
         if hyper.kernel != "auto":
             return self._plain(cloud, theta, w, z0)
-        max_step = farthest(theta.numpy(), cloud.theta.numpy(), self._block)
+        max_step = largest_displacement(theta.numpy(), cloud.theta.numpy(), self._block)
         of_start, of_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
         osc_z = max(of_start, hyper.h / hyper.epsilon * of_potential)
         radius = cutoff(max_step, spread, osc_z, self.N, hyper.epsilon) if max_step < LARGEST_LENGTH else math.inf
@@ -147,7 +147,7 @@ class FusedStep:
             screen = self._around(cloud.theta, 1.001 * radius + max_step + skin(radius + max_step, max_step))
             before = 0.0
         if self.N > MOST_DENSE:
-            raise FullKernelNeeded(self.N, MOST_DENSE, crowded)
+            raise KernelTooLarge(self.N, MOST_DENSE, crowded)
         return self._dense(cloud, theta, w, z0, radius, max_step)
 
     def _dense(
@@ -170,13 +170,13 @@ class FusedStep:
 
     def _solve_dense(
         self, rows: np.ndarray, columns: np.ndarray, cloud: PointCloud, w: np.ndarray, z0: Tensor, wide: float
-    ) -> tuple[DenseStabilised, FixedPoint | None]:
+    ) -> tuple[DenseAbsorbedKernel, FixedPoint | None]:
         """With all pairs, in the precision of ``rows``."""
         log_rho, K = cloud.log_rho.numpy().astype(np.float64), self._memory(rows.dtype)
-        kernel = DenseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, K, wide)
+        kernel = DenseAbsorbedKernel(rows, columns, self.hyper.epsilon, log_rho, self.threads, K, wide)
         return kernel, self._solve(kernel, w, z0)
 
-    def _solve(self, kernel: StabilisedKernel, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
+    def _solve(self, kernel: AbsorbedKernel, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
         hyper = self.hyper
         log_xi = -hyper.beta * w.astype(np.float64) - 1
         log_z0 = np.log(z0.numpy().astype(np.float64))
@@ -210,13 +210,13 @@ class FusedStep:
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
 
-    def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: Neighbours) -> SparseStabilised:
+    def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: NeighbourList) -> SparseAbsorbedKernel:
         rows, columns = self._oriented(cloud.theta, new)
         log_rho = cloud.log_rho.numpy().astype(np.float64)
-        return SparseStabilised(rows, columns, self.hyper.epsilon, log_rho, self.threads, neighbours)
+        return SparseAbsorbedKernel(rows, columns, self.hyper.epsilon, log_rho, self.threads, neighbours)
 
     def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        rows, columns = oriented(old, new, self.hyper.orientation)
+        rows, columns = cost_rows_columns(old, new, self.hyper.orientation)
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:
@@ -224,11 +224,11 @@ class FusedStep:
         screen = Screen(reference, radius)
         neighbours = self._list_of(screen)
         if neighbours is not None and neighbours.empty:
-            screen = Screen(reference, max(radius, widest_empty(reference.numpy(), radius)))
+            screen = Screen(reference, max(radius, widest_empty_radius(reference.numpy(), radius)))
             self._lists = {id(screen): (screen, neighbours)}
         return screen
 
-    def _list_of(self, screen: Screen) -> Neighbours | None:
+    def _list_of(self, screen: Screen) -> NeighbourList | None:
         """The list, a function of the screen alone; remembered while the screen lives."""
         if id(screen) not in self._lists:
             most = self.N**2 // 20 if self.N <= MOST_DENSE else 1000 * self.N
@@ -241,7 +241,7 @@ class FusedStep:
         if screen is None:
             return 0.0
         if self._moved[0] is not theta or self._moved[1] is not screen:
-            self._moved = (theta, screen, farthest(theta.numpy(), screen.reference.numpy(), self._block))
+            self._moved = (theta, screen, largest_displacement(theta.numpy(), screen.reference.numpy(), self._block))
         return self._moved[2]
 
     def _of_weights(self, log_rho: Tensor) -> tuple[np.ndarray, float]:

@@ -11,7 +11,7 @@ from numba import prange
 from torch import Tensor
 
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.vector_math import FINITE, add_squares, exp, of_order, ordered
+from proxlearn.core.fused.vector_math import FINITE, add_squares, exp, from_sortable_int, sortable_int
 
 
 @compile_pass(parallel=True, fastmath=FINITE)
@@ -21,10 +21,10 @@ def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyp
         row = log_Gamma[i]
         row[:] = 0
         add_squares(row, columns_t, 0, p, 0, N, rows_t, i)
-        least = ordered(row[0])
+        least = sortable_int(row[0])
         for j in range(N):
-            least = min(least, ordered(row[j]))
-        nearest = of_order(least)
+            least = min(least, sortable_int(row[j]))
+        nearest = from_sortable_int(least)
         for j in range(N):
             row[j] = (nearest - row[j]) * scale
         shift[i] = -nearest * scale
@@ -36,10 +36,10 @@ def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
     N = len(log_z)
     for i in prange(N):
         row = log_Gamma[i]
-        most = ordered(row[0] + log_z[0])
+        most = sortable_int(row[0] + log_z[0])
         for j in range(N):
-            most = max(most, ordered(row[j] + log_z[j]))
-        top = of_order(most)
+            most = max(most, sortable_int(row[j] + log_z[j]))
+        top = from_sortable_int(most)
         total = 0.0
         for j in range(N):
             total += exp(row[j] + log_z[j] - top)

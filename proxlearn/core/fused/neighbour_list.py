@@ -12,7 +12,7 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, of_order, ordered
+from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, from_sortable_int, sortable_int
 
 CELL_COORDINATES = 4
 CHUNK = 8
@@ -129,10 +129,10 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
                             end = min(k + CHUNK, p)
                             add_squares(distance, points, k, end, begin, length, points, i)
                             k = end
-                            least = ordered(distance[0])
+                            least = sortable_int(distance[0])
                             for j in range(1, length):
-                                least = min(least, ordered(distance[j]))
-                            smallest = of_order(least)
+                                least = min(least, sortable_int(distance[j]))
+                            smallest = from_sortable_int(least)
                         if smallest > far:
                             continue
                         best = min(best, smallest)
@@ -158,7 +158,7 @@ def _run_scan(grid: Grid, radius: float, far: float, room: int) -> tuple[np.ndar
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class NeighbourList:
     """For each particle, the others within ``radius`` of it (rows of a sparse matrix; the diagonal is not in it)."""
 
     starts: np.ndarray
@@ -189,14 +189,14 @@ def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
     return starts, index
 
 
-def candidates(cloud: np.ndarray, radius: float) -> float:
+def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
     """How many pairs a scan would look at, about: the cost of building a list, for deciding whether to."""
     grid = make_grid(cloud, radius)
     share = np.prod(np.minimum(3 / grid.shape, 1.0))
     return float(share) * len(cloud) ** 2
 
 
-def build_list(cloud: np.ndarray, radius: float, most: int) -> Neighbours | None:
+def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
     """The list of a reference cloud, a function of it and the radius alone; None where it would exceed ``most``."""
     grid = make_grid(cloud, radius)
     room = min(16 * len(cloud), 2_000_000)
@@ -207,33 +207,33 @@ def build_list(cloud: np.ndarray, radius: float, most: int) -> Neighbours | None
         counts, pairs, _ = _run_scan(grid, radius, radius, int(counts.max()))
     found = grid.order[np.concatenate([block[:count] for block, count in zip(pairs, counts, strict=True)])]
     starts, columns = _both_ways(found[:, 0], found[:, 1], len(cloud))
-    return Neighbours(starts, columns, radius)
+    return NeighbourList(starts, columns, radius)
 
 
-NOT_QUITE = 1 - 1e-4
+EMPTY_MARGIN = 1 - 1e-4
 """An empty radius keeps away from the closest pair by more than a list is wider than asked for: its list is empty,
 too."""
 BUDGET = 400
 """Candidate pairs a particle for the search of a wider empty radius: a few steps' worth of time."""
 
 
-def widest_empty(cloud: np.ndarray, radius: float) -> float:
+def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
     """Given that no pair is within ``radius``: the closest pair's distance, or as much of it as is cheap to know."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)
         _, _, nearest = _run_scan(make_grid(cloud, everything), 0.0, everything, 0)
-        return nearest * NOT_QUITE if np.isfinite(nearest) else radius
-    while candidates(cloud, 1.3 * radius) <= BUDGET * N:
+        return nearest * EMPTY_MARGIN if np.isfinite(nearest) else radius
+    while candidate_pairs(cloud, 1.3 * radius) <= BUDGET * N:
         _, _, nearest = _run_scan(make_grid(cloud, 1.3 * radius), 0.0, 1.3 * radius, 0)
         if np.isfinite(nearest):
-            return nearest * NOT_QUITE
+            return nearest * EMPTY_MARGIN
         radius *= 1.3
     return radius
 
 
 @compile_pass(parallel=True, fastmath=FAST)
-def _farthest(x, y, blocks):  # type: ignore[no-untyped-def]
+def _largest_displacements(x, y, blocks):  # type: ignore[no-untyped-def]
     N, p = x.shape
     for t in prange(len(blocks)):
         largest = x.dtype.type(0)
@@ -245,7 +245,7 @@ def _farthest(x, y, blocks):  # type: ignore[no-untyped-def]
         blocks[t] = largest
 
 
-def farthest(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
+def largest_displacement(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
     """Largest distance between rows of two clouds, infinite where one is not a number; ``blocks`` is scratch memory."""
-    _farthest(x, y, blocks)
+    _largest_displacements(x, y, blocks)
     return float(np.sqrt(blocks.max()))

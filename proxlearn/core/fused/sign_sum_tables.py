@@ -76,7 +76,7 @@ def _add_entries(typing, to, m, codes, tables):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def weigh(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-untyped-def]
+def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-untyped-def]
     """row[m] = (c + rho[i] d) P[m] (hit - row[m])."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential
-from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, look_up, patterns, weigh
+from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, apply_weights, look_up, patterns
 from proxlearn.core.fused.softmax_drift import update
 from proxlearn.core.fused.vector_math import FAST, exp
 from proxlearn.core.problem import Problem, Samples
@@ -118,7 +118,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, g
             row, p = Z[i, k], P[i]
             for m in range(len(c)):
                 hit = Z.dtype.type(1) if labels[m] == k else Z.dtype.type(0)
-                weigh(row, m, p, rho, i, c[m], d[m], hit)  # type: ignore[call-arg]
+                apply_weights(row, m, p, rho, i, c[m], d[m], hit)  # type: ignore[call-arg]
             if k == 0:
                 total[:] = 0
                 for m in range(len(c)):
@@ -144,7 +144,7 @@ def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     return lo / 2 + hi / 2, hi / 2 - lo / 2, above
 
 
-def suits(problem: Problem, N: int) -> bool:
+def is_applicable(problem: Problem, N: int) -> bool:
     """Whether this drift is right for the samples, and faster than the products.
 
     Measured with one thread, in both precisions: from LEAST samples and features and a full tile of particles on, with
@@ -154,7 +154,7 @@ def suits(problem: Problem, N: int) -> bool:
     return not problem.batch and N >= LANES and min(X.shape) >= LEAST and signs(X.numpy()) is not None
 
 
-class TwoValuedDrift(FusedDrift):
+class BinaryFeaturesDrift(FusedDrift):
     """A cloud of softmax neurons that look at black and white."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
@@ -164,8 +164,8 @@ class TwoValuedDrift(FusedDrift):
         others, tiles = blocks_of["w"] // n_x - 1, -(-N // LANES)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.use(problem.samples)
-        self.at(hyper)
+        self.set_samples(problem.samples)
+        self.set_hyper(hyper)
         self.intercepts = blocks_of.get("b", 0)
 
         def zeros(*shape: int) -> np.ndarray:
@@ -183,7 +183,7 @@ class TwoValuedDrift(FusedDrift):
         self.gradient, self.shifts = zeros(N * others, n_x), zeros(N * others, 1)
         self.r, self.s, self.inner_c = np.empty(n, dtype), np.empty(n, dtype), np.empty(N, dtype)
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         found = signs(samples.X.numpy())
         assert samples.labels is not None, "the softmax neuron answers for labelled samples"
         assert found is not None, "a feature has a third value"

@@ -124,8 +124,8 @@ class SoftmaxDrift(FusedDrift):
         others = blocks_of["w"] // n_x - 1
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.use(problem.samples)
-        self.at(hyper)
+        self.set_samples(problem.samples)
+        self.set_hyper(hyper)
         self.intercepts = blocks_of.get("b", 0)
         self.W, self.gradient = X.new_empty(N * others, n_x), X.new_empty(N * others, n_x)
         self.Z = X.new_empty(N * others, n)
@@ -133,7 +133,7 @@ class SoftmaxDrift(FusedDrift):
         self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c = np.empty(N, dtype)
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         assert samples.labels is not None, "the softmax neuron answers for labelled samples"
         self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
         self.X, self.Xt = samples.X, samples.X.T.contiguous()

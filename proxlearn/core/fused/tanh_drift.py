@@ -102,8 +102,8 @@ class TanhDrift(FusedDrift):
         X, n = problem.samples.X, len(problem.samples)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.use(problem.samples)
-        self.at(hyper)
+        self.set_samples(problem.samples)
+        self.set_hyper(hyper)
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
         self.T_array, self.GX_array = self.T.numpy(), self.GX.numpy()
@@ -111,7 +111,7 @@ class TanhDrift(FusedDrift):
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(N, np.int64), np.empty(blocks, np.int64)
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         self.y, self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:

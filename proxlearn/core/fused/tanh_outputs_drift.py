@@ -59,11 +59,11 @@ class TanhOutputsDrift(FusedDrift):
         X, n = problem.samples.X, len(problem.samples)
         self.dtype = X.numpy().dtype
         self.blocks, self.n, self.C = blocks, n, len(problem.samples.y)
-        self.use(problem.samples)
-        self.at(hyper)
+        self.set_samples(problem.samples)
+        self.set_hyper(hyper)
         self.T, self.g, self.GX = X.new_empty(N, n), X.new_empty(N, n), X.new_empty(N, self.X1.shape[1])
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         self.y, self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:

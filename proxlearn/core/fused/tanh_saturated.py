@@ -22,7 +22,7 @@ from torch import Tensor
 
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
-from proxlearn.core.fused.vector_math import FAST, of_order, ordered, tanh
+from proxlearn.core.fused.vector_math import FAST, from_sortable_int, sortable_int, tanh
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Hyper
 
@@ -104,11 +104,11 @@ def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyp
     """
     inf = z.dtype.type(np.inf)
     for _ in range(TRIES):
-        count, next_one = 0, ordered(inf)
+        count, next_one = 0, sortable_int(inf)
         for m in range(len(z)):
             far = (abs(z[m]) - saturated) * per_length[m]
             count += far < reach
-            next_one = min(next_one, ordered(inf if far < reach else far))
+            next_one = min(next_one, sortable_int(inf if far < reach else far))
         if count <= NEAR:
             if count:
                 place = 0
@@ -116,13 +116,13 @@ def look_around(z, per_length, saturated, reach, near):  # type: ignore[no-untyp
                     if (abs(z[m]) - saturated) * per_length[m] < reach:
                         near[place] = m
                         place += 1
-            return count, of_order(next_one)
+            return count, from_sortable_int(next_one)
         reach *= z.dtype.type(0.5)
     return -1, inf
 
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
-def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
+def classify_near(z, near, many, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
     """tanh of the near samples: a sign where it is +-1, else 0 and a pair. How many pairs there are."""
     one = z.dtype.type(1)
     found = 0
@@ -140,7 +140,7 @@ def settle(z, near, many, saturated, signs, sample, values):  # type: ignore[no-
 
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
-def settle_all(z, signs, sample, values):  # type: ignore[no-untyped-def]
+def classify_all_near(z, signs, sample, values):  # type: ignore[no-untyped-def]
     """The same for a whole row, whose z becomes tanh z. DENSE where the pairs are too many: then no sign is kept."""
     one = z.dtype.type(1)
     number = 0
@@ -219,7 +219,7 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, known, signs, pairs
                 count += 1
             elif many[i]:
                 some_products(theta[i, 1:], X1, near[i], many[i], few)
-                number[i] = settle(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
+                number[i] = classify_near(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
         some[count : count + 3] = first
         Z = np.empty((4, n), theta.dtype)
         for group in range(0, count, 4):
@@ -244,9 +244,9 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, known, signs, pairs
                         signs[i, m] = np.int8(1) if z[m] > 0 else np.int8(-1)
                     for place in range(many[i]):
                         few[place] = z[near[i, place]]
-                    number[i] = settle(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
+                    number[i] = classify_near(few, near[i], many[i], saturated, signs[i], sample[i], values[i])
                     continue
-                number[i] = settle_all(z, signs[i], sample[i], values[i])
+                number[i] = classify_all_near(z, signs[i], sample[i], values[i])
                 if number[i] == DENSE:
                     a = theta[i, 0]
                     a_rho = a * rho[i]
@@ -328,8 +328,8 @@ class SaturatedTanhDrift(FusedDrift):
         self.dtype = dtype = problem.samples.X.numpy().dtype
         self.blocks, self.n = blocks, len(problem.samples)
         self.room = np.empty(N, dtype)
-        self.use(problem.samples)
-        self.at(hyper)
+        self.set_samples(problem.samples)
+        self.set_hyper(hyper)
         p = self.X1.shape[1]
         self.saturated = dtype.type(SATURATED[dtype])
         # Of a sum of p products: (p + 1) units, and as much again to be on the safe side.
@@ -344,7 +344,7 @@ class SaturatedTanhDrift(FusedDrift):
         self.inner_c, self.inner_r = np.empty(N, dtype), np.empty(N, dtype)
         self.nothing = np.empty(0, dtype)
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         # Nothing is known of them.
         self.room[:] = -1
         self.y, X1t, _ = with_ones(samples)

@@ -83,14 +83,14 @@ class TiledTanhDrift(FusedDrift):
         X, n = problem.samples.X, len(problem.samples)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.use(problem.samples)
-        self.at(hyper)
+        self.set_samples(problem.samples)
+        self.set_hyper(hyper)
         self.Z = X.new_empty(TILE, n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(TILE, np.int64), np.empty(blocks, np.int64)
 
-    def use(self, samples: Samples) -> None:
+    def set_samples(self, samples: Samples) -> None:
         self.y, self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:

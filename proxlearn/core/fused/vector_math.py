@@ -107,7 +107,7 @@ def _tanh(x):  # type: ignore[no-untyped-def]
     return (lambda x: _tanh4(x)) if x is types.float32 else (lambda x: _tanh8(x))
 
 
-def ordered(x: Any) -> Any:
+def sortable_int(x: Any) -> Any:
     """A whole number of the same size, and of the same order as x is among others.
 
     The compiler takes a minimum or maximum of whole numbers sixteen at a time, and of floating-point ones one by one.
@@ -115,7 +115,7 @@ def ordered(x: Any) -> Any:
     raise RuntimeError("for compiled code only")
 
 
-def of_order(k: Any) -> Any:
+def from_sortable_int(k: Any) -> Any:
     """The number whose ``ordered`` is k."""
     raise RuntimeError("for compiled code only")
 
@@ -130,11 +130,11 @@ def _flip8(k):  # type: ignore[no-untyped-def]
     return i8(k ^ ((k >> i8(63)) & i8(0x7FFFFFFFFFFFFFFF)))
 
 
-@overload(ordered, inline="always")
+@overload(sortable_int, inline="always")
 def _ordered(x):  # type: ignore[no-untyped-def]
     return (lambda x: _flip4(f4(x).view(i4))) if x is types.float32 else (lambda x: _flip8(f8(x).view(i8)))
 
 
-@overload(of_order, inline="always")
+@overload(from_sortable_int, inline="always")
 def _of_order(k):  # type: ignore[no-untyped-def]
     return (lambda k: i4(_flip4(k)).view(f4)) if k is types.int32 else (lambda k: i8(_flip8(k)).view(f8))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
 from proxlearn.compare.comparison import Comparison
-from proxlearn.compare.statistics import Interval, over, paired
+from proxlearn.compare.statistics import Interval, paired, summarise
 from proxlearn.views.latex import tabular
 
 MEASURES = {
@@ -62,7 +62,7 @@ def _figures(found: Comparison, measure: str) -> Show:
             return "not finished"
         wanted = found.splits_of(dataset)
         partial = "" if len(values) == wanted else f" ({len(values)} of {wanted})"
-        return over(values.values()).text(MEASURES[measure][1]) + partial
+        return summarise(values.values()).text(MEASURES[measure][1]) + partial
 
     return show
 
@@ -90,7 +90,7 @@ def as_csv(found: Comparison, section: Section) -> str:
         for method in (each for each in section.methods if has(each, dataset)):
             numbers: list[float] = []
             for measure in MEASURES:
-                mean = over(found.values(dataset, method.name, measure).values())
+                mean = summarise(found.values(dataset, method.name, measure).values())
                 numbers += [mean.mean, mean.sd]
             for measure in DIFFERENCES:
                 each = difference(found, dataset, method.name, measure)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from proxlearn.baselines.method import Block
 from proxlearn.compare.cells import DONE
-from proxlearn.compare.comparison import Comparison, read
+from proxlearn.compare.comparison import Comparison, read_comparison
 from proxlearn.compare.output_files import (
     BLOCK_FILES,
     REFERENCES,
@@ -49,9 +49,9 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
 }
 
 
-def render(folder: Path) -> list[Path]:
+def render_comparison(folder: Path) -> list[Path]:
     """compare.md, and each block's tables and plot; those of blocks that only an earlier command had are deleted."""
-    found = read(folder)
+    found = read_comparison(folder)
     names = table_names({each.block for each in found.methods}, found.protocol)
     # The cells may have taken hours, in which the user may have put a file here.
     refuse_foreign_tables(folder, names)
@@ -84,7 +84,7 @@ def write_tables(found: Comparison) -> list[Path]:
 
 def summary(folder: Path) -> str:
     """What the command ends with: accuracies, failures, where the rest is."""
-    found = read(folder)
+    found = read_comparison(folder)
     lines = []
     for section in sections(found):
         title, head, rows = next(tables(found, section))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proxlearn.baselines.registry import METHODS, OURS
 from proxlearn.compare.comparison import Comparison
 from proxlearn.compare.spec import AUTHORS
-from proxlearn.compare.statistics import Measured, over
+from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
 
 HEAD = ("dataset", "row", "model, split", "accuracy, run", "accuracy, printed", "log-lik., run", "log-lik., printed")
@@ -18,7 +18,7 @@ NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperTable:
     """The table with its words."""
 
     about: str
@@ -27,7 +27,7 @@ class Paper:
     notes: Sequence[str]
 
 
-def paper_section(found: Comparison) -> Paper:
+def paper_section(found: Comparison) -> PaperTable:
     rows = [row for dataset in found.datasets if dataset in published.TABLE4 for row in _rows(found, dataset)]
     about = (
         "Run: here, mean ± standard deviation over the splits (for the paper's settings: over runs with a split each). "
@@ -35,7 +35,7 @@ def paper_section(found: Comparison) -> Paper:
         f"Preset {found.preset}, temperature {found.temperature:g}."
     )
     own = any(each.split == AUTHORS for each in found.results)
-    return Paper(about, HEAD, rows, (*NOTES, OWN_SPLIT) if own else NOTES)
+    return PaperTable(about, HEAD, rows, (*NOTES, OWN_SPLIT) if own else NOTES)
 
 
 NOTES = (
@@ -94,7 +94,7 @@ def _rows(found: Comparison, dataset: str) -> list[list[str]]:
 
 
 def _run(found: Comparison, dataset: str, name: str, measure: str) -> str:
-    return over(found.values(dataset, name, measure).values()).text(4) or NOT_RUN
+    return summarise(found.values(dataset, name, measure).values()).text(4) or NOT_RUN
 
 
 def _ours(found: Comparison, dataset: str, estimate: str) -> str:
@@ -102,7 +102,7 @@ def _ours(found: Comparison, dataset: str, estimate: str) -> str:
     mean, sd = (_number(stored.get(f"{estimate}{end}")) for end in ("", " sd"))
     if math.isnan(mean):
         return f"{NOT_RUN} (make table4)"
-    return f"{Measured(mean, sd).text(3)} ({stored.get('runs')} runs, {stored.get('recursions')} recursions)"
+    return f"{MeanSd(mean, sd).text(3)} ({stored.get('runs')} runs, {stored.get('recursions')} recursions)"
 
 
 def _number(text: object) -> float:

@@ -14,7 +14,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons.registry import Neuron
 from proxlearn.predict.folder import load, newest_checkpoint
 from proxlearn.run import checkpoint
-from proxlearn.run.checkpoint_file import InvalidCheckpoint, stored
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import require_own, tell_foreign
 
@@ -27,7 +27,7 @@ LARGEST_SHOWN = 1e15
 
 
 @dataclass(frozen=True)
-class Frames:
+class CloudHistory:
     """Some particles of a run at some of its stored steps, oldest first."""
 
     steps: np.ndarray
@@ -60,7 +60,7 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
     if newest is None:
         return
     # The stored steps are log-spaced, so that evenly among them is evenly on the axis of the curves.
-    older = [path for step, path in reversed(stored(store)) if step < newest.cloud.step]
+    older = [path for step, path in reversed(list_checkpoints(store)) if step < newest.cloud.step]
     for place in np.unique(np.linspace(0, len(older), min(frames, len(older) + 1)).round().astype(int)):
         try:
             found = checkpoint.load(older[place]) if place < len(older) else newest
@@ -70,7 +70,7 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
             tell_foreign(older[place], why)
 
 
-def read_frames(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> Frames:
+def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> CloudHistory:
     """The stored clouds of a run, thinned; a run that has stored none is an InputError."""
     model = load(folder)
     chosen = _chosen(model.cloud.log_rho, particles)
@@ -83,7 +83,7 @@ def read_frames(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) 
         log_rho.append(torch.log_softmax(cloud.log_rho.double(), dim=0)[chosen])
     every = torch.stack(theta)
     mean, axes = _principal(every.flatten(0, 1))
-    return Frames(
+    return CloudHistory(
         steps=np.array(steps),
         theta=every.numpy(),
         log_rho=torch.stack(log_rho).numpy(),

@@ -22,9 +22,9 @@ from PIL import Image
 from proxlearn.predict.folder import load
 from proxlearn.run import checkpoint, checkpoint_file
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.views.film.cloud_history import Frames, read_frames
+from proxlearn.views.film.cloud_history import CloudHistory, read_cloud_history
 from proxlearn.views.run import curves, learned_function, regions
-from proxlearn.views.run.run_data import read
+from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
 
 INCHES = (9.6, 5.4)
@@ -49,8 +49,8 @@ class Film:
     """A run's pictures, drawn one after the other into one figure."""
 
     def __init__(self, folder: Path, frames: int, particles: int) -> None:
-        self._run, self._model = read(folder), load(folder)
-        every = read_frames(folder, particles=particles, frames=ALL)
+        self._run, self._model = read_run_data(folder), load(folder)
+        every = read_cloud_history(folder, particles=particles, frames=ALL)
         self._frames = chosen(every, frames)
         self._stored = len(every.steps)
         self._places = self._frames.projected
@@ -144,7 +144,7 @@ class Film:
         """By the whole cloud of that moment, not only by the particles that are shown."""
         assert self._run.points is not None
         axes.clear()
-        cloud = checkpoint.load(checkpoint_file.path_of(self._checkpoints, step)).cloud.to("cpu", torch.float64)
+        cloud = checkpoint.load(checkpoint_file.checkpoint_path(self._checkpoints, step)).cloud.to("cpu", torch.float64)
         learnt = replace(self._model, cloud=cloud)
         if len(self._run.model["columns"]) == 2:
             regions.plot_regions(axes, self._run, self._run.points, learnt, GRID)
@@ -179,7 +179,7 @@ class Film:
         return moving
 
 
-def chosen(every: Frames, most: int) -> Frames:
+def chosen(every: CloudHistory, most: int) -> CloudHistory:
     """At most ``most`` of the frames, the first and the last among them, evenly on a logarithmic axis of steps."""
     if len(every.steps) <= most:
         return every

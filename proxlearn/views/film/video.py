@@ -19,7 +19,7 @@ WIDTHS = {".mp4": 1280, ".gif": 960}
 """In pixels; a GIF that would be too large becomes narrower."""
 SMALLER = (1.0, 0.84, 0.7, 0.5, 0.35)
 PALETTE = 128
-MARK = b"a film by proxlearn"
+FILM_COMMENT = b"a film by proxlearn"
 """A comment in the GIF, by which it is known as ours."""
 """Colours of a GIF: the pictures have few, and every one costs."""
 HOLD_SECONDS = 2.0
@@ -67,7 +67,7 @@ def is_film(content: bytes) -> bool:
         return False
     size = tuple(int.from_bytes(content[i : i + 2], "little") for i in (6, 8))
     width = WIDTHS[".gif"]
-    return MARK in content or size in {(round(width * s), round(width * 9 / 16 * s)) for s in SMALLER}
+    return FILM_COMMENT in content or size in {(round(width * s), round(width * 9 / 16 * s)) for s in SMALLER}
 
 
 def _gif(drawn: list[Image.Image], scale: float, seconds: float) -> bytes:
@@ -81,7 +81,9 @@ def _gif(drawn: list[Image.Image], scale: float, seconds: float) -> bytes:
     first, *rest = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in resized)
     times = [round(1000 * seconds)] * len(rest) + [round(1000 * (seconds + HOLD_SECONDS))]
     file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=False, comment=MARK)
+    first.save(
+        file, "GIF", save_all=True, append_images=rest, duration=times, loop=0, optimize=False, comment=FILM_COMMENT
+    )
     return file.getvalue()
 
 

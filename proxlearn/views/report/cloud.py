@@ -11,10 +11,10 @@ import torch
 
 from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
-from proxlearn.views.film.cloud_history import FRAMES, PARTICLES, Frames, clouds, read_frames
+from proxlearn.views.film.cloud_history import FRAMES, PARTICLES, CloudHistory, clouds, read_cloud_history
 from proxlearn.views.report.payload import short
 from proxlearn.views.run.regions import axis_range
-from proxlearn.views.run.run_data import Run
+from proxlearn.views.run.run_data import RunData
 
 MOST_CLOUDS = 12
 """Runs of a page whose clouds are shown: each takes some hundred kilobytes."""
@@ -40,12 +40,12 @@ def size_for(runs: int) -> Size:
     return Size(MOST_VALUES // runs, FRAMES if runs <= 2 else FRAMES // 2, 48 if runs <= 2 else 32)
 
 
-def cloud_data(run: Run, size: Size) -> dict[str, Any] | None:
+def cloud_data(run: RunData, size: Size) -> dict[str, Any] | None:
     """Frames of a run; None where it has stored no cloud yet."""
     model = find(run.path)
     if model is None:
         return None
-    frames = read_frames(run.path, PARTICLES, size.frames)
+    frames = read_cloud_history(run.path, PARTICLES, size.frames)
     projected, theta = frames.projected, frames.theta
     room = size.values // frames.log_rho.size - 1 - projected.shape[2]
     shown = _coordinates(frames, min(room, MOST_COORDINATES))
@@ -61,7 +61,7 @@ def cloud_data(run: Run, size: Size) -> dict[str, Any] | None:
     }
 
 
-def learnt(run: Run, model: Model, steps: np.ndarray, size: Size) -> dict[str, Any] | None:
+def learnt(run: RunData, model: Model, steps: np.ndarray, size: Size) -> dict[str, Any] | None:
     """What the whole cloud says over the range of one or two features, frame by frame, by both estimates."""
     features = len(model.columns)
     if run.points is None or (features == 1 and len(model.classes) > 2):
@@ -110,7 +110,7 @@ def _answers(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
     return model.values(X)
 
 
-def _coordinates(frames: Frames, room: int) -> list[int]:
+def _coordinates(frames: CloudHistory, room: int) -> list[int]:
     """Which coordinates can be chosen: all, or those of the shortest names (a, b) and of the largest spread."""
     if len(frames.columns) <= room:
         return list(range(len(frames.columns)))

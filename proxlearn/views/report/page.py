@@ -18,11 +18,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from proxlearn.run.checkpoint_file import stored
+from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.report.cloud import MOST_CLOUDS, Size, cloud_data, size_for
 from proxlearn.views.report.payload import Table, page_data
-from proxlearn.views.report.report_runs import Shown, gather
+from proxlearn.views.report.report_runs import RunEntry, gather_runs
 
 STYLES = ("uplot.min", "page")
 SCRIPTS = ("uplot.min", "base", "chart", "zoom", "curves", "canvas", "cloud", "learnt", "tables", "page")
@@ -39,14 +39,14 @@ class Builder:
         self._clouds: dict[Any, dict[str, Any] | None] = {}
 
     def data(self, progress: bool = False) -> dict[str, Any]:
-        source = gather(self.folders)
+        source = gather_runs(self.folders)
         size = size_for(min(len(source.runs), MOST_CLOUDS))
         shown = tqdm(source.runs[:MOST_CLOUDS], "clouds", unit="run", disable=not progress, file=sys.stderr)
         clouds = [self._cloud(each, size) for each in shown]
         return page_data(source, clouds + [None] * (len(source.runs) - len(clouds)))
 
-    def _cloud(self, shown: Shown, size: Size) -> dict[str, Any] | None:
-        key = (shown.run.path, size, tuple(stored(RunFolder(shown.run.path).checkpoints)))
+    def _cloud(self, shown: RunEntry, size: Size) -> dict[str, Any] | None:
+        key = (shown.run.path, size, tuple(list_checkpoints(RunFolder(shown.run.path).checkpoints)))
         if key not in self._clouds:
             # Only the newest of each run: those of older checkpoints are not asked for again.
             self._clouds = {other: cloud for other, cloud in self._clouds.items() if other[0] != key[0]}

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from proxlearn import __version__
-from proxlearn.compare.statistics import Measured
+from proxlearn.compare.statistics import MeanSd
 from proxlearn.core.scores import ESTIMATES
 from proxlearn.paper.published import Experiment, Figures, printed
 from proxlearn.run.sweep_folder import JobState
-from proxlearn.views.report.report_runs import Shown, Source, flat
+from proxlearn.views.report.report_runs import ReportRuns, RunEntry, flat
 from proxlearn.views.run.curves import SMALLEST_SHARE
 from proxlearn.views.run.tables import MORE_NOTES, NOTE, cell, remarks
-from proxlearn.views.sweep.sweep_views import counts, for_people, over_repeats
+from proxlearn.views.sweep.sweep_views import counts, mean_over_seeds, readable_table
 
 Table = dict[str, Any]
 """columns: headings; rows: cells, all of them text."""
@@ -34,7 +34,7 @@ FIGURE = re.compile(r"(train|test)_(\w+?)_(weighted|unweighted|unweighted_satura
 HEALTH = ("ess", "kernel_offdiag", "sinkhorn_rounds", "discrete_free_energy")
 
 
-def page_data(source: Source, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
+def page_data(source: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
     """Everything that the page shows; ``clouds`` are the runs' own, in their order."""
     rows = max(LEAST_ROWS, min(MOST_ROWS, MOST_VALUES // (30 * len(source.runs))))
     return {
@@ -47,7 +47,7 @@ def page_data(source: Source, clouds: list[dict[str, Any] | None]) -> dict[str, 
     }
 
 
-def run_data(shown: Shown, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
+def run_data(shown: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
     run = shown.run
     paper = printed(run.config)
     return {
@@ -59,7 +59,7 @@ def run_data(shown: Shown, cloud: dict[str, Any] | None, rows: int) -> dict[str,
         "step": int(run.status["step"]),
         "N": float(run.config["N"]),
         "unit": 2.0**-53 if run.status.get("dtype") == "float64" else 2.0**-24,
-        "about": about(shown),
+        "about": run_summary(shown),
         "config": [[key, str(value)] for key, value in flat(run.config).items()],
         "figures": figures(shown, paper),
         "figures_note": run.figures_note,
@@ -70,7 +70,7 @@ def run_data(shown: Shown, cloud: dict[str, Any] | None, rows: int) -> dict[str,
     }
 
 
-def about(shown: Shown) -> list[list[str]]:
+def run_summary(shown: RunEntry) -> list[list[str]]:
     """What was run: version, machine, time."""
     status = shown.run.status
     known = {
@@ -101,14 +101,14 @@ def table_of(frame: pd.DataFrame) -> Table:
     }
 
 
-def figures(shown: Shown, paper: list[Experiment]) -> Table | None:
+def figures(shown: RunEntry, paper: list[Experiment]) -> Table | None:
     """accuracy.csv, with the paper's figures beside ours where this run is its experiment, of the same length."""
     if shown.run.accuracy is None:
         return None
     made = table_of(shown.run.accuracy)
     known = _figures(paper, shown.run.figures_step)
     for quantity in dict.fromkeys(key[2] for key in known):
-        _beside(made, quantity, [known.get((row[0], row[1], quantity)) for row in made["rows"]])
+        _insert_paper_column(made, quantity, [known.get((row[0], row[1], quantity)) for row in made["rows"]])
     return made
 
 
@@ -131,7 +131,7 @@ def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
     }
 
 
-def confusion(shown: Shown) -> dict[str, Any] | None:
+def confusion(shown: RunEntry) -> dict[str, Any] | None:
     """Counts of the test part by both estimates: rows are the actual classes."""
     found, classes = shown.run.confusion, [str(name) for name in shown.run.model.get("classes") or []]
     if found is None or not classes:
@@ -153,7 +153,7 @@ def short(values: Iterable[float]) -> list[float | None]:
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values]
 
 
-def _quantities(runs: list[Shown]) -> dict[str, list[str]]:
+def _quantities(runs: list[RunEntry]) -> dict[str, list[str]]:
     """Quantity -> its estimates, of all that the runs have logged."""
     found: dict[str, dict[str, None]] = {}
     for shown in runs:
@@ -164,9 +164,9 @@ def _quantities(runs: list[Shown]) -> dict[str, list[str]]:
     return {quantity: list(estimates) for quantity, estimates in found.items()}
 
 
-def _sweep(name: str, states: list[JobState], source: Source) -> dict[str, Any]:
-    averages = over_repeats(states)
-    table = table_of(for_people(states))
+def _sweep(name: str, states: list[JobState], source: ReportRuns) -> dict[str, Any]:
+    averages = mean_over_seeds(states)
+    table = table_of(readable_table(states))
     paper = {shown.run.path: printed(shown.run.config) for shown in source.runs}
     theirs = [
         # The table's figures are those of the newest logged row.
@@ -175,7 +175,7 @@ def _sweep(name: str, states: list[JobState], source: Source) -> dict[str, Any]:
     ]
     for quantity in ("accuracy", "risk"):
         key = ("test", "weighted", quantity)
-        _beside(table, quantity, [figures_of.get(key) for figures_of in theirs])
+        _insert_paper_column(table, quantity, [figures_of.get(key) for figures_of in theirs])
     return {
         "name": name,
         "counts": counts(states),
@@ -189,7 +189,7 @@ def _figures(paper: list[Experiment], step: int | None) -> Figures:
     return {key: value for each in paper if each.steps == step for key, value in each.figures.items()}
 
 
-def _beside(table: Table, quantity: str, theirs: list[Measured | None]) -> None:
+def _insert_paper_column(table: Table, quantity: str, theirs: list[MeanSd | None]) -> None:
     """A column of the paper's figures after that of a quantity, where there are any."""
     if quantity not in table["columns"] or not any(theirs):
         return
@@ -209,7 +209,7 @@ def _notes(accuracy: pd.DataFrame | None) -> list[str]:
     ]
 
 
-def _paper_notes(shown: Shown, paper: list[Experiment]) -> list[str]:
+def _paper_notes(shown: RunEntry, paper: list[Experiment]) -> list[str]:
     """Where the paper's figures are from, or after how many recursions this run could be compared with them."""
     run = shown.run
     ours = "those here are of another step" if run.figures_note else f"this run has made {run.status['step']}"

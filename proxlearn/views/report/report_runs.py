@@ -9,21 +9,21 @@ from typing import Any
 from proxlearn.config.schema import NOT_TRAJECTORY
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
-from proxlearn.run.overwrite import is_between, refuse_between
+from proxlearn.run.overwrite import is_interrupted, refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import Observed, observe
+from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
 from proxlearn.run.sweep_folder import Job, JobState, SweepFolder
-from proxlearn.views.run.run_data import Run, read
+from proxlearn.views.run.run_data import RunData, read_run_data
 
 ALIKE = (*NOT_TRAJECTORY, "device")
 """Keys that do not tell one experiment from another."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class RunEntry:
     """A run on the page."""
 
-    run: Run
+    run: RunData
     state: str
     values: dict[str, str]
     """Swept key -> this run's value."""
@@ -32,10 +32,10 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportRuns:
     """Everything that one page shows."""
 
-    runs: list[Shown]
+    runs: list[RunEntry]
     tables: dict[str, list[JobState]]
     """Sweeps, and the runs that were named one by one: each becomes a table."""
     parameters: list[str]
@@ -49,13 +49,13 @@ class Source:
         return f"{', '.join(names)}: {len(self.runs)} runs"
 
 
-def gather(folders: list[Path]) -> Source:
+def gather_runs(folders: list[Path]) -> ReportRuns:
     """Read all folders; jobs of a sweep that have logged nothing yet are left out, and stand in its table only."""
-    found: dict[Path, tuple[Run, Observed, JobState | None]] = {}
+    found: dict[Path, tuple[RunData, RunSnapshot, JobState | None]] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in (absolute_folder(given) for given in folders):
         if not SweepFolder(folder).plan.is_file():
-            found.setdefault(folder, (read_run(folder), observe(folder), None))
+            found.setdefault(folder, (read_run(folder), take_snapshot(folder), None))
             continue
         sweeps[folder] = SweepFolder(folder).look()
         for each in sweeps[folder]:
@@ -66,32 +66,32 @@ def gather(folders: list[Path]) -> Source:
     flats = {path: flat(run.config) for path, (run, _, _) in found.items()}
     swept = dict.fromkeys(str(key) for _, _, state in found.values() if state for key in state.job.values)
     parameters = list(swept) or _differing(list(flats.values()))
-    runs: dict[str, Shown] = {}
+    runs: dict[str, RunEntry] = {}
     alone: list[JobState] = []
     for path, (run, observed, state) in found.items():
         own = {str(key): str(value) for key, value in state.job.values.items()} if state else {}
         values = {key: own.get(key, str(flats[path].get(key, ""))) for key in parameters}
         name = ", ".join(f"{key}={value}" for key, value in values.items()) or run.title
         name = name if name not in runs else f"{name} ({path.name}, {len(runs)})"
-        runs[name] = Shown(run, state.state if state else observed.state, values, name)
+        runs[name] = RunEntry(run, state.state if state else observed.state, values, name)
         if state is None:
             alone.append(JobState(Job(len(runs), values, observed.steps), observed.state, observed.error, observed))
     tables = {folder.name: states for folder, states in sweeps.items()}
-    return Source(list(runs.values()), tables | ({"runs": alone} if len(alone) > 1 else {}), parameters)
+    return ReportRuns(list(runs.values()), tables | ({"runs": alone} if len(alone) > 1 else {}), parameters)
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> RunData:
     """A run folder that anybody may have written: what cannot be shown is refused in one line."""
-    refuse_between(path)
+    refuse_interrupted(path)
     if not has_rows(path):
         raise InputError(f"{path} is not a run folder with results (no rows in metrics.csv)", "name one `train` made")
     RunFolder(path).refuse_links()
-    return read(path)
+    return read_run_data(path)
 
 
 def has_rows(path: Path) -> bool:
     metrics = RunFolder(path).metrics
-    return not is_between(path) and metrics.is_file() and metrics.stat().st_size > 0
+    return not is_interrupted(path) and metrics.is_file() and metrics.stat().st_size > 0
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from proxlearn.views.run.run_data import Run
-from proxlearn.views.style import as_it_is, figure, save
+from proxlearn.views.run.run_data import RunData
+from proxlearn.views.style import escape_mathtext, figure, save
 
 MOST_NUMBERS = 25
 """Classes up to which every cell has its number; beyond, the shade must do."""
 
 
-def draw_confusion(run: Run) -> list[Path]:
+def draw_confusion(run: RunData) -> list[Path]:
     """Rows are the actual classes, columns the predicted ones; shade is the share of the row."""
     assert run.confusion is not None
-    classes = [as_it_is(name) for name in run.model["classes"]]
+    classes = [escape_mathtext(name) for name in run.model["classes"]]
     side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERS))
     made, axes = figure(2 * side + 0.4, side + 0.2, columns=2)
     for panel, (estimate, cells) in zip(

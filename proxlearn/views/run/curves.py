@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from proxlearn.views.run.run_data import Run
-from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, drawable, figure, plain_ticks, save
+from proxlearn.views.run.run_data import RunData
+from proxlearn.views.style import ESTIMATE_COLOURS, GREY, THIRD, WEIGHTED, clip_for_drawing, figure, plain_ticks, save
 
 SMALLEST_SHARE = 1e-45
 """Where a kernel share of exactly zero is drawn, on a logarithmic axis."""
 
 
-def draw_risk(run: Run) -> list[Path]:
+def draw_risk(run: RunData) -> list[Path]:
     """Risk over k, with its title and its legend."""
     made, (axes,) = figure(5.0, 3.3)
     plot_risk(axes, run)
@@ -23,14 +23,14 @@ def draw_risk(run: Run) -> list[Path]:
     return save(made, run.path, "risk")
 
 
-def plot_risk(axes: Axes, run: Run) -> None:
+def plot_risk(axes: Axes, run: RunData) -> None:
     """Risk over k, log-log: both estimates, training and test part."""
     later = run.metrics[run.metrics["step"] > 0]
     curves = later if len(later) else run.metrics
     marker = "o" if len(curves) < 3 else ""
     for estimate, colour in ESTIMATE_COLOURS.items():
         for part, line, alpha in (("test", "-", 1.0), ("train", "--", 0.6)):
-            values = drawable(curves[f"{part}_risk_{estimate}"], log=True)
+            values = clip_for_drawing(curves[f"{part}_risk_{estimate}"], log=True)
             axes.plot(
                 curves["step"], values, line, marker=marker, color=colour, alpha=alpha, label=f"{part}, {estimate}"
             )
@@ -42,7 +42,7 @@ def plot_risk(axes: Axes, run: Run) -> None:
     axes.set(xlabel="recursion k", ylabel="risk: mean of (y − f)²")
 
 
-def draw_health(run: Run) -> list[Path]:
+def draw_health(run: RunData) -> list[Path]:
     """Effective sample size, and the share of mass that the coupling moves between particles."""
     curves = run.metrics[run.metrics["step"] > 0]
     if len(curves) < 2:

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from proxlearn.predict.folder import find
-from proxlearn.views.run.run_data import Run
-from proxlearn.views.style import save, strips
+from proxlearn.views.run.run_data import RunData
+from proxlearn.views.style import save, stacked_axes
 
 HEAVIEST = 3
 CELL = 0.68
 """Inches of one image."""
 
 
-def draw_images(run: Run) -> list[Path]:
+def draw_images(run: RunData) -> list[Path]:
     """A row for the cloud's weighted mean, then one for each of its heaviest particles; a column for each class."""
     learnt = find(run.path)
     if learnt is None:
@@ -32,7 +32,7 @@ def draw_images(run: Run) -> list[Path]:
     images = w.view(len(w), len(classes), height, width).numpy()
     # Softmax does not see what all classes share: only the difference from their mean means something.
     images = images - images.mean(axis=1, keepdims=True)
-    made, axes = strips(CELL * len(classes) + 1.7, CELL * len(images) + 0.9, len(images))
+    made, axes = stacked_axes(CELL * len(classes) + 1.7, CELL * len(images) + 0.9, len(images))
     gap = max(1, width // 8)
     for panel, row, label in zip(axes, images, labels, strict=True):
         largest = float(np.abs(row).max()) or 1.0

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 
 from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
-from proxlearn.views.run.run_data import Run
-from proxlearn.views.style import ESTIMATE_LINES, GREY, as_it_is, drawable, figure, save
+from proxlearn.views.run.run_data import RunData
+from proxlearn.views.style import ESTIMATE_LINES, GREY, clip_for_drawing, escape_mathtext, figure, save
 
 
-def draw_function(run: Run) -> list[Path]:
+def draw_function(run: RunData) -> list[Path]:
     """The newest cloud's function, with its title and its legend."""
     learnt = find(run.path)
     if run.points is None or learnt is None:
@@ -26,12 +26,12 @@ def draw_function(run: Run) -> list[Path]:
     return save(made, run.path, "function")
 
 
-def plot_function(axes: Axes, run: Run, points: pd.DataFrame, learnt: Model) -> None:
+def plot_function(axes: Axes, run: RunData, points: pd.DataFrame, learnt: Model) -> None:
     """f by both estimates over the data's range, with the data beside it."""
     x = np.linspace(points["x0"].min(), points["x0"].max(), 400)
     # What f regresses: the target itself, or -1 and +1 for two classes.
     target = points["target"] if run.model["task"] == "regression" else 2 * points["target"] - 1
     axes.plot(points["x0"], target, ".", color=GREY, markersize=3, label="data")
     for estimate, f in learnt.values(x[:, None]).items():
-        axes.plot(x, drawable(f), label=f"{estimate}, k = {learnt.cloud.step}", **ESTIMATE_LINES[estimate])
-    axes.set(xlabel=as_it_is(run.model["columns"][0]), ylabel="f")
+        axes.plot(x, clip_for_drawing(f), label=f"{estimate}, k = {learnt.cloud.step}", **ESTIMATE_LINES[estimate])
+    axes.set(xlabel=escape_mathtext(run.model["columns"][0]), ylabel="f")

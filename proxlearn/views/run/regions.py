@@ -12,14 +12,14 @@ from matplotlib.lines import Line2D
 
 from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
-from proxlearn.views.run.run_data import Run
-from proxlearn.views.style import ESTIMATE_LINES, as_it_is, class_colours, figure, save
+from proxlearn.views.run.run_data import RunData
+from proxlearn.views.style import ESTIMATE_LINES, class_colours, escape_mathtext, figure, save
 
 GRID = 300
 MARGIN = 0.05
 
 
-def draw_regions(run: Run) -> list[Path]:
+def draw_regions(run: RunData) -> list[Path]:
     """The newest cloud's regions, with their title and their legend."""
     learnt = find(run.path)
     if run.points is None or learnt is None:
@@ -33,7 +33,7 @@ def draw_regions(run: Run) -> list[Path]:
     return save(made, run.path, "regions")
 
 
-def plot_regions(axes: Axes, run: Run, points: pd.DataFrame, learnt: Model, size: int = GRID) -> list[Line2D]:
+def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, learnt: Model, size: int = GRID) -> list[Line2D]:
     """Shade: the weighted estimate's class. Lines: both estimates' boundaries. Points: the test part, by its labels."""
     classes = run.model["classes"]
     x0, x1 = (axis_range(points[name].to_numpy(), size) for name in ("x0", "x1"))
@@ -58,10 +58,10 @@ def plot_regions(axes: Axes, run: Run, points: pd.DataFrame, learnt: Model, size
         own = shown[shown["target"] == index]
         axes.plot(own["x0"], own["x1"], "o", color=colour, markersize=dot, alpha=0.75, markeredgewidth=0)
         handles.append(
-            Line2D([], [], marker="o", linestyle="", markersize=4, color=colour, label=as_it_is(f"class {name}"))
+            Line2D([], [], marker="o", linestyle="", markersize=4, color=colour, label=escape_mathtext(f"class {name}"))
         )
     handles += [_boundary(axes, x0, x1, each, len(classes), estimate) for estimate, each in predicted.items()]
-    x_name, y_name = map(as_it_is, run.model["columns"])
+    x_name, y_name = map(escape_mathtext, run.model["columns"])
     axes.set(xlabel=x_name, ylabel=y_name)
     axes.grid(False)
     return handles

@@ -41,7 +41,7 @@ CURVES = tuple(f"{part}_risk_{estimate}" for part in ("train", "test") for estim
 
 
 @dataclass(frozen=True)
-class Run:
+class RunData:
     """A run folder as the views see it; a file that is not there yet is None."""
 
     path: Path
@@ -80,7 +80,7 @@ class Run:
         return f"{config['dataset']['name']}, {numbers}, N={config['N']}"
 
 
-def read(path: Path) -> Run:
+def read_run_data(path: Path) -> RunData:
     """Read a finished or running run; what is damaged is an UnreadableFile."""
     while True:
         run = _read(path)
@@ -89,12 +89,12 @@ def read(path: Path) -> Run:
             return run
 
 
-def _read(path: Path) -> Run:
+def _read(path: Path) -> RunData:
     folder = RunFolder(path)
     try:
         status = _status(folder.status)
         config, model = _config(folder, status), read_description(folder.model)
-        return Run(
+        return RunData(
             path=path,
             config=config,
             status=status,
@@ -132,7 +132,9 @@ def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFra
 
 def _stored_epsilon(path: Path, step: int) -> float | None:
     try:
-        epsilon = checkpoint_file.unseal(checkpoint_file.path_of(path / "checkpoints", step)).state.get("epsilon")
+        epsilon = checkpoint_file.unseal(checkpoint_file.checkpoint_path(path / "checkpoints", step)).state.get(
+            "epsilon"
+        )
     except checkpoint_file.InvalidCheckpoint:
         return None
     return epsilon if isinstance(epsilon, float) else None

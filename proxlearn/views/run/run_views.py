@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxlearn.views.run import confusion, curves, images, learned_function, regions, tables
-from proxlearn.views.run.run_data import read
+from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.style import house_style
 
 
-def render(folder: Path) -> list[Path]:
+def render_run(folder: Path) -> list[Path]:
     """Draw everything that this run's files allow; returns the files written."""
-    run = read(folder)
+    run = read_run_data(folder)
     model = run.model
     paths = tables.write_accuracy(run)
     with house_style():
@@ -29,7 +29,7 @@ def render(folder: Path) -> list[Path]:
 
 def summary(folder: Path) -> str:
     """The end of a run on the terminal: its table, what to know about it, where things are."""
-    run = read(folder)
+    run = read_run_data(folder)
     status = run.status
     lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]
     if run.accuracy is not None:

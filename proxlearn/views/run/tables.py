@@ -9,7 +9,7 @@ import pandas as pd
 
 from proxlearn.core.scores import ESTIMATES
 from proxlearn.files.atomic import write_atomically
-from proxlearn.views.run.run_data import Run
+from proxlearn.views.run.run_data import RunData
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -24,7 +24,7 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_accuracy(run: Run) -> list[Path]:
+def write_accuracy(run: RunData) -> list[Path]:
     """accuracy.md: accuracy.csv as a person reads it."""
     if run.accuracy is None:
         return []
@@ -53,7 +53,7 @@ MORE_NOTES = {
 """What else a row of the table may be."""
 
 
-def remarks(run: Run) -> list[str]:
+def remarks(run: RunData) -> list[str]:
     """What a user should know about this run and would not see in its accuracy."""
     said = []
     if run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
@@ -81,7 +81,7 @@ def remarks(run: Run) -> list[str]:
     return said
 
 
-def weights_stay_from(run: Run) -> int | None:
+def weights_stay_from(run: RunData) -> int | None:
     """The first logged step from which on no logged proximal step changed a weight beyond rounding, if there is one.
 
     A kernel near the identity is no criterion: a light particle's weight may change by a small share of a heavy one's.

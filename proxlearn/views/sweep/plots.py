@@ -26,7 +26,7 @@ SYMBOLS = {"beta": "β", "epsilon": "ε", "delta": "δ"}
 def draw_curves(sweep: Sweep) -> list[Path]:
     """Risk and accuracy over k: colour for the first parameter, a panel for each choice of the others."""
     paths = []
-    for metric in measured(sweep):
+    for metric in metric_columns(sweep):
         rows = sweep.metrics[(sweep.metrics["step"] > 0) & sweep.metrics[metric].notna()]
         if rows["step"].nunique() < 2:
             continue
@@ -40,7 +40,7 @@ def draw_curves(sweep: Sweep) -> list[Path]:
             if metric == RISK:
                 axes.set_yscale("log")
                 plain_ticks(axes.yaxis)
-        finish(made, all_axes, sweep, LABELS[metric], colours)
+        add_legend_and_save(made, all_axes, sweep, LABELS[metric], colours)
         paths += save(made, sweep.path, "curves_risk" if metric == RISK else "curves_accuracy")
     return paths
 
@@ -63,7 +63,7 @@ def draw_finals(sweep: Sweep) -> list[Path]:
         return []
     first, others = sweep.parameters[0], sweep.parameters[1:]
     paths = []
-    for metric in measured(sweep):
+    for metric in metric_columns(sweep):
         made, all_axes = panels(sweep, sweep.final, others[1:])
         colours = colours_of(sweep, place=1)
         numbers = [float(value) for value in sweep.values(first)]
@@ -82,7 +82,7 @@ def draw_finals(sweep: Sweep) -> list[Path]:
             if log:
                 axes.set_xscale("log")
             axes.set_xlabel(symbol(first))
-        finish(made, all_axes, sweep, f"{LABELS[metric]}, at the end", colours, others[:1])
+        add_legend_and_save(made, all_axes, sweep, f"{LABELS[metric]}, at the end", colours, others[:1])
         paths += save(made, sweep.path, "final_risk" if metric == RISK else "final_accuracy")
     return paths
 
@@ -93,7 +93,7 @@ def draw_heat_maps(sweep: Sweep) -> list[Path]:
         return []
     across, down = sweep.parameters[:2]
     paths = []
-    for metric in measured(sweep):
+    for metric in metric_columns(sweep):
         final = sweep.final
         made, all_axes = panels(sweep, final, sweep.parameters[2:], 1.6 + 0.75 * len(sweep.values(across)))
         colour_map = matplotlib.colormaps["viridis" if metric == ACCURACY else "viridis_r"]
@@ -119,7 +119,7 @@ def draw_heat_maps(sweep: Sweep) -> list[Path]:
     return paths
 
 
-def measured(sweep: Sweep) -> Iterator[str]:
+def metric_columns(sweep: Sweep) -> Iterator[str]:
     yield from (metric for metric in LABELS if metric in sweep.metrics and sweep.metrics[metric].notna().any())
 
 
@@ -157,7 +157,7 @@ def colours_of(sweep: Sweep, place: int = 0) -> dict[str | None, str]:
     return {value: to_hex(scale(0.9 * i / max(1, len(values) - 1))) for i, value in enumerate(values)}
 
 
-def finish(
+def add_legend_and_save(
     made: Figure,
     all_axes: list[tuple[Axes, pd.DataFrame]],
     sweep: Sweep,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from proxlearn.errors import THE_SAME
+from proxlearn.errors import SAME_COMMAND
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run.sweep_folder import DONE, JobState, SweepFolder
 from proxlearn.views.run.tables import markdown
@@ -38,8 +38,8 @@ def render_sweep(folder: Path) -> list[Path]:
 def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
     csv, md = folder / "summary.csv", folder / "summary.md"
     write_atomically(csv, table(states).to_csv(index=False).encode())
-    text = f"# {folder.name}\n\n{counts(states)}\n\n{markdown(for_people(states))}{AVERAGES}"
-    averages = over_repeats(states)
+    text = f"# {folder.name}\n\n{counts(states)}\n\n{markdown(readable_table(states))}{AVERAGES}"
+    averages = mean_over_seeds(states)
     if averages is not None:
         text += f"\n## Over {' and '.join(key for key in REPEATS if key in states[0].job.values)}\n\n"
         text += markdown(averages)
@@ -65,7 +65,7 @@ def table(states: list[JobState]) -> pd.DataFrame:
     return made[[*(name for name in made.columns if name != "error"), "error"]]
 
 
-def for_people(states: list[JobState]) -> pd.DataFrame:
+def readable_table(states: list[JobState]) -> pd.DataFrame:
     """The same, as much as fits on a line."""
     made = table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
     made = made.rename(columns=SHORT)
@@ -76,7 +76,7 @@ def for_people(states: list[JobState]) -> pd.DataFrame:
     return made if made["error"].any() else made.drop(columns="error")
 
 
-def over_repeats(states: list[JobState]) -> pd.DataFrame | None:
+def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
     """Mean and standard deviation over seeds and splits, where there are several; finished jobs only."""
     parameters = [key for key in states[0].job.values if key not in REPEATS]
     if len(parameters) == len(states[0].job.values):
@@ -106,10 +106,10 @@ def counts(states: list[JobState]) -> str:
     return f"{len(states)} jobs: " + ", ".join(f"{count} {state}" for state, count in found.items())
 
 
-def summary(folder: Path, to_go_on: str = THE_SAME) -> str:
+def summary(folder: Path, to_go_on: str = SAME_COMMAND) -> str:
     """The end of a sweep on the terminal; ``to_go_on`` names what continues it."""
     states = SweepFolder(folder).look()
-    lines = ["", markdown(for_people(states)), counts(states)]
+    lines = ["", markdown(readable_table(states)), counts(states)]
     if any(state.state not in (DONE, "invalid") for state in states):
         lines.append(f"{to_go_on.capitalize()} continues what is partial and runs what is missing.")
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import proxlearn
-from proxlearn.core.compile_time import COMPILATION
+from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.core.fused.code_cache import compile_pass, folders, sources_key
 
 PACKAGE = Path(proxlearn.__file__).parent
@@ -40,9 +40,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def is_compiled(function: Callable[..., object], value: int | float, expected: int | float) -> bool:
     """Whether a new process's pass had to be compiled for its first call, and was not loaded."""
-    before = COMPILATION.passes
+    before = COMPILE_TIME.passes
     assert compile_pass()(function)(value) == expected
-    return COMPILATION.passes > before
+    return COMPILE_TIME.passes > before
 
 
 def stored(folder: Path, name: str = "*") -> list[Path]:
@@ -102,7 +102,7 @@ def test_without_any_folder_passes_are_compiled_in_memory(places: Path, monkeypa
     unusable(places / "nothing")
     monkeypatch.setattr(tempfile, "tempdir", str(places / "nothing"))
     assert is_compiled(double, 3, 6)
-    assert COMPILATION.unkept is not None
+    assert COMPILE_TIME.unkept is not None
     assert is_compiled(double, 3, 6)
 
 
@@ -114,7 +114,7 @@ def test_a_cache_that_takes_no_more_bytes_is_no_failure(places: Path) -> None:
         assert is_compiled(double, 3, 6)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert COMPILATION.unkept is not None
+    assert COMPILE_TIME.unkept is not None
     assert stored(places) == []
 
 

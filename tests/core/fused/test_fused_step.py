@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proxlearn.bench.recursion import spread
+from proxlearn.bench.recursion import spread_cloud
 from proxlearn.core import options, step
 from proxlearn.core.cloud import PointCloud, draw_normal
 from proxlearn.core.fused.fused_step import FusedStep, IdentityInfo
@@ -22,7 +22,7 @@ from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Hyper
 from proxlearn.run.experiment import build_experiment, first_checkpoint
-from proxlearn.training.stepper import draw
+from proxlearn.training.stepper import draw_noise
 from tests.conftest import config_of, paper_cloud, randomness
 
 WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
@@ -311,14 +311,14 @@ def test_screened_equals_dense_log_along_each_papers_run(dataset: str, request: 
             assert_equal_weights(fused[dtype](same, *drawn)[0], wanted)
 
     for k in range(1, made + 1):
-        noise, z0 = draw(cloud, generator)
+        noise, z0 = draw_noise(cloud, generator)
         if k in steps:
             check(cloud, noise, z0)
         cloud, _ = fused[torch.float32](cloud, noise, z0)
     for k in steps:
         if k > made:
-            later = spread(replace(cloud, screen=None), experiment, k - made, generator)
-            check(later, *draw(later, generator))
+            later = spread_cloud(replace(cloud, screen=None), experiment, k - made, generator)
+            check(later, *draw_noise(later, generator))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -13,7 +13,7 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Hyper
 from proxlearn.errors import RunError
 from proxlearn.training.hyper_schedule import Plan
-from proxlearn.training.stepper import Advance
+from proxlearn.training.stepper import Stepper
 
 
 @pytest.mark.parametrize("seed", [0, 1, 6, 7])
@@ -24,7 +24,7 @@ def test_an_exploding_run_keeps_its_mass_until_it_stops(seed: int) -> None:
     cloud = draw_cloud({"a": 1, "b": 1, "w": 3}, box, 20, "uniform", torch.Generator().manual_seed(seed))
     cloud = cloud.to("cpu", torch.float32)
     plan = Plan(Hyper(beta=1e4, h=3.0, epsilon=1.0, delta=1e-3, L=300))
-    advance = Advance(Problem(TanhNeuron(), Samples(X, y)), plan, "fused", 1, torch.Generator().manual_seed(seed))
+    advance = Stepper(Problem(TanhNeuron(), Samples(X, y)), plan, "fused", 1, torch.Generator().manual_seed(seed))
 
     def explode() -> None:
         nonlocal cloud

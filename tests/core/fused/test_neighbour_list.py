@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn.core.fused.neighbour_list import build_list, widest_empty
+from proxlearn.core.fused.neighbour_list import build_list, widest_empty_radius
 
 
 def distances(cloud: np.ndarray) -> np.ndarray:
@@ -67,7 +67,7 @@ def test_a_list_that_would_be_too_long_is_not_made() -> None:
 def test_the_widest_empty_radius_is_empty_and_no_smaller_than_asked(N: int) -> None:
     cloud = make_cloud(3, N, 6, "spread", np.float64)
     closest = distances(cloud).min()
-    radius = widest_empty(cloud, 0.5 * closest)
+    radius = widest_empty_radius(cloud, 0.5 * closest)
     assert 0.5 * closest <= radius < closest
     found = build_list(cloud, radius * 0.999, most=10**9)
     assert found is not None

@@ -14,13 +14,13 @@ from proxlearn.core import options
 from proxlearn.core.fused.drift_base import FusedDrift
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, look_up, patterns
-from proxlearn.core.fused.softmax_binary_features import LEAST, TwoValuedDrift, signs
+from proxlearn.core.fused.softmax_binary_features import LEAST, BinaryFeaturesDrift, signs
 from proxlearn.core.fused.softmax_drift import SoftmaxDrift
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Hyper
 from proxlearn.training.hyper_schedule import Plan
-from proxlearn.training.stepper import Advance
+from proxlearn.training.stepper import Stepper
 from tests.conftest import paper_cloud
 
 HYPER = Hyper(beta=0.5, h=1.0, epsilon=10.0, delta=1e-3, L=50)
@@ -117,7 +117,7 @@ def test_equals_the_matrix_products_to_rounding(
     problem = black_and_white(seed, n, n_x, classes, intercept, dtype, values)
     hyper = replace(HYPER, drift=drift, prox_potential=potential)
     cloud = some_cloud(problem, N, seed)
-    found, wanted = (kind(problem, hyper, N, blocks)(*cloud) for kind in (TwoValuedDrift, SoftmaxDrift))
+    found, wanted = (kind(problem, hyper, N, blocks)(*cloud) for kind in (BinaryFeaturesDrift, SoftmaxDrift))
     assert_the_same(found, wanted, tolerance(problem, cloud[0]))
 
 
@@ -127,7 +127,7 @@ def test_permuted_particles_permute_the_result(seed: int, N: int, dtype: torch.d
     problem = black_and_white(seed, dtype=dtype)
     theta, rho, noise = some_cloud(problem, N, seed)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(seed))
-    made = TwoValuedDrift(problem, HYPER, N, 1)
+    made = BinaryFeaturesDrift(problem, HYPER, N, 1)
     new, w = made(theta, rho, noise)
     permuted = made(theta[order], rho[order.numpy()], noise[order])
     assert_the_same(permuted, (new[order], w[order.numpy()]), tolerance(problem, theta))
@@ -138,20 +138,20 @@ def test_permuted_particles_permute_the_result(seed: int, N: int, dtype: torch.d
 def test_blocks_agree_with_one_block_and_repeat_their_bits(seed: int, N: int, dtype: torch.dtype, blocks: int) -> None:
     problem = black_and_white(seed, intercept=True, dtype=dtype)
     cloud = some_cloud(problem, N, seed)
-    made = TwoValuedDrift(problem, HYPER, N, blocks)
+    made = BinaryFeaturesDrift(problem, HYPER, N, blocks)
     first, again = made(*cloud), made(*cloud)
     assert torch.equal(first[0], again[0])
     assert np.array_equal(first[1], again[1])
-    assert_the_same(first, TwoValuedDrift(problem, HYPER, N, 1)(*cloud), tolerance(problem, cloud[0]))
+    assert_the_same(first, BinaryFeaturesDrift(problem, HYPER, N, 1)(*cloud), tolerance(problem, cloud[0]))
 
 
 def test_other_samples_take_the_place_of_the_first() -> None:
     problem, other = black_and_white(0), black_and_white(1, values="greys")
     cloud = some_cloud(problem, 20, 0)
-    made = TwoValuedDrift(problem, HYPER, 20, 1)
+    made = BinaryFeaturesDrift(problem, HYPER, 20, 1)
     made(*cloud)
-    made.use(other.samples)
-    found, wanted = made(*cloud), TwoValuedDrift(other, HYPER, 20, 1)(*cloud)
+    made.set_samples(other.samples)
+    found, wanted = made(*cloud), BinaryFeaturesDrift(other, HYPER, 20, 1)(*cloud)
     assert torch.equal(found[0], wanted[0])
     assert np.array_equal(found[1], wanted[1])
 
@@ -178,7 +178,7 @@ def chosen(problem: Problem, N: int) -> type[FusedDrift]:
 @pytest.mark.parametrize("intercept", [False, True])
 def test_chosen_where_it_is_right_and_pays(dtype: torch.dtype, intercept: bool) -> None:
     problem = black_and_white(0, LEAST, LEAST, intercept=intercept, dtype=dtype, values="own")
-    assert chosen(problem, LANES) is TwoValuedDrift
+    assert chosen(problem, LANES) is BinaryFeaturesDrift
     assert chosen(problem, LANES - 1) is SoftmaxDrift
     assert chosen(black_and_white(0, LEAST - 1, LEAST), LANES) is SoftmaxDrift
     assert chosen(black_and_white(0, LEAST, LEAST - 1), LANES) is SoftmaxDrift
@@ -192,7 +192,7 @@ def test_never_chosen_for_batches() -> None:
     cloud = paper_cloud(problem, LANES, torch.Generator().manual_seed(0))
     kinds = []
     for batch_size in (None, LEAST):
-        advance = Advance(problem, Plan(HYPER, batch_size=batch_size), "fused", 1, torch.Generator().manual_seed(0))
+        advance = Stepper(problem, Plan(HYPER, batch_size=batch_size), "fused", 1, torch.Generator().manual_seed(0))
         advance(cloud)
         kinds.append(type(advance._step.made.drift))  # type: ignore[union-attr]
-    assert kinds == [TwoValuedDrift, SoftmaxDrift]
+    assert kinds == [BinaryFeaturesDrift, SoftmaxDrift]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proxlearn.core import literal, step
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import field
+from proxlearn.core.energy import potentials
 from proxlearn.core.neurons.registry import num_parameters
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.problem import Problem, Samples
@@ -79,7 +79,7 @@ def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int]
     factor, other = (1, P) if drift == "paper" else (2, P.detach())
     total = (-2 / n * P @ problem.samples.y + factor / n * P @ (other.T @ rho)).sum()
     (wanted,) = torch.autograd.grad(total, theta)
-    found = field(problem, cloud.theta, rho, drift).gradient  # type: ignore[arg-type]
+    found = potentials(problem, cloud.theta, rho, drift).gradient  # type: ignore[arg-type]
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
 
@@ -114,7 +114,7 @@ def test_a_common_shift_of_all_classes_changes_nothing(shape: tuple[int, int, in
 
 def test_no_overflow_for_huge_logits() -> None:
     problem, cloud = problem_and_cloud(0, 5, 7, 3, 4, spread=1e6)
-    now = field(problem, cloud.theta, cloud.rho, "paper")
+    now = potentials(problem, cloud.theta, cloud.rho, "paper")
     assert all(bool(torch.isfinite(t).all()) for t in (now.u, now.v, now.gradient))
 
 

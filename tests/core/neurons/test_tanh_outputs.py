@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proxlearn.core import literal, options, step
 from proxlearn.core.cloud import PointCloud, draw_normal
-from proxlearn.core.energy import field, risk
+from proxlearn.core.energy import potentials, risk
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.neurons.registry import NEURONS, num_parameters
 from proxlearn.core.neurons.tanh import TanhNeuron
@@ -44,7 +44,7 @@ def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int]
     P = problem.neuron.phi(theta, problem.samples)
     factor, other = (1, P) if drift == "paper" else (2, P.detach())
     (wanted,) = torch.autograd.grad((-2 / n * P @ y + factor / n * P @ (other.T @ rho)).sum(), theta)
-    found = field(problem, cloud.theta, rho, drift)
+    found = potentials(problem, cloud.theta, rho, drift)
     torch.testing.assert_close(found.gradient, wanted, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(found.v, (-2 / n * P @ y).detach())
     torch.testing.assert_close(found.u, (P @ (P.T @ rho) / n).detach())
@@ -58,7 +58,7 @@ def test_the_first_variation_is_the_gradient_of_the_risk(shape: tuple[int, int, 
     theta = cloud.theta.clone().requires_grad_()
     f = torch.einsum("i,icm->cm", cloud.rho, problem.neuron.outputs(theta, problem.samples.X))
     (wanted,) = torch.autograd.grad(risk(f, problem.samples.y), theta)
-    found = field(problem, cloud.theta, cloud.rho, "first_variation").gradient
+    found = potentials(problem, cloud.theta, cloud.rho, "first_variation").gradient
     torch.testing.assert_close(cloud.rho[:, None] * found, wanted, rtol=1e-10, atol=1e-12)
 
 
@@ -66,7 +66,7 @@ def test_one_output_is_the_paper_s_neuron() -> None:
     problem, cloud = problem_and_cloud(0, 7, 11, 3, 1)
     single = Problem(TanhNeuron(), Samples(problem.samples.X, problem.samples.y[0]))
     for drift in ("paper", "first_variation"):
-        ours, theirs = (field(each, cloud.theta, cloud.rho, drift) for each in (problem, single))
+        ours, theirs = (potentials(each, cloud.theta, cloud.rho, drift) for each in (problem, single))
         torch.testing.assert_close(ours.gradient, theirs.gradient)
         torch.testing.assert_close(ours.u, theirs.u)
     assert isinstance(NEURONS["tanh_outputs"](2), TanhNeuron)

@@ -11,12 +11,12 @@ import pytest
 
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare as command
-from proxlearn.compare.cells import DONE, FAILED, Cell, Record
-from proxlearn.compare.comparison import PLAN, read, write_plan
-from proxlearn.compare.spec import AUTHORS, Asked, scaling_of
-from proxlearn.compare.statistics import over
+from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
+from proxlearn.compare.comparison import PLAN, read_comparison, write_plan
+from proxlearn.compare.spec import AUTHORS, ComparisonSpec, scaling_of
+from proxlearn.compare.statistics import summarise
 from proxlearn.errors import InputError
-from proxlearn.views.compare.comparison_views import render, summary, write_tables
+from proxlearn.views.compare.comparison_views import render_comparison, summary, write_tables
 from proxlearn.views.latex import escaped
 from tests.conftest import config_of
 
@@ -42,7 +42,7 @@ def made(
 ) -> Path:
     """A comparison of figures that are known, with nothing fitted."""
     datasets = tuple(config_of(f"dataset={name}").dataset for name in ("banana", "twonorm"))
-    asked = Asked(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
+    asked = ComparisonSpec(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
     cells = []
     for split in range(SPLITS):
         for config in datasets:
@@ -53,19 +53,19 @@ def made(
                 cell = Cell(method, config, "a" * 64, split, "b" * 64, 0.25, scaling)
                 cells.append(cell)
                 figures = {"accuracy": accuracy(method.name, split), "log_likelihood": -0.3, "calibration_error": 0.1}
-                record = Record(DONE, figures | {"seconds": 1.5}, None, {"N": 500} if method.name == "adam" else {})
-                cell.write(folder, Record(FAILED, {}, "a reason") if method.name == missing else record)
+                record = CellRecord(DONE, figures | {"seconds": 1.5}, None, {"N": 500} if method.name == "adam" else {})
+                cell.write(folder, CellRecord(FAILED, {}, "a reason") if method.name == missing else record)
     if authors:
         alone = Cell(METHODS[authors], datasets[0], "a" * 64, AUTHORS, "c" * 64, 0.25, "standard")
         figures = {"accuracy": 0.125, "log_likelihood": -7.0, "calibration_error": 0.5, "seconds": 99.0}
-        alone.write(folder, Record(DONE, figures, None, {}))
+        alone.write(folder, CellRecord(DONE, figures, None, {}))
         cells.append(alone)
     return write_plan(asked, cells, folder, "proxlearn compare ...", ours or {})
 
 
 def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    names = sorted(path.name for path in render(folder))
+    names = sorted(path.name for path in render_comparison(folder))
     stems = ("networks", "samplers")
     assert names == sorted(["compare.md", *(f"{stem}.{end}" for stem in stems for end in ("csv", "tex", "png", "pdf"))])
     document = (folder / "compare.md").read_text()
@@ -92,9 +92,9 @@ def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Pat
 
 def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    write_tables(read(folder))
+    write_tables(read_comparison(folder))
     values = {name: np.array([accuracy(name, split) for split in range(SPLITS)]) for name in ("proxlearn", "adam")}
-    shown = over(values["adam"]).text(4)
+    shown = summarise(values["adam"]).text(4)
     assert f"| Adam                           | {shown} | {shown} |" in (folder / "compare.md").read_text()
     latex = escaped(shown)
     assert f"Adam & {latex} & " in (folder / "networks.tex").read_text()
@@ -111,7 +111,7 @@ def test_what_has_failed_is_said_and_the_rest_stands(tmp_path: Path) -> None:
     folder = made(tmp_path, missing="swgf")
     (absent,) = (tmp_path / "cells" / "banana").glob("2-adam-*")
     absent.unlink()
-    write_tables(read(folder))
+    write_tables(read_comparison(folder))
     document = (folder / "compare.md").read_text()
     assert "- banana, split 0, swgf: a reason" in document
     assert "- banana, split 2, adam: not run yet" in document
@@ -121,7 +121,7 @@ def test_what_has_failed_is_said_and_the_rest_stands(tmp_path: Path) -> None:
 
 def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines_stand_alone(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    render(folder)
+    render_comparison(folder)
     plan = json.loads((folder / PLAN).read_text())
     for kept, section in ((("adam", "majority"), "## A. Two-layer networks"), (("majority",), "## Reference lines")):
         plan["files"] = json.loads((folder / PLAN).read_text())["files"]
@@ -130,7 +130,7 @@ def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines
             for name, key in (("methods", "name"), ("cells", "method"))
         }
         (folder / PLAN).write_text(json.dumps(some))
-        names = {path.name for path in render(folder)}
+        names = {path.name for path in render_comparison(folder)}
         document = (folder / "compare.md").read_text()
         assert section in document
         assert "difference to ProxLearn" not in document
@@ -142,7 +142,7 @@ def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines
 def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path: Path) -> None:
     ours = {"banana": {"runs": "5", "recursions": "3500", "weighted": "0.5541", "weighted sd": "0.0111"}}
     folder = made(tmp_path, protocol="paper", ours=ours)
-    assert {"paper.csv", "paper.tex"} <= {path.name for path in write_tables(read(folder))}
+    assert {"paper.csv", "paper.tex"} <= {path.name for path in write_tables(read_comparison(folder))}
     with (folder / "paper.csv").open() as file:
         rows = {(row["dataset"], row["row"]): row for row in csv.DictReader(file)}
     weighted = rows["banana", "ProxLearn, the paper's settings, weighted"]
@@ -152,7 +152,7 @@ def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path:
     jko = rows["twonorm", "JKO-ICNN, preset light"]
     assert jko["accuracy, printed"] == "0.9810 ± 0.0002 (0.9818)"
     assert jko["log-lik., printed"] == "-0.0579"
-    assert jko["accuracy, run"] == over(accuracy("jko_icnn", split) for split in range(SPLITS)).text(4)
+    assert jko["accuracy, run"] == summarise(accuracy("jko_icnn", split) for split in range(SPLITS)).text(4)
     assert rows["banana", "SVGD, preset light"]["accuracy, run"] == "not run"
     assert "The rows are not comparable" in (folder / "compare.md").read_text()
 
@@ -161,7 +161,7 @@ def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path
     written = {}
     for authors in ("", "jko_icnn"):
         folder = made(tmp_path / f"with {authors}", protocol="paper", authors=authors)
-        render(folder)
+        render_comparison(folder)
         written[authors] = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".csv", ".md")}
     for name in ("networks.csv", "samplers.csv"):
         assert written[""][name] == written["jko_icnn"][name]
@@ -180,16 +180,16 @@ def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = Asked((), (), 1, "light", "paper", 1.0)
-    assert command.ours_of(asked) == {}
+    asked = ComparisonSpec((), (), 1, "light", "paper", 1.0)
+    assert command.paper_settings_rows(asked) == {}
     command.PAPER_TABLE.parent.mkdir(parents=True)
     command.PAPER_TABLE.write_text("dataset,runs,recursions,weighted,weighted sd\nbanana,5,3500,0.55,0.01\n")
-    assert command.ours_of(asked)["banana"]["weighted"] == "0.55"
-    assert command.ours_of(Asked((), (), 1, "light", "matched", 1.0)) == {}
+    assert command.paper_settings_rows(asked)["banana"]["weighted"] == "0.55"
+    assert command.paper_settings_rows(ComparisonSpec((), (), 1, "light", "matched", 1.0)) == {}
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"cells": 3}'])
 def test_a_plan_that_cannot_be_read_is_one_line(content, tmp_path: Path) -> None:
     (tmp_path / PLAN).write_text(content)
     with pytest.raises(InputError, match="give the `proxlearn compare"):
-        read(tmp_path)
+        read_comparison(tmp_path)

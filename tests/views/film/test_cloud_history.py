@@ -10,8 +10,8 @@ from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
 from proxlearn.errors import InputError
 from proxlearn.run import checkpoint
-from proxlearn.run.checkpoint_file import path_of, stored
-from proxlearn.views.film.cloud_history import clouds, coordinate_names, read_frames
+from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
+from proxlearn.views.film.cloud_history import clouds, coordinate_names, read_cloud_history
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,8 @@ def folder(tmp_path_factory):
 
 
 def test_frames_hold_the_stored_clouds(folder):
-    frames = read_frames(folder)
-    found = [checkpoint.load(path).cloud for _, path in reversed(stored(folder / "checkpoints"))]
+    frames = read_cloud_history(folder)
+    found = [checkpoint.load(path).cloud for _, path in reversed(list_checkpoints(folder / "checkpoints"))]
     assert frames.steps.tolist() == [cloud.step for cloud in found]
     for theta, log_rho, cloud in zip(frames.theta, frames.log_rho, found, strict=True):
         np.testing.assert_array_equal(theta, cloud.theta.float().numpy())
@@ -33,7 +33,7 @@ def test_frames_hold_the_stored_clouds(folder):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 7])
 def test_fewer_frames_and_particles_are_a_part_of_all(folder, count):
-    every, some = read_frames(folder), read_frames(folder, particles=count, frames=count)
+    every, some = read_cloud_history(folder), read_cloud_history(folder, particles=count, frames=count)
     assert len(some.steps) == count
     assert some.theta.shape == (count, count, 3)
     if count > 1:
@@ -45,13 +45,13 @@ def test_fewer_frames_and_particles_are_a_part_of_all(folder, count):
 
 
 def test_the_heaviest_particle_is_among_the_shown(folder):
-    every, some = read_frames(folder), read_frames(folder, particles=3)
+    every, some = read_cloud_history(folder), read_cloud_history(folder, particles=3)
     assert int(every.log_rho[-1].argmax()) in some.particles
     assert len(set(some.particles.tolist())) == 3
 
 
 def test_axes_are_orthonormal_and_explain_most(folder):
-    frames = read_frames(folder)
+    frames = read_cloud_history(folder)
     np.testing.assert_allclose(frames.axes @ frames.axes.T, np.eye(2), atol=1e-5)
     points = (frames.theta - frames.mean).reshape(-1, 3).astype(float)
     np.testing.assert_allclose(points.mean(0), 0, atol=1e-5)
@@ -61,29 +61,29 @@ def test_axes_are_orthonormal_and_explain_most(folder):
 
 def test_a_single_particle_has_axes_of_zero(tmp_path):
     run(small("N=1", steps=0), tmp_path)
-    frames = read_frames(tmp_path)
+    frames = read_cloud_history(tmp_path)
     assert frames.projected.shape == (1, 1, 2)
     assert not frames.axes.any()
 
 
 def test_damaged_checkpoints_are_left_out(tmp_path):
     run(small(steps=20), tmp_path)
-    before = read_frames(tmp_path).steps.tolist()
+    before = read_cloud_history(tmp_path).steps.tolist()
     for step in (before[-1], before[2]):
-        path_of(tmp_path / "checkpoints", step).write_bytes(b"nonsense")
+        checkpoint_path(tmp_path / "checkpoints", step).write_bytes(b"nonsense")
     left = [step for step in before if step not in (before[-1], before[2])]
-    assert read_frames(tmp_path).steps.tolist() == left
+    assert read_cloud_history(tmp_path).steps.tolist() == left
     # The newest whole one is the last frame even where only one is wanted beside the first.
-    assert read_frames(tmp_path, frames=2).steps.tolist() == [left[0], left[-1]]
+    assert read_cloud_history(tmp_path, frames=2).steps.tolist() == [left[0], left[-1]]
 
 
 def test_a_run_that_stored_nothing_is_refused(tmp_path):
     run(small(steps=0), tmp_path)
-    for _, path in stored(tmp_path / "checkpoints"):
+    for _, path in list_checkpoints(tmp_path / "checkpoints"):
         path.unlink()
     assert not list(clouds(tmp_path))
     with pytest.raises(InputError, match="no valid checkpoint"):
-        read_frames(tmp_path)
+        read_cloud_history(tmp_path)
 
 
 @pytest.mark.parametrize("neuron", [TanhNeuron(), SoftmaxNeuron(3), SoftmaxNeuron(3, True), TanhOutputsNeuron(3)])

@@ -16,9 +16,9 @@ from PIL import Image
 
 from proxlearn import cli
 from proxlearn.errors import InputError
-from proxlearn.run.checkpoint_file import path_of, stored
+from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
 from proxlearn.run.training_loop import train
-from proxlearn.views.film.cloud_history import Frames
+from proxlearn.views.film.cloud_history import CloudHistory
 from proxlearn.views.film.film import Film, chosen
 from proxlearn.views.film.video import HOLD_SECONDS, PER_SECOND, find_ffmpeg, gif, mp4
 from tests.conftest import config_of
@@ -52,7 +52,7 @@ def test_frames_are_stored_ones_in_order_with_the_first_and_the_last_evenly_by_d
     known = np.array(sorted(steps))
     F = len(known)
     nothing = np.zeros(0)
-    every = Frames(known, np.arange(F)[:, None, None], np.arange(F)[:, None], [], nothing, nothing, nothing)
+    every = CloudHistory(known, np.arange(F)[:, None, None], np.arange(F)[:, None], [], nothing, nothing, nothing)
     found = chosen(every, most)
     assert len(found.steps) <= most
     assert (np.diff(found.steps) > 0).all()
@@ -69,7 +69,7 @@ def test_frames_are_stored_ones_in_order_with_the_first_and_the_last_evenly_by_d
 
 def test_each_stored_moment_is_one_picture_of_the_gif(sine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["film", str(sine), "--seconds", "2"]) == 0
-    moments = len(stored(sine / "checkpoints"))
+    moments = len(list_checkpoints(sine / "checkpoints"))
     assert f"film.gif ({moments} frames" in capsys.readouterr().out
     with Image.open(sine / "film.gif") as film:
         assert (film.n_frames, film.size, film.info["loop"]) == (moments, (960, 540), 0)
@@ -84,7 +84,7 @@ def test_each_stored_moment_is_one_picture_of_the_gif(sine: Path, capsys: pytest
 
 
 def test_fewer_pictures_than_asked_for_are_told(sine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    moments = len(stored(sine / "checkpoints"))
+    moments = len(list_checkpoints(sine / "checkpoints"))
     words = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
     assert cli.main([*words, str(moments + 1)]) == 0
     told = f"proxlearn: {moments} pictures instead of {moments + 1}: the run has stored no more; train with a smaller"
@@ -130,7 +130,7 @@ def test_a_run_of_no_steps_is_a_film_of_one_picture(tmp_path: Path) -> None:
 def test_damaged_moments_are_left_out(sine: Path, tmp_path: Path) -> None:
     shutil.copytree(sine, tmp_path / "run")
     before = len(Film(sine, 60, 300))
-    path_of(tmp_path / "run" / "checkpoints", 2).write_bytes(b"damaged")
+    checkpoint_path(tmp_path / "run" / "checkpoints", 2).write_bytes(b"damaged")
     assert len(list(Film(tmp_path / "run", 60, 300).pictures(160))) == before - 1
 
 

@@ -19,8 +19,8 @@ from small_runs import composed, run, small
 from proxlearn.cli import main
 from proxlearn.predict.folder import load
 from proxlearn.run import checkpoint
-from proxlearn.run.checkpoint_file import stored
-from proxlearn.views.film.cloud_history import read_frames
+from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.views.film.cloud_history import read_cloud_history
 from proxlearn.views.report.cloud import quantised
 from proxlearn.views.report.page import Builder, as_json, page
 from proxlearn.views.report.payload import curves
@@ -75,7 +75,7 @@ def test_the_page_can_run_its_own_script_only(folder):
 
 def test_the_cloud_is_the_stored_one(folder):
     cloud = Builder([folder]).data()["runs"][0]["cloud"]
-    frames = read_frames(folder)
+    frames = read_cloud_history(folder)
     assert cloud["steps"] == frames.steps.tolist()
     assert cloud["names"] == ["principal axis 1", "principal axis 2", "a", "b", "w"]
     for i, coordinate in enumerate(cloud["coordinates"][2:]):
@@ -137,16 +137,16 @@ def test_a_million_recursions_and_200_checkpoints_are_a_small_page_that_reads_ea
     """
     often = ("films=false", "checkpoint_every=1", "keep_checkpoints=10")
     run(composed("dataset=wdbc", "threads=1", "steps=10", *often), tmp_path)
-    found = [checkpoint.load(path) for _, path in stored(tmp_path / "checkpoints")]
+    found = [checkpoint.load(path) for _, path in list_checkpoints(tmp_path / "checkpoints")]
     for i in range(1, 201 - len(found)):
         moment = found[i % len(found)]
         checkpoint.save(tmp_path / "checkpoints", replace(moment, cloud=replace(moment.cloud, step=5000 * i)))
     row = pd.read_csv(tmp_path / "metrics.csv").tail(1)
     rows = row.loc[row.index.repeat(10**4 + 1)].assign(step=np.arange(0, 10**6 + 1, 100))
     rows.to_csv(tmp_path / "metrics.csv", index=False)
-    assert len(stored(tmp_path / "checkpoints")) == 200
-    opened, parse = Counter(), checkpoint.opened
-    monkeypatch.setattr(checkpoint, "opened", lambda file: opened.update([file.state["step"]]) or parse(file))
+    assert len(list_checkpoints(tmp_path / "checkpoints")) == 200
+    opened, parse = Counter(), checkpoint.parse_checkpoint
+    monkeypatch.setattr(checkpoint, "parse_checkpoint", lambda file: opened.update([file.state["step"]]) or parse(file))
     assert main(["report", str(tmp_path)]) == 0
     newest = max(opened)
     assert (len(opened), {count for step, count in opened.items() if step < newest}) == (60, {1})
@@ -237,7 +237,7 @@ def test_hostile_names_are_text_without_scripts_too(tmp_path):
 
 def test_a_run_without_clouds_or_proximal_step_has_a_page(tmp_path):
     run(small(steps=5, weights="uniform"), tmp_path)
-    for _, path in stored(tmp_path / "checkpoints"):
+    for _, path in list_checkpoints(tmp_path / "checkpoints"):
         path.unlink()
     found = Builder([tmp_path]).data()["runs"][0]
     assert found["cloud"] is None

@@ -6,14 +6,14 @@ import pytest
 from small_runs import run, small
 
 from proxlearn.views.run import curves, learned_function
-from proxlearn.views.run.run_data import read
+from proxlearn.views.run.run_data import read_run_data
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("curves") / "run"
     run(small(steps=20), folder)
-    return read(folder)
+    return read_run_data(folder)
 
 
 @pytest.mark.parametrize("extreme", [1e200, 1e308, float("inf"), float("nan"), 5e-324, 0.0])

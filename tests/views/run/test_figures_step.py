@@ -11,7 +11,7 @@ from small_runs import run, small, status
 from proxlearn.cli import main
 from proxlearn.run.status import Status
 from proxlearn.views.report.page import Builder, page
-from proxlearn.views.run.run_data import read
+from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.run_views import summary
 from tests.conftest import config_of
 
@@ -66,7 +66,7 @@ def test_the_confusion_matrix_has_it_in_its_title(tmp_path: Path, monkeypatch: p
 def test_a_run_that_goes_on_or_ends_has_figures_of_its_end(killed: Path) -> None:
     run(small(steps=EXTENDED), killed)
     assert status(killed)["figures_step"] == EXTENDED
-    found = read(killed)
+    found = read_run_data(killed)
     assert (found.figures_step, found.figures_note) == (EXTENDED, "")
 
 
@@ -81,7 +81,7 @@ def test_old_folders_know_the_step_where_a_session_ended(
     values = status(tmp_path)
     del values["figures_step"]
     (tmp_path / "status.json").write_text(json.dumps(values | {"state": state}))
-    found = read(tmp_path)
+    found = read_run_data(tmp_path)
     assert found.figures_step == step
     assert said in found.figures_note
     assert main(["plot", str(tmp_path)]) == 0
@@ -97,4 +97,4 @@ def test_a_kill_while_the_figures_are_written_leaves_figures_of_no_known_step(
         "proxlearn.run.result_files.write_figures", lambda folder, *_: shutil.copytree(folder.path, tmp_path / "killed")
     )
     run(small(steps=EXTENDED), tmp_path / "made")
-    assert read(tmp_path / "killed").figures_step is None
+    assert read_run_data(tmp_path / "killed").figures_step is None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import run, small
 
-from proxlearn.views.run.run_data import read
+from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.tables import markdown, remarks
 
 CELL = re.compile(r"(?:\\.|[^|\\]|\\(?=\s))*")
@@ -55,7 +55,7 @@ def test_weights_are_said_to_stay_only_where_they_do(
 ) -> None:
     """A kernel near the identity says nothing: a light particle's weight changes by a tiny share of a heavy one's."""
     run(small(steps=2), tmp_path)
-    made = read(tmp_path)
+    made = read_run_data(tmp_path)
     columns = {"kernel_offdiag": [None, 2e-17, 2e-17], "weights_change": [None, *changes]}
     metrics = made.metrics.assign(**{name: pd.Series(values, dtype=float) for name, values in columns.items()})
     said = [line for line in remarks(replace(made, metrics=metrics)) if "left the weights as they were" in line]

@@ -10,7 +10,7 @@ from small_runs import run, small
 
 from proxlearn.cli import main
 from proxlearn.run.sweep_folder import Job, SweepFolder
-from proxlearn.views.sweep.sweep_views import over_repeats, render_sweep, summary
+from proxlearn.views.sweep.sweep_views import mean_over_seeds, render_sweep, summary
 
 GRID = [(beta, epsilon, seed) for beta in (0.1, 0.4) for epsilon in (0.01, 0.1) for seed in (0, 1)]
 
@@ -51,7 +51,7 @@ def test_the_table_has_every_job_with_its_state_figures_and_reason(outputs):
 
 def test_figures_over_seeds_are_their_mean(outputs):
     states = SweepFolder(outputs / "sweeps" / "mine").look()
-    averages = over_repeats(states)
+    averages = mean_over_seeds(states)
     assert list(averages["runs"]) == [2, 2, 2, 1]
     risks = [pd.read_csv(outputs / "sine" / n / "metrics.csv")["test_risk_weighted"].iloc[-1] for n in ("0", "1")]
     assert averages["risk"][0].startswith(f"{sum(risks) / 2:.4g} ± ")
