@@ -42,9 +42,9 @@ def main(args: list[str]) -> int:
     check_output(output)
     if options.output is None:
         check_replaced(output, lambda content: PAGE_MARK in content, "report")
-    from proxlearn.views.report.page import Builder, page
+    from proxlearn.views.report.page import Builder, render_page
 
-    write_output(output, page(Builder(folders).data(progress=True)).encode())
+    write_output(output, render_page(Builder(folders).data(progress=True)).encode())
     if not is_written_through(output):
         echo(f"{output}\n")
     return 0

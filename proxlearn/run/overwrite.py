@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from proxlearn.errors import InputError, RunError
-from proxlearn.files.atomic import disk_errors_as_run_error, is_temporary, sync_folder, write_json
+from proxlearn.files.atomic import disk_errors_as_run_error, is_temporary, remove_temporaries, sync_folder, write_json
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.checkpoint_file import valid_checkpoints
 from proxlearn.run.lock import FolderLock, FolderLost, is_locked
@@ -92,6 +92,8 @@ def recover(folder: RunFolder) -> None:
     _restore_old(folder)
     shutil.rmtree(folder.path / PLACED, ignore_errors=True)
     shutil.rmtree(folder.path / NEW, ignore_errors=True)
+    for place in (folder.path, folder.checkpoints):
+        remove_temporaries(place)
 
 
 def recover_locked(path: Path) -> None:

@@ -36,8 +36,10 @@ STARTS = {
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
     "metrics.csv": re.compile(rb"step,"),
     "points.csv": re.compile(rb"part,x0"),
+    "accuracy.csv": re.compile(rb"part,estimate,"),
+    "confusion.csv": re.compile(rb"part,estimate,actual,"),
 }
-"""How the files begin that a run has before its first status and checkpoint."""
+"""How a run's files begin; other files of a run are recognised only beside its status or its checkpoints."""
 MOST_BYTES = 2**20
 """Read of a file that may be anything."""
 

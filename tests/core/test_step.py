@@ -49,12 +49,12 @@ def test_twenty_consecutive_steps_equal_the_literal_ones_on_standardised_data(
     standardised: Problem, generator: torch.Generator, kernel: options.Kernel
 ) -> None:
     hyper = replace(WDBC, kernel=kernel)
-    ours = literal = paper_cloud(standardised, 200, generator)
+    ours = printed = paper_cloud(standardised, 200, generator)
     for _ in range(20):
         noise, z0 = randomness(ours, generator)
         ours, _ = step.step(standardised, ours, hyper, noise, z0)
-        literal, _ = literal.step(standardised, literal, hyper, noise, z0)
-    assert_same_cloud(ours, literal, rtol=1e-9)
+        printed, _ = literal.step(standardised, printed, hyper, noise, z0)
+    assert_same_cloud(ours, printed, rtol=1e-9)
 
 
 @kernels

@@ -18,7 +18,7 @@ worker.end_with_parent(int(sys.argv[1]))
 folder = Path(sys.argv[2])
 (folder / "pid").write_text(str(os.getpid()))
 if sys.argv[3] == "busy":
-    with worker.WORKING:
+    with worker.JOB_RUNNING:
         while not worker.is_orphaned():
             time.sleep(0.01)
         time.sleep(0.5)

@@ -37,7 +37,7 @@ BAD_WORDS = [
     *(["init_from=nofolder"], ["init_from=."], ["init_from=R", "N=31"], ["init_from=other", "N=12"]),
     *(["init_from=damaged"], ["dataset.path=R/points.csv"], ["dataset.path=R/metrics.csv"], ["dataset=nosuch"]),
     *(["beta=-1"], ["h=nan"], ["steps=-1"], ["threads=0"], ["betta=1"], ["solver=literal", "weights=uniform"]),
-    *(["logger=mlflow"], ["hydra.output_subdir=x"], ["hydra.sweep.dir=x"], ["device.dtype=float16"]),
+    *(["logger=mlflow", "logger.uri=null"], ["hydra.output_subdir=x"], ["hydra.sweep.dir=x"], ["device.dtype=float16"]),
     *(["~dataset.initial.w"], ["dataset.initial.w=[1,-1]"], ["dataset.scaling=nosuch"], ["dataset.train_fraction=2"]),
 ]
 

@@ -129,8 +129,9 @@ def test_a_full_disk_at_any_call_leaves_the_old_run_or_the_new_one(old, new, tmp
             Failing(patch, at, "error")
             try:
                 again(folder)
-            except RunError as error:
-                assert "No space left" in error.problem  # noqa: PT017 (some failures, in tidying up, pass unnoticed)
+            except (RunError, InputError) as error:
+                # InputError: the failing call read a checkpoint. Some failures, in tidying up, pass unnoticed.
+                assert "No space left" in error.problem  # noqa: PT017
         assert_old_or_new(folder, old, new)
 
 

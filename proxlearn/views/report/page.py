@@ -54,7 +54,7 @@ class Builder:
         return self._clouds[key]
 
 
-def page(data: dict[str, Any], watch: bool = False) -> str:
+def render_page(data: dict[str, Any], watch: bool = False) -> str:
     """The page with its data in it; one that is watched may ask its own server for newer data."""
     styles = "\n".join(asset(f"{name}.css") for name in STYLES)
     # The library's licence goes wherever the library goes.

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from proxlearn.errors import ProxlearnError
-from proxlearn.views.report.page import Builder, as_json, page
+from proxlearn.views.report.page import Builder, as_json, render_page
 
 HOST = "127.0.0.1"
 
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
         if self.path == "/":
-            self._answer(HTTPStatus.OK, "text/html", page(data, watch=True))
+            self._answer(HTTPStatus.OK, "text/html", render_page(data, watch=True))
         else:
             self._answer(HTTPStatus.OK, "application/json", as_json(data | {"watch": True}))
 

@@ -22,7 +22,7 @@ from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.views.film.cloud_history import read_cloud_history
 from proxlearn.views.report.cloud import quantised
-from proxlearn.views.report.page import Builder, as_json, page
+from proxlearn.views.report.page import Builder, as_json, render_page
 from proxlearn.views.report.payload import curves
 from tests.views.report.pages import HOSTILE, hostile_run, plane_run, sweep_of
 
@@ -62,7 +62,7 @@ def test_json_in_the_page_comes_back_and_holds_no_markup(value):
 
 
 def test_the_page_can_run_its_own_script_only(folder):
-    text = page(Builder([folder]).data())
+    text = render_page(Builder([folder]).data())
     policy = re.search(r'http-equiv="Content-Security-Policy" content="(.*?)"', text)[1]
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     checksum = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -227,7 +227,7 @@ class Tags(html.parser.HTMLParser):
 
 
 def test_hostile_names_are_text_without_scripts_too(tmp_path):
-    text = page(Builder([hostile_run(tmp_path)]).data() | {"title": HOSTILE})
+    text = render_page(Builder([hostile_run(tmp_path)]).data() | {"title": HOSTILE})
     assert HOSTILE not in text
     found = Tags(re.search(r"<noscript>(.*?)</noscript>", text, re.DOTALL)[1])
     assert found.names <= {"main", "h1", "h2", "p", "div", "table", "thead", "tbody", "tr", "th", "td"}
@@ -242,7 +242,7 @@ def test_a_run_without_clouds_or_proximal_step_has_a_page(tmp_path):
     found = Builder([tmp_path]).data()["runs"][0]
     assert found["cloud"] is None
     assert "sinkhorn_rounds" not in found["curves"]["columns"]
-    page(Builder([tmp_path]).data())
+    render_page(Builder([tmp_path]).data())
 
 
 def test_the_command_says_where_the_page_is(folder, tmp_path, capsys):

@@ -11,7 +11,7 @@ import pytest
 from small_runs import run, small
 
 from proxlearn.cli import main
-from proxlearn.views.report.page import page
+from proxlearn.views.report import page
 from tests.views.report.pages import serving
 
 

@@ -10,7 +10,7 @@ from small_runs import run, small, status
 
 from proxlearn.cli import main
 from proxlearn.run.status import Status
-from proxlearn.views.report.page import Builder, page
+from proxlearn.views.report.page import Builder, render_page
 from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.run_views import summary
 from tests.conftest import config_of
@@ -49,7 +49,7 @@ def test_figures_of_a_killed_extension_have_their_own_step_everywhere(killed: Pa
     assert note[1:] in summary(killed)
     data = Builder([killed]).data()
     assert data["runs"][0]["figures_note"] == note
-    assert page(data).count(note) >= 2
+    assert render_page(data).count(note) >= 2
 
 
 def test_the_confusion_matrix_has_it_in_its_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
