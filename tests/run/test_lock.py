@@ -7,6 +7,7 @@ import signal
 import time
 import types
 
+import filelock
 import pytest
 from small_runs import FORKSERVER, run, small
 
@@ -103,11 +104,12 @@ def test_a_process_of_version_0_1_0_is_excluded_and_excludes(tmp_path):
 
 def contended(monkeypatch, attempts):
     """Have another process hold every lock for the next ``attempts`` attempts."""
-    answers = iter([False] * attempts)
-    lock_descriptor = lock_module.lock_descriptor
-    monkeypatch.setattr(
-        lock_module, "lock_descriptor", lambda handle, blocking: next(answers, None) is None and lock_descriptor(handle)
-    )
+    outcomes = iter([False] * attempts)
+
+    def lock(handle, blocking):
+        return next(outcomes, True) and filelock.lock_descriptor(handle, blocking=blocking)
+
+    monkeypatch.setattr(lock_module, "lock_descriptor", lock)
 
 
 @pytest.mark.parametrize("attempts", range(lock_module.LOCK_ATTEMPTS + 1))
