@@ -53,6 +53,14 @@ test-slow: $(READY)  ## the checks that take longer than `make test` may
 test-faults: $(READY)  ## kill, damage and confuse runs: all that `make test` draws a part of (minutes)
 	PROXLEARN_FAULTS=full $(PYTEST) -m faults
 
+.PHONY: coverage
+coverage: $(READY)  ## the tests of `make test` with the share of lines that they run
+	$(PYTEST) -m 'not slow' --cov --cov-report=term
+
+.PHONY: bits
+bits: $(READY)  ## clouds after 300 steps against those of the tag 0.1-final, bit for bit (half an hour)
+	$(BIN)/python scripts/compare_bits.py
+
 PAPER := $(BIN)/python scripts/paper.py
 TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 shd health
 
@@ -89,4 +97,4 @@ format: $(READY)  ## format the code
 
 .PHONY: clean
 clean:  ## remove the environment and caches (outputs/ stays)
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov

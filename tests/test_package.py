@@ -30,7 +30,7 @@ def test_every_dataset_config_states_the_papers_settings() -> None:
 
 
 LAYERS = (
-    ("text",),
+    ("portability", "text"),
     ("errors",),
     ("files.user_paths",),
     ("validators",),

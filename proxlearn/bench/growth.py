@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from typing import Any
 
@@ -12,6 +10,7 @@ import torch
 from proxlearn.bench.recursion import StepTimer, experiment_of, literal_of, spread_cloud
 from proxlearn.bench.timing import best_of
 from proxlearn.config.schema import TrainConfig
+from proxlearn.portability import peak_memory
 from proxlearn.run.engine import make_step
 
 SPREAD_AT = 1e5
@@ -30,9 +29,7 @@ def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
         start = time.perf_counter()
         runner()
         times.append(time.perf_counter() - start)
-    best = min(times)
-    # In KiB, on macOS in bytes.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    best, peak = min(times), peak_memory() / 2**20
     return {"N": config.N, "ms": 1e3 * best, "build_s": times[0] - best, "peak_mib": peak, "steps": steps}
 
 

@@ -1,8 +1,8 @@
-"""Data files: found, fetched, and read whole or not at all.
+"""Data files with a known sha256: where they are, how they are fetched, and how they are read.
 
-A file is looked for at ``dataset.path``, in the folder that PROXLEARN_DATA names, and in the user's cache; then it is
-fetched into the cache. Its bytes are read once, compared with the known sha256 and handed on: what was checked is
-what is parsed.
+A file is looked for at ``dataset.path``, in the folder that PROXLEARN_DATA names, and in the user's cache. If it is in
+none of them, it is fetched into the cache. Its bytes are read once and compared with the sha256, so the bytes that are
+parsed are the bytes that were checked.
 """
 
 from __future__ import annotations
@@ -21,23 +21,30 @@ VARIABLE = "PROXLEARN_DATA"
 
 
 class DownloadFailed(Exception):
-    """A source could not be reached, or gave something else; the message says why."""
+    """A source could not be reached, or its content is not the expected one; the message says why.
+
+    ``remedy`` is what makes the same command work, where something does.
+    """
+
+    def __init__(self, why: str, remedy: str | None = None) -> None:
+        super().__init__(why)
+        self.remedy = remedy
 
 
 class Source(Protocol):
-    """Where a file can be had."""
+    """A place that a file can be fetched from."""
 
     @property
     def address(self) -> str:
-        """For people: what to download by hand."""
+        """Return what a user downloads by hand, in words."""
 
     def fetch(self, name: str) -> dict[str, bytes]:
-        """The file's bytes by name, with those of its companions that come along; raises Unavailable."""
+        """Return the bytes of the file, and of others that come with it, by name; raise DownloadFailed."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file whose content is known beforehand."""
+    """A file whose sha256 is known."""
 
     name: str
     sha256: str
@@ -45,17 +52,19 @@ class DataFile:
 
 
 def digest(content: bytes) -> str:
+    """Return the sha256 in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def cache_folder() -> Path:
+    """Return the folder of the user's cache that fetched files go into."""
     from platformdirs import user_cache_path
 
     return user_cache_path("proxlearn", appauthor=False) / "data"
 
 
 def find(file: DataFile, path: str | None = None) -> Path | None:
-    """Where the file is, unread; None where it would have to be fetched."""
+    """Return the path of the file without reading it; None where it would have to be fetched."""
     if path is not None:
         given = user_path("dataset.path", path)
         given = given / file.name if given.is_dir() else given
@@ -72,53 +81,56 @@ def find(file: DataFile, path: str | None = None) -> Path | None:
 
 
 def read(file: DataFile, path: str | None = None) -> bytes:
-    """The file's content, verified; fetched first where it is nowhere."""
-    found = find(file, path)
-    return fetch(file) if found is None else verified(file, found)
+    """Return the verified content of the file; fetch it first where it is absent."""
+    place = find(file, path)
+    return fetch(file) if place is None else verified(file, place)
 
 
-def verified(file: DataFile, found: Path) -> bytes:
-    """The content of a file that is there; a damaged one is refused."""
+def verified(file: DataFile, path: Path) -> bytes:
+    """Return the content of the file at ``path``; refuse a damaged one."""
     try:
-        content = found.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {found}: {error.strerror}", "correct its permissions") from error
+        raise InputError(f"cannot read {path}: {error.strerror}", "correct its permissions") from error
     if digest(content) != file.sha256:
         raise InputError(
-            f"{found} is damaged or another file: its sha256 is {digest(content)} instead of {file.sha256}",
+            f"{path} is damaged or another file: its sha256 is {digest(content)} instead of {file.sha256}",
             f"delete it, or put the right {file.name} there ({file.source.address})",
         )
     return content
 
 
 def fetch(file: DataFile) -> bytes:
-    """Get the file from its source into the cache, and return its content."""
+    """Fetch the file from its source into the cache, and return its content."""
     folder = cache_folder()
     notice(f"fetching {file.name} ({file.source.address}) into {folder}")
     try:
         received = file.source.fetch(file.name)
         content = received[file.name]
         if digest(content) != file.sha256:
-            raise DownloadFailed(f"what came has sha256 {digest(content)}")
-    except DownloadFailed as why:
+            raise DownloadFailed(f"the received file has sha256 {digest(content)}")
+    except DownloadFailed as failure:
+        by_hand = (
+            f"put it into a folder and set {VARIABLE} to that folder (`train` also takes dataset.path=.../{file.name})"
+        )
         raise InputError(
-            f"{file.name} is not on this machine and could not be fetched ({why}): wanted is the file with sha256 "
-            f"{file.sha256} from {file.source.address}",
-            f"put it into a folder and set {VARIABLE} to that folder (`train` also takes dataset.path=.../{file.name})",
-        ) from why
+            f"{file.name} is not on this machine and could not be fetched ({failure}); the file with sha256 "
+            f"{file.sha256} from {file.source.address} is needed",
+            f"{failure.remedy}, or {by_hand}" if failure.remedy else by_hand,
+        ) from failure
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, each in received.items():
-            _place(folder / name, each)
+        for name, received_content in received.items():
+            _store(folder / name, received_content)
     except OSError as error:
         raise InputError(
-            f"cannot write to the cache {folder}: {error.strerror}", "make room or correct its permissions"
+            f"cannot write to the cache {folder}: {error.strerror}", "free some space or correct its permissions"
         ) from error
     return content
 
 
-def _place(path: Path, content: bytes) -> None:
-    """Under a temporary name, then renamed: no reader sees a part. Not synced: a damaged file would be noticed."""
+def _store(path: Path, content: bytes) -> None:
+    """Write under a temporary name and rename, so that no reader sees a part. Not synced: the sha256 shows damage."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)

@@ -1,4 +1,4 @@
-"""A file behind an https address."""
+"""Download of a file from an https address."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Web:
-    """Fetched with the standard library; a long download says how far it is."""
+    """A file on a web server; a long download reports its progress."""
 
     address: str
 
     def fetch(self, name: str) -> dict[str, bytes]:
+        """Return the file's bytes by name."""
         try:
             with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
                 return {name: self._content(name, answer)}
         except urllib.error.HTTPError as error:
-            raise DownloadFailed(f"the server says {error.code} {error.reason}") from error
+            raise DownloadFailed(f"the server answers {error.code} {error.reason}") from error
         except urllib.error.URLError as error:
             raise DownloadFailed(f"no connection: {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
             raise DownloadFailed(f"the connection broke: {error}") from error
 
     def _content(self, name: str, answer: http.client.HTTPResponse) -> bytes:
-        parts: list[bytes] = []
-        said = time.monotonic()
-        while part := answer.read(CHUNK):
-            parts.append(part)
-            if time.monotonic() - said > NOTICE_SECONDS:
-                said = time.monotonic()
-                notice(f"{name}: {sum(map(len, parts)) / 1e6:.1f} MB received")
+        chunks: list[bytes] = []
+        last_notice = time.monotonic()
+        while chunk := answer.read(CHUNK):
+            chunks.append(chunk)
+            if time.monotonic() - last_notice > NOTICE_SECONDS:
+                last_notice = time.monotonic()
+                notice(f"{name}: {sum(map(len, chunks)) / 1e6:.1f} MB received")
         if answer.length:
             raise DownloadFailed(f"the connection broke {answer.length} bytes before the end")
-        return b"".join(parts)
+        return b"".join(chunks)

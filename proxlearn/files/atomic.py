@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.errors import SAME_COMMAND, RunError
+from proxlearn.portability import PLAIN
 
 GOES_ON_FROM_CHECKPOINT = "goes on from the newest checkpoint"
 TEMPORARY = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
@@ -25,7 +26,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content``; a crash leaves the old file or the new one, never a part of one."""
     temporary = temporary_name(path)
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | PLAIN, 0o666)
         try:
             write_all(handle, content)
             os.fsync(handle)
@@ -58,7 +59,10 @@ def write_all(handle: int, content: bytes) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    if os.name == "nt":
+        # Windows cannot open a folder as a file; its file system records a rename in a journal.
+        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from proxlearn.errors import InputError
+from proxlearn.portability import NO_WAIT, PLAIN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,8 +71,8 @@ class PlainLoader(yaml.SafeLoader):
 def open_regular(path: Path) -> int:
     """A file descriptor for reading; anything but a regular file is an UnreadableFile."""
     try:
-        # Without O_NONBLOCK a pipe would be waited for until it is written to.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Without NO_WAIT a pipe would be waited for until it is written to.
+        handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise AbsentFile(path, "there is no such file") from error
     except ValueError as error:

@@ -7,7 +7,6 @@ mlflow-skinny is enough. What MLflow holds cannot be taken back, so nothing is s
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from filelock import lock_descriptor
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
@@ -229,13 +229,11 @@ def _lock(handle: int) -> None:
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
+            if lock_descriptor(handle, blocking=False):
+                return
         except OSError:
             return
-        else:
-            return
+        time.sleep(0.05)
 
 
 def _public(uri: str) -> str:

@@ -1,28 +1,32 @@
-"""One writer to a run folder: a lock that the system lets go when its process dies, however it dies.
+"""One writer per run folder: a lock on the file `.lock`, which the system releases when its process ends.
 
-Where the file system has no locks, a file that one process can create takes its place (owner_file.py).
+The lock is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx on Windows), so
+the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file and are excluded too.
+Where the file system has no locks, a file that only one process can create takes their place (owner_file.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import time
 from pathlib import Path
 from types import TracebackType
 
+from filelock import lock_descriptor
+
 from proxlearn.errors import InputError, RunError
 from proxlearn.files.atomic import write_all
+from proxlearn.portability import NO_WAIT, PLAIN
 from proxlearn.run import owner_file
-from proxlearn.run.owner_file import OwnerFile, parse_owner, signature
+from proxlearn.run.owner_file import MOST_BYTES, OwnerFile, parse_owner, signature
 
 LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""What a file system without locks answers."""
+"""Errors of a file system without locks."""
 
-LOCK_ATTEMPTS = 3
-"""Tries a few milliseconds apart: whoever only looks whether a folder is in use holds its lock for an instant."""
+LOCK_ATTEMPTS, RETRY_SECONDS = 3, 0.005
+"""A lock is tried several times, because `is_locked` in another process holds it for an instant."""
 
 
 class FolderInUse(InputError):
@@ -30,44 +34,41 @@ class FolderInUse(InputError):
 
 
 class FolderLost(RunError):
-    """The folder is no longer this process's: another one may be at work under its name."""
+    """The folder no longer belongs to this process: another one may be at work under its name."""
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Whether a process holds the lock of ``folder``; None where the file system cannot tell."""
+    """Return whether a process holds the lock of ``folder``; None where the file system cannot tell."""
     try:
-        handle = os.open(folder / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = _open_existing(folder / ".lock")
     except FileNotFoundError:
         return False
     except OSError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(handle)
     except OSError:
         return owner_file.is_held(folder)
     finally:
         os.close(handle)
-    return False
 
 
 class FolderLock:
-    """``with FolderLock(folder) as lock:``; names its process in the file, for whoever comes second."""
+    """Hold a folder within ``with FolderLock(folder) as lock:``; the lock file names this process to others."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
         self._handle = -1
         self._owner: OwnerFile | None = None
         self.left_by: str | None = None
-        """A process that held the lock and died."""
+        """The process that held the lock before and ended without releasing it."""
 
     def __enter__(self) -> FolderLock:
         while True:
-            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | PLAIN, 0o666)
             try:
                 self._take()
-                # The holder removes the file as it leaves: one that was opened before that locks nobody out.
+                # The holder removes the file when it leaves: a file that was opened before that locks no one out.
                 if self._is_current():
                     self.left_by = self._owner.left_by if self._owner else self._holder()
                     self._sign()
@@ -78,6 +79,9 @@ class FolderLock:
             self._close()
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if os.name == "nt":
+            self._remove_after_closing()
+            return
         with contextlib.suppress(OSError):
             if self._is_current():
                 self._path.unlink()
@@ -95,23 +99,28 @@ class FolderLock:
             self._owner = None
         os.close(self._handle)
 
+    def _remove_after_closing(self) -> None:
+        """Release the lock on Windows, which removes no open file.
+
+        A process that has opened the file meanwhile keeps it; the file is emptied first, so that it names no holder.
+        """
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._handle, 0)
+        self._close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
     def _take(self) -> None:
-        for last in (*(False,) * (LOCK_ATTEMPTS - 1), True):
-            try:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if last:
-                    holder = self._holder() or "another process"
-                    raise FolderInUse(
-                        f"{self._folder} is in use by {holder}", "wait for it, or stop it first"
-                    ) from error
-                time.sleep(0.005)
-            except OSError as error:
-                if error.errno not in LOCKS_UNSUPPORTED:
-                    raise
-                self._take_owner_file()
-                return
+        try:
+            locked = _try_lock(self._handle)
+        except OSError as error:
+            if error.errno not in LOCKS_UNSUPPORTED:
+                raise
+            self._take_owner_file()
+            return
+        if not locked:
+            holder = self._holder() or "another process"
+            raise FolderInUse(f"{self._folder} is in use by {holder}", "wait for it, or stop it first")
 
     def _take_owner_file(self) -> None:
         owner = OwnerFile(self._folder)
@@ -128,11 +137,39 @@ class FolderLock:
             return False
 
     def _holder(self) -> str | None:
-        """Who signed the file, as words."""
-        owner = parse_owner(os.pread(self._handle, 1000, 0))
+        """Return the process that signed the file, in words."""
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        try:
+            content = os.read(self._handle, MOST_BYTES)
+        except PermissionError:
+            # On Windows the first byte is what another process has locked: it is the signature's brace.
+            os.lseek(self._handle, 1, os.SEEK_SET)
+            content = b"{" + os.read(self._handle, MOST_BYTES)
+        owner = parse_owner(content)
         return None if owner is None else str(owner)
 
     def _sign(self) -> None:
         os.ftruncate(self._handle, 0)
         os.lseek(self._handle, 0, os.SEEK_SET)
         write_all(self._handle, signature())
+
+
+def _try_lock(handle: int) -> bool:
+    """Take the exclusive lock on an open file; False where another process keeps it."""
+    for attempt in range(LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(RETRY_SECONDS)
+        if lock_descriptor(handle, blocking=False):
+            return True
+    return False
+
+
+def _open_existing(path: Path) -> int:
+    """Open a lock file for a look at its lock. NFS locks exclusively only what is open for writing."""
+    try:
+        return os.open(path, os.O_RDWR | PLAIN | NO_WAIT)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        # A folder of another user's, or on a medium that cannot be written.
+        return os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)

@@ -21,6 +21,7 @@ from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Info
 from proxlearn.files.atomic import break_hard_links, sync_folder, write_all
 from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_bytes
+from proxlearn.portability import PLAIN
 from proxlearn.run.checkpoint import Figure, MetricsPosition
 from proxlearn.run.metrics_version import CHANGING
 from proxlearn.training.hyper_schedule import Plan
@@ -109,7 +110,7 @@ class MetricsLog:
         self._size, self._sha256 = len(kept), hashlib.sha256(kept)
         closing_row = b"" if closing is None else _closing_row(content, mark, closing)
         break_hard_links(self.path)
-        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | PLAIN, 0o666)
         os.ftruncate(self._handle, len(kept) + len(closing_row))
         sync_folder(self.path.parent)
         return closing is not None and not closing_row

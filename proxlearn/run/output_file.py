@@ -18,6 +18,7 @@ from typing import BinaryIO
 from proxlearn.errors import InputError, RunError
 from proxlearn.files.atomic import temporary_name
 from proxlearn.loggers.logger import EVENTS
+from proxlearn.portability import PLAIN
 from proxlearn.run.owner_file import NAME as OWNER_FILE
 from proxlearn.run.ownership import is_run
 from proxlearn.run.run_folder import WRITTEN
@@ -110,10 +111,10 @@ def is_written_through(output: Path) -> bool:
 @contextlib.contextmanager
 def _replacing(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
     temporary = temporary_name(target)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | PLAIN, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
-            if old is not None:
+            if old is not None and hasattr(os, "fchown"):
                 # The new file keeps the owner of the old one, and who may read it. Only root can set another owner.
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, old.st_uid, old.st_gid)

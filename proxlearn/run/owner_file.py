@@ -1,7 +1,7 @@
-"""One writer to a folder where file locks do not exist: a file that only one process can create.
+"""One writer per folder where file locks do not exist: a file that only one process can create.
 
-The system does not remove it when its process dies. So it names its process and host, and its time stamp is renewed
-while the process lives: a later process takes it over from a dead one on the same host, or says who holds it.
+The system does not remove the file when its process ends. So the file names its process and host, and its time stamp is
+renewed while the process lives. A later process takes it over from an ended one on the same host, or names its owner.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxlearn.files.atomic import write_all
+from proxlearn.portability import NO_WAIT, PLAIN
 
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-"""An owner whose time stamp is older than this, or lies further in the future, gives no sign of life."""
+"""An owner whose time stamp is older than this, or lies further in the future, counts as gone."""
+MOST_BYTES = 1000
+"""No signature is longer."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who signed a lock file; anybody may have written it, so nothing is taken on trust."""
+    """The process that signed a lock file. Any program may have written the file, so no value is trusted."""
 
     pid: int
     host: str
@@ -37,8 +40,9 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it certainly is: only a process of this host can be asked about."""
-        if self.host != platform.node() or self.pid <= 0:
+        """Whether the process has certainly ended: only a process of this host can be looked up."""
+        # On Windows signal 0 is Ctrl-C, and would stop the process.
+        if os.name == "nt" or self.host != platform.node() or self.pid <= 0:
             return False
         try:
             os.kill(self.pid, 0)
@@ -50,21 +54,22 @@ class Owner:
 
 
 def signature() -> bytes:
-    """This process, as it signs a lock file."""
-    signed = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-    return json.dumps(signed).encode()
+    """Return what this process writes into a lock file."""
+    values = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    return json.dumps(values).encode()
 
 
 def parse_owner(content: bytes) -> Owner | None:
+    """Return the owner that a lock file names; None where it names none."""
     try:
-        signed = json.loads(content)
-        return Owner(int(signed["pid"]), str(signed["host"]), str(signed["since"]))
+        values = json.loads(content)
+        return Owner(int(values["pid"]), str(values["host"]), str(values["since"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
 def is_held(folder: Path) -> bool | None:
-    """Whether a folder's owner gives a sign of life; None where there is no such file."""
+    """Return whether the owner of a folder shows signs of life; None where there is no such file."""
     path = folder / NAME
     try:
         age = time.time() - path.stat(follow_symlinks=False).st_mtime
@@ -75,7 +80,7 @@ def is_held(folder: Path) -> bool | None:
 
 
 class OwnerFile:
-    """``take`` the folder, or learn who has it; ``release`` it."""
+    """The owner file of one folder: ``take`` creates it or names its owner, ``release`` removes it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
@@ -84,11 +89,10 @@ class OwnerFile:
         self._handle = -1
 
     def take(self) -> str | None:
-        """None, if the folder is ours now; otherwise the owner, in words."""
+        """Create the file and return None, or return the present owner in words."""
         for _ in range(3):
             try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._handle = os.open(self.path, flags, 0o666)
+                self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
             except FileExistsError:
                 try:
                     content = _content(self.path)
@@ -107,32 +111,43 @@ class OwnerFile:
         return "another process"
 
     def release(self) -> None:
+        """Remove the file, unless another process has put its own in its place."""
         self._released.set()
+        try:
+            own = os.path.samestat(os.fstat(self._handle), self.path.stat(follow_symlinks=False))
+        except OSError:
+            own = False
+        # Windows removes no open file. Elsewhere the file goes first: once closed, its number can be another file's.
+        if os.name == "nt":
+            os.close(self._handle)
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self._handle), self.path.stat(follow_symlinks=False)):
+            if own:
                 self.path.unlink()
-        os.close(self._handle)
+        if os.name != "nt":
+            os.close(self._handle)
 
     def _remove(self, content: bytes) -> None:
-        """Remove a dead owner's file, and no other: it is renamed first, because two processes may try at once."""
+        """Remove the file of an ended owner and no other: renamed first, because two processes may try at once."""
         aside = self.path.with_name(f"{NAME}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
             if _content(aside) != content:
-                # Another process has removed that file and made its own in between: it gets its own back.
+                # Another process removed that file and created its own in between: that one is put back.
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.path)
             aside.unlink()
 
     def _renew(self) -> None:
+        # Windows sets the time of a path only; no other process can replace the file there while it is open.
+        place = self._handle if os.utime in os.supports_fd else self.path
         while not self._released.wait(RENEW_SECONDS):
             with contextlib.suppress(OSError):
-                os.utime(self._handle)
+                os.utime(place)
 
 
 def _content(path: Path) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
     try:
-        return os.read(handle, 1000)
+        return os.read(handle, MOST_BYTES)
     finally:
         os.close(handle)

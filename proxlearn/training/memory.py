@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import sys
 from collections.abc import Iterator
 
 from proxlearn.errors import RunError
+from proxlearn.portability import physical_memory
 
 KERNEL_COPIES = 4
 """N x N matrices alive at once: the costs, the kernel, and a round's two temporaries."""
@@ -33,7 +33,7 @@ def device_memory(device: str) -> int:
 
         total: int = torch.cuda.mem_get_info()[1]
         return total
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return physical_memory()
 
 
 def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> str:

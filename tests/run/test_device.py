@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ import torch
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import device
 from proxlearn.run.device import check_memory
-from proxlearn.training import memory
 from proxlearn.training.memory import full_kernel_remedy, out_of_memory_as_run_error
 from tests.conftest import config_of
 
@@ -20,7 +20,7 @@ GIB = 2**30
 @pytest.fixture(autouse=True)
 def sixteen_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated machine of 16 GiB with a GPU of 8 GiB."""
-    monkeypatch.setattr(memory.os, "sysconf", lambda name: 2**22 if name == "SC_PHYS_PAGES" else 4096)
+    monkeypatch.setattr(os, "sysconf", lambda name: 2**22 if name == "SC_PHYS_PAGES" else 4096)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (7 * GIB, 8 * GIB))
 

@@ -1,14 +1,19 @@
 """Two processes and one run folder."""
 
+import fcntl
+import json
 import os
 import signal
 import time
+import types
 
+import filelock
 import pytest
 from small_runs import FORKSERVER, run, small
 
 from proxlearn.errors import InputError
-from proxlearn.run.lock import FolderLock
+from proxlearn.run import lock as lock_module
+from proxlearn.run.lock import FolderInUse, FolderLock, is_locked
 
 
 def hold(folder, seconds):
@@ -51,7 +56,7 @@ def test_a_lock_left_by_a_dead_process_is_taken_over(tmp_path, capfd):
 
 
 def test_only_one_of_many_gets_in_while_others_leave(tmp_path):
-    # The file is removed on leaving: nobody may hold a lock on a file that is gone.
+    # The file is removed on leaving: no process may hold a lock on a file that is gone.
     with FolderLock(tmp_path):
         for _ in range(3):
             with pytest.raises(InputError, match=f"process {os.getpid()} "):
@@ -78,3 +83,104 @@ def test_a_lock_file_of_another_program_is_kept(tmp_path):
     with pytest.raises(InputError, match="holds other files"):
         run(small(steps=1), tmp_path)
     assert (tmp_path / ".lock").read_bytes() == b"7"
+
+
+def test_a_process_of_version_0_1_0_is_excluded_and_excludes(tmp_path):
+    """That version calls flock on the same file and signs it in the same way."""
+    path = tmp_path / ".lock"
+    with path.open("w") as old:
+        fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        json.dump({"pid": 17, "host": "elsewhere", "since": "2026-01-01 00:00:00"}, old)
+        old.flush()
+        assert is_locked(tmp_path) is True
+        with pytest.raises(FolderInUse, match="in use by process 17 on elsewhere since 2026"):
+            FolderLock(tmp_path).__enter__()
+    assert is_locked(tmp_path) is False
+    with FolderLock(tmp_path), path.open("r+") as old:
+        assert json.load(old)["pid"] == os.getpid()
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def contended(monkeypatch, attempts):
+    """Have another process hold every lock for the next ``attempts`` attempts."""
+    outcomes = iter([False] * attempts)
+
+    def lock(handle, blocking):
+        return next(outcomes, True) and filelock.lock_descriptor(handle, blocking=blocking)
+
+    monkeypatch.setattr(lock_module, "lock_descriptor", lock)
+
+
+@pytest.mark.parametrize("attempts", range(lock_module.LOCK_ATTEMPTS + 1))
+def test_a_lock_held_for_an_instant_is_no_run(attempts, tmp_path, monkeypatch):
+    (tmp_path / ".lock").touch()
+    contended(monkeypatch, attempts)
+    assert is_locked(tmp_path) is (attempts == lock_module.LOCK_ATTEMPTS)
+    contended(monkeypatch, attempts)
+    if attempts == lock_module.LOCK_ATTEMPTS:
+        with pytest.raises(FolderInUse, match="in use by another process"):
+            FolderLock(tmp_path).__enter__()
+    else:
+        with FolderLock(tmp_path):
+            pass
+
+
+def test_looking_at_a_lock_changes_nothing(tmp_path):
+    path = tmp_path / ".lock"
+    path.write_bytes(b'{"pid": 1, "host": "x", "since": "then"}')
+    before = path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino
+    assert is_locked(tmp_path) is False
+    assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino) == before
+    assert is_locked(tmp_path / "absent") is False
+
+
+def system(monkeypatch, **changes):
+    """Give the module another ``os``."""
+    monkeypatch.setattr(lock_module, "os", types.SimpleNamespace(**vars(os) | changes))
+
+
+def test_the_lock_of_a_folder_that_cannot_be_written_is_seen(tmp_path, monkeypatch):
+    def open_for_reading(path, flags):
+        if flags & os.O_RDWR:
+            raise PermissionError
+        return os.open(path, flags)
+
+    with FolderLock(tmp_path):
+        system(monkeypatch, open=open_for_reading)
+        assert is_locked(tmp_path) is True
+        monkeypatch.undo()
+    (tmp_path / ".lock").touch()
+    system(monkeypatch, open=open_for_reading)
+    assert is_locked(tmp_path) is False
+
+
+def test_the_holder_is_named_where_its_lock_keeps_the_first_byte_from_being_read(tmp_path, monkeypatch):
+    """Windows: a locked byte cannot be read."""
+
+    def read(handle, size):
+        if os.lseek(handle, 0, os.SEEK_CUR) == 0:
+            raise PermissionError
+        return os.read(handle, size)
+
+    with FolderLock(tmp_path):
+        system(monkeypatch, read=read)
+        with pytest.raises(FolderInUse, match=f"in use by process {os.getpid()} on "):
+            FolderLock(tmp_path).__enter__()
+
+
+def test_a_lock_is_removed_where_open_files_cannot_be(tmp_path, monkeypatch):
+    """Windows: the file is closed first, and one that another process has opened meanwhile names no holder."""
+    path = tmp_path / ".lock"
+    system(monkeypatch, name="nt")
+    with FolderLock(tmp_path):
+        pass
+    assert not path.exists()
+    with FolderLock(tmp_path):
+        kept = path.open("rb")
+        monkeypatch.setattr(type(path), "unlink", lambda self: (_ for _ in ()).throw(PermissionError()))
+    monkeypatch.undo()
+    with kept:
+        assert kept.read() == b""
+    with FolderLock(tmp_path) as later:
+        assert later.left_by is None

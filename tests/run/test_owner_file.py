@@ -87,18 +87,18 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("signed", SIGNATURES)
-def test_an_owner_that_cannot_be_asked_about_is_not_removed(signed, tmp_path):
-    (tmp_path / NAME).write_text(SIGNATURES[signed])
+@pytest.mark.parametrize("kind", SIGNATURES)
+def test_an_owner_that_cannot_be_looked_up_is_not_removed(kind, tmp_path):
+    (tmp_path / NAME).write_text(SIGNATURES[kind])
     with pytest.raises(InputError, match="if that process is gone, delete"):
         run(small(steps=1), tmp_path)
-    assert (tmp_path / NAME).read_text() == SIGNATURES[signed]
+    assert (tmp_path / NAME).read_text() == SIGNATURES[kind]
     (tmp_path / NAME).unlink()
     assert run(small(steps=1), tmp_path).state == "finished"
 
 
 @pytest.mark.parametrize("age", [SILENT_SECONDS + 5, -SILENT_SECONDS - 5])
-def test_an_owner_without_a_sign_of_life_counts_as_gone_for_those_who_only_look(age, tmp_path):
+def test_an_owner_without_a_sign_of_life_counts_as_gone_to_commands_that_only_look(age, tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / NAME).write_text(SIGNATURES["another host"])
     assert is_locked(tmp_path) is True

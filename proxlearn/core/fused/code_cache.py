@@ -36,6 +36,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.portability import NO_WAIT, PLAIN, user_id
 
 MAGIC = b"proxlearn compiled pass 1\n"
 DIGEST_BYTES = 32
@@ -154,7 +155,7 @@ def _candidates() -> Iterator[Path]:
         temporary = Path(tempfile.gettempdir())
         # The last resort of tempfile is the working folder, where files of ours would be in the user's way.
         if temporary != Path.cwd():
-            yield temporary / f"proxlearn-{os.geteuid()}-compiled-{sources_key()}"
+            yield temporary / f"proxlearn-{user_id()}-compiled-{sources_key()}"
 
 
 def _make_private(path: Path) -> None:
@@ -164,7 +165,7 @@ def _make_private(path: Path) -> None:
         path.mkdir(mode=0o700)
     # Of the folder itself, not of what a link of somebody else's leads to.
     about = path.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != user_id():
         raise PermissionError(errno.EPERM, "it is not a folder of this user's", str(path))
     if about.st_mode & 0o077:
         path.chmod(0o700)
@@ -173,10 +174,10 @@ def _make_private(path: Path) -> None:
 def _read_private(path: Path) -> bytes | None:
     """The content of a regular file of this user's own."""
     with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
         try:
             about = os.fstat(handle)
-            if stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
+            if stat.S_ISREG(about.st_mode) and about.st_uid == user_id():
                 with os.fdopen(handle, "rb", closefd=False) as file:
                     return file.read()
         finally:
@@ -188,7 +189,7 @@ def _write_private(path: Path, content: bytes) -> None:
     """Under a temporary name, then renamed. Not synced: a file that a crash damages fails its checksum."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         temporary.replace(path)

@@ -46,4 +46,5 @@ def _use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-os.register_at_fork(after_in_child=_use_one_thread)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_use_one_thread)

@@ -1,0 +1,52 @@
+"""Differences between operating systems: flags for os.open, the user's number, the size of the memory.
+
+Everything that one system lacks is looked up here, so that importing the package needs no POSIX.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+
+PLAIN: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""Flags for every os.open: a symbolic link is refused, and Windows translates no line ends."""
+NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
+"""Flag for opening a file that may be a pipe: without it, open waits until a process writes to the pipe."""
+
+
+def user_id() -> int:
+    """Return the number that ``st_uid`` has for files of this user; on Windows it is 0 for every file."""
+    return os.geteuid() if hasattr(os, "geteuid") else 0
+
+
+def physical_memory() -> int:
+    """Return the bytes of this machine's memory."""
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+    # Looked up by name: only the ctypes of Windows has windll.
+    getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # noqa: B009
+    return int(status.total)
+
+
+def peak_memory() -> float:
+    """Return the largest number of bytes that this process has held so far; nan on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return math.nan
+    # In KiB, on macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
+
+
+class _MemoryStatus(ctypes.Structure):
+    """MEMORYSTATUSEX of the Windows API."""
+
+    _fields_ = (
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("total", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 6),
+    )
