@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import struct
 import zipfile
 import zlib
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from proxlearn.errors import InputError, did_you_mean
+from proxlearn.memory import machine_memory
 
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 DAMAGED = (
@@ -75,7 +75,7 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         if min(shape, default=0) < 0 or file.tell() + size != about.file_size:
             raise ValueError(f"array `{name}` claims the shape {shape}, for which its bytes are too few or too many")
         # As float64 it is here once more.
-        if 2 * size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        if 2 * size > machine_memory():
             raise ValueError(f"array `{name}` has {size} bytes, more than fit into this machine's memory")
         content = file.read(size)
         # The checksum is compared at the end of the file, which is looked for only here.

@@ -17,6 +17,7 @@ from typing import Any
 
 from proxlearn.errors import refuse_newer_format
 from proxlearn.files.safe_read import UnreadableFile, open_regular, reason
+from proxlearn.memory import machine_memory
 
 FORMAT = "proxlearn-cloud-2"
 NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
@@ -110,7 +111,7 @@ def _whole_file(path: Path) -> bytes:
             if 8 + length + max(ends) != size:
                 raise InvalidCheckpoint(f"it has {size} bytes, and its header describes {8 + length + max(ends)}")
             # The bytes are here once and the tensors made from them again.
-            if 2 * size > _physical_memory():
+            if 2 * size > machine_memory():
                 raise InvalidCheckpoint(f"its {size} bytes do not fit into this machine's memory")
             file.seek(0)
             return file.read(size)
@@ -118,11 +119,6 @@ def _whole_file(path: Path) -> bytes:
         raise InvalidCheckpoint(error.why) from error
     except OSError as error:
         raise InvalidCheckpoint(reason(error)) from error
-
-
-def _physical_memory() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _checksum(blob: bytes, start: int, end: int) -> bytes:
