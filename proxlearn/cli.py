@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from proxlearn import __version__
-from proxlearn.errors import ProxlearnError, RunError, did_you_mean, is_out_of_memory, system_failure
+from proxlearn.errors import ProxlearnError, RunError, did_you_mean, system_failure
+from proxlearn.memory import is_out_of_memory
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import OutputError, ReaderGone, open_standard_streams, require_output
 

@@ -57,12 +57,6 @@ def system_failure(error: BaseException) -> RunError:
     return RunError(f"{place}{why}", "put that right, and give the same command again")
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch says so: on the CPU it raises a plain RuntimeError, on a GPU a class of its own."""
-    text = str(error)
-    return "can't allocate memory" in text or "out of memory" in text
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt name: the nearest known one, or those that there are."""
     names = sorted(known)

@@ -15,10 +15,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from proxlearn.core.neurons.registry import NEURONS, Neuron
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.scores import TASKS
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none, standard
 from proxlearn.estimator_base import PARAMETERS, ProxLearn
 from proxlearn.predict.model import Model

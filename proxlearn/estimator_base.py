@@ -31,7 +31,7 @@ from proxlearn.training.trainer import FitInterrupted, FitState, fit
 
 Callback = Callable[[dict[str, float], PointCloud], None]
 CHECKS = {
-    field.name: field.metadata["check"]
+    field.name: schema.setting_check(field)
     for cls in (schema.DeviceConfig, schema.TrainConfig)
     for field in dataclasses.fields(cls)
 }

@@ -5,16 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
+from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import write_words
 from proxlearn.text import printable_lines
-
-if TYPE_CHECKING:
-    from proxlearn.run.training_loop import Outcome
 
 
 def run_session(config: TrainConfig, folder: Path, command: str, go_on: str) -> int:
@@ -37,9 +34,9 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
     echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
     # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
     from proxlearn.files.atomic import disk_errors_as_run_error
+    from proxlearn.memory import out_of_memory_as_run_error
     from proxlearn.run.logger_session import publish
-    from proxlearn.run.training_loop import train
-    from proxlearn.training.memory import out_of_memory_as_run_error
+    from proxlearn.run.train import train
     from proxlearn.views.run.run_views import render_run, summary
 
     with out_of_memory_as_run_error():

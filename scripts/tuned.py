@@ -17,7 +17,7 @@ import torch
 
 from proxlearn.config.compose import compose, parse
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.scores import scores
+from proxlearn.core.tasks import scores
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.ownership import begins_with

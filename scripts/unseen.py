@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
-from proxlearn.core.scores import calibration_error
+from proxlearn.core.metrics import calibration_error
 from proxlearn.views.run.tables import markdown
 
 SPLITS = 5

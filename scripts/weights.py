@@ -20,9 +20,9 @@ import torch
 
 from proxlearn.compare.statistics import paired
 from proxlearn.config.compose import compose, parse
-from proxlearn.core.energy import effective_sample_size
+from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.options import Weights
-from proxlearn.core.scores import scores
+from proxlearn.core.tasks import scores
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.run.experiment import build_experiment
 from proxlearn.run.ownership import begins_with

@@ -13,7 +13,8 @@ from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.run.run_config import validate_config
 
 torch.set_num_threads(1)

@@ -10,17 +10,16 @@ from pathlib import Path
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.outcome import Outcome
 from proxlearn.run.run_config import validate_config
-from proxlearn.run.training_loop import Outcome, train
+from proxlearn.run.train import train
 
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
 """`make test-faults` draws all that the issue asks for; `make test` a part of it."""
 
 # Processes to be killed: forked from one that has imported everything, because torch alone takes seconds.
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(
-    ["proxlearn.commands.train", "proxlearn.run.training_loop", "proxlearn.views.run.run_views"]
-)
+FORKSERVER.set_forkserver_preload(["proxlearn.commands.train", "proxlearn.run.train", "proxlearn.views.run.run_views"])
 
 
 @cache

@@ -32,6 +32,7 @@ def test_every_dataset_config_states_the_papers_settings() -> None:
 LAYERS = (
     ("portability", "text"),
     ("errors",),
+    ("memory",),
     ("files.user_paths",),
     ("validators",),
     ("core",),

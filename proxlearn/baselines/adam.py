@@ -20,8 +20,8 @@ import torch
 from proxlearn.baselines.method import FittedMethod, Preset, Request
 from proxlearn.baselines.networks import NEURON, predictor, problem_of, selection_rules
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import potentials
 from proxlearn.core.problem import Problem
+from proxlearn.core.risk import potentials
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, RUNGS, hold_out

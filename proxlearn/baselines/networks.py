@@ -16,11 +16,13 @@ import torch
 from proxlearn.baselines.method import FittedMethod, Predictor, Preset, Request
 from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import effective_sample_size
-from proxlearn.core.neurons.registry import NEURONS, Neuron
+from proxlearn.core.metrics import effective_sample_size
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.options import Weights
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.scores import TASKS
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none
 from proxlearn.predict.model import Model
 from proxlearn.training import trainer as recursion

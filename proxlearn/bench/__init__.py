@@ -1,1 +1,1 @@
-"""How fast the recursion is here: ours, the paper's algorithms as printed, and the least that torch could take."""
+"""The speed of the recursion: ours, the paper's algorithms as printed, and a lower bound for torch."""

@@ -1,4 +1,4 @@
-"""What a whole run pays beside its recursions: metrics, checkpoints, status, progress, start and end."""
+"""The cost of a whole run besides its recursions: metrics, checkpoints, status, progress, start and end."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.recursion import StepTimer, experiment_of
+from proxlearn.bench.recursion import Recursions, experiment_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.run import checkpoint
-from proxlearn.run.engine import make_step
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.training_loop import train
+from proxlearn.run.train import train
 
 
 def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
-    """`train`, as a user has it, against the bare recursion, over a run from its first step to its last.
+    """The time of `train` against that of the bare recursion, over a run from its first step to its last.
 
-    They take turns, because the machine changes its pace and a cloud its cost: after each of ``turns`` sessions of the
-    run, ``bare`` recursions from its newest cloud, and as many from the ``typical`` one, which the table of shapes is
-    about. Every session pays for a start and an end, which a run in one piece pays once. All figures are means: what a
-    run pays, not its luckiest moments.
+    The two alternate, because the speed of the machine and the cost of a cloud change: after each of ``turns`` sessions
+    of the run, ``bare`` recursions are timed from its newest cloud, and as many from the ``typical`` one, which the
+    table of shapes uses. Every session has a start and an end, which an uninterrupted run has once. All figures are
+    means, not minima.
     """
-    of_train, of_bare, of_typical = 0.0, 0.0, 0.0
+    train_seconds, bare_seconds, typical_seconds = 0.0, 0.0, 0.0
     experiment, _ = experiment_of(config)
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "run"
@@ -37,13 +36,13 @@ def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, tur
             start = time.perf_counter()
             with contextlib.redirect_stderr(io.StringIO()):
                 train(replace(config, steps=steps * turn // turns), folder, "proxlearn bench")
-            of_train += time.perf_counter() - start
-            newest = checkpoint.newest_valid(folder / "checkpoints", lambda path, why: None, lambda found: None)
-            assert newest is not None, "train has just stored one"
-            of_bare += _seconds(experiment, newest.cloud, turn, bare)
-            of_typical += _seconds(experiment, typical, turn, bare)
-    whole_ms = 1e3 * of_train / steps
-    bare_ms, typical_ms = 1e3 * of_bare / (bare * turns), 1e3 * of_typical / (bare * turns)
+            train_seconds += time.perf_counter() - start
+            newest = checkpoint.newest_valid(folder / "checkpoints")
+            assert newest is not None, "every session of train stores a checkpoint"
+            bare_seconds += _seconds(experiment, newest.cloud, turn, bare)
+            typical_seconds += _seconds(experiment, typical, turn, bare)
+    whole_ms = 1e3 * train_seconds / steps
+    bare_ms, typical_ms = 1e3 * bare_seconds / (bare * turns), 1e3 * typical_seconds / (bare * turns)
     return {
         "dataset": config.dataset.name,
         "steps": steps,
@@ -56,12 +55,11 @@ def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, tur
     }
 
 
-def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, recursions: int) -> float:
-    """Of so many bare recursions from a cloud."""
-    step = make_step("fused", experiment, torch.get_num_threads())
-    runner = StepTimer(step, cloud, torch.Generator().manual_seed(seed))
-    runner()
+def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) -> float:
+    """The time of bare recursions from a cloud."""
+    recursions = Recursions(experiment, cloud, torch.Generator().manual_seed(seed))
+    recursions()
     start = time.perf_counter()
-    for _ in range(recursions):
-        runner()
+    for _ in range(number):
+        recursions()
     return time.perf_counter() - start

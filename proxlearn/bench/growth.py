@@ -1,4 +1,4 @@
-"""How the cost grows with the number of particles, and how it depends on epsilon."""
+"""Growth of the cost with the number of particles, and its dependence on epsilon."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.recursion import StepTimer, experiment_of, literal_of, spread_cloud
+from proxlearn.bench.recursion import Recursions, experiment_of, literal_of, spread_cloud
 from proxlearn.bench.timing import best_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.portability import peak_memory
-from proxlearn.run.engine import make_step
 
 SPREAD_AT = 1e5
 TURNS = 100
@@ -19,22 +18,22 @@ WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
-    """A step with a cloud spread as at k = 1e5; the first one builds the neighbour list."""
+    """The time of a step with a cloud spread as at k = 1e5; the first step builds the neighbour list."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
-    runner = StepTimer(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
+    recursions = Recursions(experiment, cloud, generator)
     times = []
     for _ in range(steps):
         start = time.perf_counter()
-        runner()
+        recursions()
         times.append(time.perf_counter() - start)
     best, peak = min(times), peak_memory() / 2**20
     return {"N": config.N, "ms": 1e3 * best, "build_s": times[0] - best, "peak_mib": peak, "steps": steps}
 
 
 def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
-    """The same step by the algorithms as printed, float32."""
+    """The time of the same step by the algorithms as printed, float32."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
@@ -43,24 +42,23 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
 
 
 def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
-    """Runs from k = 0, taking turns, with everything a run's steps pay for but metrics and files."""
-    runners = []
+    """The time of interleaved runs from k = 0, without metrics and files."""
+    runs = []
     for config in configs:
         experiment, cloud = experiment_of(config)
-        step = make_step("fused", experiment, torch.get_num_threads())
-        # Each of the three regimes once, so that nothing is compiled while the clock runs.
+        # Each of the three regimes once, so that no pass is compiled during the measurement.
         for k in WARM_UP_SPREADS:
             generator = torch.Generator().manual_seed(0)
-            StepTimer(step, spread_cloud(cloud, experiment, k, generator), generator)()
-        runners.append(StepTimer(step, cloud, torch.Generator().manual_seed(0)))
-        runners[-1]()
-    seconds = [0.0] * len(runners)
-    # The machine changes its pace while this lasts: the runs share what it does to them.
+            Recursions(experiment, spread_cloud(cloud, experiment, k, generator), generator)()
+        runs.append(Recursions(experiment, cloud, torch.Generator().manual_seed(0)))
+        runs[-1]()
+    seconds = [0.0] * len(runs)
+    # The machine's speed changes during the measurement; turns spread the changes over all runs.
     chunk = max(1, (steps - 1) // TURNS)
     for first in range(1, steps, chunk):
-        for i, runner in enumerate(runners):
+        for i, recursions in enumerate(runs):
             start = time.perf_counter()
             for _ in range(min(chunk, steps - first)):
-                runner()
+                recursions()
             seconds[i] += time.perf_counter() - start
     return [{"epsilon": c.epsilon, "seconds": s, "steps": steps} for c, s in zip(configs, seconds, strict=True)]

@@ -1,8 +1,8 @@
 """One recursion on the paper's experiments: ours, the algorithms as printed, and the floor.
 
-The floor is what torch takes for the two matrix products, one pass of a sigmoid (softmax neuron: an exponential) in
-place and the noise, on the same shapes, with all memory given: no recursion made of torch's own dense products is
-cheaper.
+The floor is the time of torch for the two matrix products, one pass of a sigmoid (softmax neuron: an exponential) in
+place and the noise, on the same shapes, in preallocated memory: no recursion that uses torch's dense products is
+faster.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from proxlearn.bench.timing import Call, timings
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core import literal
 from proxlearn.core.cloud import PointCloud
-from proxlearn.run.engine import make_step
 from proxlearn.run.experiment import Experiment, build_experiment, first_checkpoint
-from proxlearn.training.engine import Step
+from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import draw_noise
 
 SPREAD = {"diabetes": 4e6, "sine": 2e3}
-"""Recursions whose diffusion is added to cloud_0 before the measurement: 4e6, until diabetes' kernel has emptied; 2e3,
-until a particle of the sine's has about three neighbours that matter."""
-MADE = {"wdbc": 10_000}
-"""Recursions that are really made before the measurement: how many neurons are saturated is up to the run, not only to
-its noise."""
+"""Recursions whose diffusion is added to cloud_0 before the measurement: 4e6, after which diabetes' kernel is the
+identity; 2e3, after which a particle of the sine has about three relevant neighbours."""
+BURN_IN = {"wdbc": 10_000}
+"""Recursions before the measurement: the number of saturated neurons depends on the run, not only on its noise."""
 WARM_UP = 30
 
 
 def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
-    """An experiment and its cloud_0, as `proxlearn train` would make them."""
+    """An experiment and its cloud_0, as in `proxlearn train`."""
     experiment = build_experiment(config)
     return experiment, first_checkpoint(experiment).cloud
 
 
 def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
-    """A cloud as diffusion alone would leave it after k recursions."""
+    """A cloud as it is after k recursions of diffusion alone."""
     scale = experiment.hyper.diffusion * math.sqrt(k)
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=cloud.theta.dtype)
     return replace(cloud, theta=cloud.theta + scale * noise)
 
 
-class StepTimer:
-    """A recursion that goes on from its own last cloud, as a run does, drawing its noise."""
+class Recursions:
+    """The loop of a run without metrics and files: each call makes one more recursion."""
 
-    def __init__(self, step: Step, cloud: PointCloud, generator: torch.Generator) -> None:
-        self.step, self.cloud, self.generator = step, cloud, generator
+    def __init__(self, experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> None:
+        self.cloud = cloud
+        self.steps = iterate(experiment.source, cloud, experiment.hyper, generator=generator, engine="fused")
 
     def __call__(self) -> None:
-        self.cloud, _ = self.step(self.cloud, *draw_noise(self.cloud, self.generator))
+        self.cloud, _ = next(self.steps)
 
 
 def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
+    """The floor on the shapes of an experiment."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
@@ -73,7 +73,7 @@ def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generat
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """core/literal.py as tested, with its noise, from one cloud."""
+    """A recursion of core/literal.py with its noise, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 
@@ -84,19 +84,19 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
 
 
 class RecursionBench:
-    """One dataset's record, made in several passes: a machine's pace changes by the minute, not only by the second."""
+    """One dataset's record, measured in several passes: a machine's speed changes within minutes, too."""
 
-    def __init__(self, config: TrainConfig, made: float = 1.0) -> None:
-        """``made``: the share of its recursions that is made beforehand."""
+    def __init__(self, config: TrainConfig, burn_in: float = 1.0) -> None:
+        """``burn_in``: the share of the dataset's recursions before the measurement."""
         generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
         experiment, cloud = experiment_of(config)
         if dataset in SPREAD:
             cloud = spread_cloud(cloud, experiment, SPREAD[dataset], generator)
-        ours = StepTimer(make_step("fused", experiment, torch.get_num_threads()), cloud, generator)
-        for _ in range(max(WARM_UP, int(made * MADE.get(dataset, 0)))):
+        ours = Recursions(experiment, cloud, generator)
+        for _ in range(max(WARM_UP, int(burn_in * BURN_IN.get(dataset, 0)))):
             ours()
-        # Where the measurement begins.
         self.cloud = ours.cloud
+        """The cloud at the start of the measurement."""
         self.calls: dict[str, Call] = {
             "ours_ms": ours,
             "floor_ms": floor_of(experiment, cloud, generator),
@@ -104,14 +104,14 @@ class RecursionBench:
             "literal32_ms": literal_of(experiment, ours.cloud, torch.float32, generator),
         }
         self.names = {"dataset": dataset, "N": len(cloud.theta), "n": len(experiment.problem.samples)}
-        self.found: dict[str, list[float]] = {name: [] for name in self.calls}
+        self.batches: dict[str, list[float]] = {name: [] for name in self.calls}
 
     def measure(self, seconds: float) -> None:
         for name, batches in timings(self.calls, seconds).items():
-            self.found[name] += batches
+            self.batches[name] += batches
 
     @property
     def record(self) -> dict[str, Any]:
-        # The median besides the best: a machine's best moments are not what a long run is made of.
-        typical = {"ours_typical_ms": median(self.found["ours_ms"])}
-        return self.names | {name: min(batches) for name, batches in self.found.items()} | typical
+        # The median besides the minimum: a long run does not have the machine's best moments only.
+        typical = {"ours_typical_ms": median(self.batches["ours_ms"])}
+        return self.names | {name: min(batches) for name, batches in self.batches.items()} | typical

@@ -1,4 +1,4 @@
-"""Timings on a noisy machine: everything in one process, alternating, the best of several."""
+"""Timings on a noisy machine: in one process, alternating, the minimum of several batches."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 
 Call = Callable[[], object]
 BATCHES = 40
-"""Batches into which the time of one comparison is divided, over all its calls."""
+"""Number of batches into which the time of one comparison is divided, over all its calls."""
 
 
 def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, list[float]]:
-    """Milliseconds of each call, batch by batch; they take turns for about ``seconds`` in all."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    """Milliseconds per call, batch by batch; the calls alternate for about ``seconds`` in total."""
+    milliseconds: dict[str, list[float]] = {name: [] for name in calls}
     repeats: dict[str, int] = {}
     for name, call in calls.items():
         call()
         start = time.perf_counter()
         call()
-        # In batches long enough for a pace that lasts: the luckiest few milliseconds are not what a run pays.
+        # Long batches: the minimum over a few milliseconds is not what a run takes.
         repeats[name] = max(1, int(seconds / BATCHES / (time.perf_counter() - start + 1e-9)))
     end = time.perf_counter() + seconds
     rounds = 0
@@ -29,34 +29,34 @@ def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
             start = time.perf_counter()
             for _ in range(repeats[name]):
                 call()
-            found[name].append(1e3 * (time.perf_counter() - start) / repeats[name])
-    return found
+            milliseconds[name].append(1e3 * (time.perf_counter() - start) / repeats[name])
+    return milliseconds
 
 
 def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
-    """The shortest time of each call in milliseconds."""
+    """The shortest time per call in milliseconds."""
     return {name: min(batches) for name, batches in timings(calls, seconds, least).items()}
 
 
 def busy_share(seconds: float = 0.5) -> float | None:
-    """The share of the machine's cores that others are using; None where the system does not tell."""
+    """The share of the machine's cores that other processes use; None where the system does not report it."""
 
-    def reading() -> tuple[int, int]:
+    def read_counters() -> tuple[int, int]:
         with open("/proc/stat", encoding="ascii") as file:
             numbers = [int(word) for word in file.readline().split()[1:]]
         return sum(numbers), numbers[3] + numbers[4]
 
     try:
-        total, idle = reading()
+        total, idle = read_counters()
         time.sleep(seconds)
-        later, idle_later = reading()
+        later, idle_later = read_counters()
     except (OSError, ValueError, IndexError):
         return None
     return 1 - (idle_later - idle) / max(later - total, 1)
 
 
 def machine_info() -> dict[str, object]:
-    """What the figures belong to."""
+    """The machine and the versions that the figures belong to."""
     import platform
 
     import numba

@@ -112,7 +112,7 @@ def jobs(quick: bool, shapes: list[RecursionBench]) -> Iterator[tuple[str, Calla
         return validate_config(compose(parse(list(overrides))))
 
     def prepare(dataset: str) -> list[dict[str, Any]]:
-        shapes.append(RecursionBench(config(f"dataset={dataset}"), made=0.2 if quick else 1.0))
+        shapes.append(RecursionBench(config(f"dataset={dataset}"), burn_in=0.2 if quick else 1.0))
         return []
 
     def measure_pass() -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
 from proxlearn.compare.spec import SCALINGS
 from proxlearn.compare.splits import split_of
 from proxlearn.core.compile_time import COMPILE_TIME
-from proxlearn.core.scores import accuracy_share, apply_probability_floor, probability_scores
+from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data import registry
 from proxlearn.errors import ProxlearnError, RunError
@@ -75,7 +75,7 @@ def measure(cell: Cell, folder: Path, threads: int) -> CellRecord:
 
 
 def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
-    """How good the class +1's probabilities are, by the definitions of core/scores.py."""
+    """How good the class +1's probabilities are, by the definitions of core/metrics.py."""
     p = torch.from_numpy(np.asarray(probability, dtype=np.float64))
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from proxlearn.core import options
+from proxlearn.core.hyper import NOISE_SCALE, Hyperparameters
 from proxlearn.errors import InputError
 from proxlearn.validators import Check, choice, flag, integer, intervals, label, optional, path, real, text, word
 
@@ -50,7 +51,7 @@ class DatasetConfig:
     train_fraction: float = setting(real(above=0, below=1, example=0.7))
     scaling: Scaling = setting(choice(Scaling))
     target_scaling: TargetScaling = setting(choice(TargetScaling))
-    noise_scale: float = setting(real(at_least=0, example=1.0))
+    noise_scale: float = setting(NOISE_SCALE)
     initial: Mapping[str, tuple[float, float]] = setting(intervals)
     points: int | None = setting(optional(integer(at_least=2, below=10**8, example=100)))
 
@@ -78,21 +79,18 @@ class LoggerConfig:
             raise InputError("logger=mlflow has no logger.uri", "try logger.uri=outputs/mlruns")
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-    """Everything ``proxlearn train`` needs to know."""
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Hyperparameters[float | None]):
+    """Every setting of ``proxlearn train``: the hyperparameters (fields of core/hyper.py) and the settings of the run.
+
+    Where beta, h or epsilon is None, selection chooses it.
+    """
 
     dataset: DatasetConfig = section(DatasetConfig)
     device: DeviceConfig = section(DeviceConfig)
     logger: LoggerConfig = section(LoggerConfig)
     recipe: str = setting(word("paper"))
-    beta: float | None = setting(optional(real(above=0, example=0.05)))
-    h: float | None = setting(optional(real(above=0, example=1e-3)))
-    epsilon: float | None = setting(optional(real(above=0, example=1.0)))
-    epsilon_quantile: float | None = setting(optional(real(at_least=0, below=1, example=0.5)))
     N: int = setting(integer(at_least=1, example=1000))
-    delta: float = setting(real(at_least=0, example=1e-3))
-    L: int = setting(integer(at_least=1, example=300))
     steps: int | None = setting(optional(integer(at_least=0, example=1000)))
     seed: int = setting(integer(at_least=0, example=0))
     split_seed: int = setting(integer(at_least=0, below=2**32, example=0))
@@ -107,21 +105,9 @@ class TrainConfig:
     """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
-    drift: options.Drift = setting(choice(options.Drift))
-    kernel: options.Kernel = setting(choice(options.Kernel))
-    orientation: options.Orientation = setting(choice(options.Orientation))
-    prox_potential: options.Potential = setting(choice(options.Potential))
-    tolerance: options.Tolerance = setting(choice(options.Tolerance))
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
-    weights: options.Weights = setting(choice(options.Weights))
-    resample: options.Resample = setting(choice(options.Resample))
-    ess_threshold: float = setting(real(above=0, example=0.5))
-    h_schedule: options.Schedule = setting(choice(options.Schedule))
-    beta_schedule: options.Schedule = setting(choice(options.Schedule))
-    horizon: int = setting(integer(at_least=1, example=1000))
-    batch_size: int | None = setting(optional(integer(at_least=1, example=256)))
 
     def __post_init__(self) -> None:
         if self.solver == "literal":
@@ -141,6 +127,28 @@ class TrainConfig:
         """Keys that are left to the selection."""
         open_keys = (key for key in ("beta", "h", "epsilon", "steps") if getattr(self, key) is None)
         return (*open_keys, *(("init_scale",) if self.init == "normal" and self.init_scale is None else ()))
+
+
+KEY_ORDER = (
+    *("dataset", "device", "logger", "recipe", "beta", "h", "epsilon", "epsilon_quantile", "N", "delta", "L", "steps"),
+    *("seed", "split_seed", "threads", "log_every", "checkpoint_every", "keep_checkpoints", "films", "overwrite"),
+    *("init_from", "init_sha256", "solver", "compile", "drift", "kernel", "orientation", "prox_potential", "tolerance"),
+    *("rho0", "init", "init_scale", "weights", "resample", "ess_threshold", "h_schedule", "beta_schedule", "horizon"),
+    "batch_size",
+)
+"""Order of the keys in config.yaml, as in every version so far; other keys follow."""
+
+
+def setting_check(setting: dataclasses.Field[Any]) -> Check:
+    """The check of a field of a config; a hyperparameter that selection can choose may be null."""
+    check: Check = setting.metadata["check"]
+    return optional(check) if setting.metadata.get("selectable") else check
+
+
+def config_values(config: TrainConfig) -> dict[str, Any]:
+    """A config as plain values, in the order of config.yaml."""
+    values = dataclasses.asdict(config)
+    return {key: values[key] for key in dict.fromkeys((*KEY_ORDER, *values)) if key in values}
 
 
 NOT_TRAJECTORY = (
@@ -235,12 +243,12 @@ def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
     for name in fields:
         if name not in mapping:
             raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")
-    return cls(**{name: f.metadata["check"](prefix + name, mapping[name]) for name, f in fields.items()})
+    return cls(**{name: setting_check(f)(prefix + name, mapping[name]) for name, f in fields.items()})
 
 
 def trajectory(config: TrainConfig) -> dict[str, Any]:
     """What determines where the particles go, as plain values."""
-    values = dataclasses.asdict(config)
+    values = config_values(config)
     for key in NOT_TRAJECTORY:
         del values[key]
     del values["device"]["threads"]

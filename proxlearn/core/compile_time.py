@@ -1,6 +1,6 @@
-"""The time that this process has spent on compiling and loading passes: no step's own time, and no sign of its pace.
+"""The time that this process has spent on compiling and loading passes, which does not count as time of steps.
 
-Free of Numba: a progress bar asks, whichever engine makes the steps.
+Free of Numba: a progress bar reads it with every engine.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable
 
 
 class CompileTime:
-    """Counts of one process. ``core/fused/code_cache.py`` reports to it."""
+    """Counts of one process, updated by ``core/fused/code_cache.py``."""
 
     def __init__(self) -> None:
         self.passes = 0
-        """Passes that were compiled, and not loaded from the cache."""
+        """Number of passes that were compiled and not loaded from the cache."""
         self.seconds = 0.0
-        """Spent on compiling them."""
+        """Seconds spent on compiling them."""
         self.load_seconds = 0.0
-        """Spent on loading others from the cache."""
-        self.unkept: OSError | None = None
-        """Why the newest pass could not be stored for later processes, if it could not."""
+        """Seconds spent on loading other passes from the cache."""
+        self.cache_error: OSError | None = None
+        """Why the newest pass could not be stored in the cache, if it could not."""
         self.on_start: Callable[[], None] | None = None
         """Called when a compilation starts."""
         self._depth, self._start = 0, 0.0
 
     @property
     def overhead(self) -> float:
-        """Seconds that went into code and not into steps."""
+        """Seconds spent on compiling and loading code instead of on steps."""
         return self.seconds + self.load_seconds
 
     def start(self) -> None:
-        # A pass compiles the passes that it calls: their time is a part of its own.
+        # A pass compiles the passes that it calls: their time is part of its own.
         if self._depth == 0:
             self._start = time.monotonic()
             if self.on_start is not None:

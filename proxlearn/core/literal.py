@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 as the paper prints them: the oracle of the tests, and the yardstick of speed.
+"""Algorithms 1 and 2 as the paper prints them: the oracle of the tests and the baseline of the bench.
 
 Automatic differentiation, N x N matrices, the whole history of z and q: nothing is rearranged. Three misprints are
 corrected: D is the *negative* gradient (as printed, line 7 of Algorithm 2 ascends); z and q have L + 1 columns,
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
-from proxlearn.core.step import Hyper, Info
+from proxlearn.core.step import Info
 
 
 def euler_maruyama(
@@ -38,7 +39,7 @@ def euler_maruyama(
 
 @dataclass(frozen=True)
 class Recursion:
-    """All that Algorithm 1 computes on its way."""
+    """Everything that Algorithm 1 computes."""
 
     theta: Tensor
     rho: Tensor
@@ -48,9 +49,9 @@ class Recursion:
     """History, N x (columns written)."""
     q: Tensor
     ell: int
-    """Column that rho was made from."""
+    """Column that rho is computed from."""
     met: bool
-    """The tolerance was met."""
+    """Whether the tolerance was met."""
 
 
 def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
@@ -80,17 +81,19 @@ def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise
 
 
 def step(problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
-    """One literal recursion behind the interface of ``recursion.step``, so that a run can be made with it."""
-    made = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
-    log_z = made.z.log()
+    """One literal recursion behind the interface of ``core.step.step``, so that a run can use it."""
+    recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
+    log_z = recursion.z.log()
     changes = log_z.diff(dim=1).abs().amax(dim=0)
     solution = ProximalSolution(
-        log_rho=made.rho.log(),
-        log_z=log_z[:, made.ell],
-        log_q=made.q[:, made.ell].log(),
+        log_rho=recursion.rho.log(),
+        log_z=log_z[:, recursion.ell],
+        log_q=recursion.q[:, recursion.ell].log(),
         rounds=len(changes),
         changes=changes,
         delta=hyper.delta,
-        stopped=made.met,
+        stopped=recursion.met,
     )
-    return PointCloud(made.theta, solution.log_rho, cloud.step + 1), Info(cloud, made.theta, hyper, made.w, solution)
+    return PointCloud(recursion.theta, solution.log_rho, cloud.step + 1), Info(
+        cloud, recursion.theta, hyper, recursion.w, solution
+    )

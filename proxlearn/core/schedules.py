@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import squared_distances
 from proxlearn.core.options import Schedule
 
 MEASURED_PER_DECADE = 10
-"""How often a relative epsilon is measured again: the cloud changes fast at first, and slowly later."""
+"""Measurements of a relative epsilon per decade of steps: the cloud changes fast at first, and slowly later."""
 LOWEST = 0.01
-"""Where the cosine ends: a factor of 0 would be a step of nothing."""
+"""Final factor of the cosine schedule: a factor of 0 would stop the particles."""
 MOST_QUERIED = 128
-"""Particles whose nearest neighbour is looked for: the first so many stand for all, at a fraction of N^2 distances."""
+"""Particles whose nearest neighbour is searched: the first ones stand for all, at a fraction of N^2 distances."""
 
 
 def is_log_spaced(step: int, per_decade: int) -> bool:
@@ -30,8 +33,10 @@ def _decade(digits: int, per_decade: int) -> frozenset[int]:
 
 
 def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
-    """The factor of h, or of the temperature 1/beta, at a step: 1 at first; the cosine ends at ``horizon``, the power
-    law is at a tenth there and goes on."""
+    """The factor of h, or of the temperature 1/beta, at a step.
+
+    It starts at 1. The cosine reaches its end at ``horizon``; the power law is at a tenth there and continues to fall.
+    """
     if kind == "constant":
         return 1.0
     if kind == "power":
@@ -39,11 +44,42 @@ def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
     return LOWEST + (1 - LOWEST) * (1 + math.cos(math.pi * min(step / horizon, 1.0))) / 2
 
 
+def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
+    """The cloud with the epsilon of its next step, measured again where that is due."""
+    if hyper.epsilon_quantile is None:
+        return cloud
+    if cloud.epsilon is None or is_log_spaced(cloud.step, MEASURED_PER_DECADE):
+        length = neighbour_quantile(cloud.theta, hyper.epsilon_quantile)
+        if length is not None:
+            return replace(cloud, epsilon=hyper.epsilon * length)
+        # All particles coincide: any epsilon gives the same weights.
+        return replace(cloud, epsilon=cloud.epsilon or hyper.epsilon)
+    return cloud
+
+
+def hyper_for_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
+    """The hyperparameters of the step that starts from ``cloud``, whose epsilon has been measured."""
+    if not hyper.varies:
+        return hyper
+    h = hyper.h * schedule_factor(hyper.h_schedule, cloud.step, hyper.horizon)
+    beta = hyper.beta / schedule_factor(hyper.beta_schedule, cloud.step, hyper.horizon)
+    # The cloud's epsilon replaces a relative one only: an absolute one must not become what another run measured.
+    measured = cloud.epsilon if hyper.epsilon_quantile is not None else None
+    return replace(hyper, h=h, beta=beta, epsilon=measured or hyper.epsilon)
+
+
+def hyper_of_last_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
+    """The hyperparameters of the step that led to ``cloud``; at step 0, those of the first step."""
+    return hyper_for_step(hyper, replace(cloud, step=max(cloud.step - 1, 0)))
+
+
 def neighbour_quantile(theta: Tensor, q: float) -> float | None:
-    """The q-quantile of the particles' squared distances to their nearest neighbours: the length that epsilon has to
-    compare with for the weights to live. Twins (of a resampling) are no neighbours; None where all are twins."""
-    asked = theta[:MOST_QUERIED]
-    distances = squared_distances(asked, theta)
+    """The q-quantile of the particles' squared distances to their nearest neighbours.
+
+    The weights change noticeably where epsilon is near this length. Particles at the same place (after resampling) are
+    no neighbours; None where all particles coincide.
+    """
+    distances = squared_distances(theta[:MOST_QUERIED], theta)
     nearest = torch.where(distances > 0, distances, torch.inf).amin(dim=1)
     nearest = nearest[nearest.isfinite()]
     return float(torch.quantile(nearest.double(), q)) if len(nearest) else None

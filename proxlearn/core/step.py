@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from proxlearn.core import options, proximal
+from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import potentials
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import offdiagonal_share
 from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
+from proxlearn.core.risk import potentials
 from proxlearn.core.weights import UPDATES, cost_rows_columns
 
 
 @dataclass(frozen=True)
-class Hyper:
-    """The paper's hyperparameters, and the readings of the places where it is ambiguous (options.py)."""
-
-    beta: float
-    h: float
-    epsilon: float
-    delta: float
-    L: int
-    noise_scale: float = 1.0
-    drift: options.Drift = "paper"
-    kernel: options.Kernel = "auto"
-    orientation: options.Orientation = "paper"
-    prox_potential: options.Potential = "paper"
-    tolerance: options.Tolerance = "paper"
-    weights: options.Weights = "proximal"
-
-    @property
-    def kappa(self) -> float:
-        return self.beta * self.epsilon / self.h
-
-    @property
-    def diffusion(self) -> float:
-        """Standard deviation of one Euler-Maruyama increment."""
-        return self.noise_scale * math.sqrt(2 * self.h / self.beta)
-
-
-@dataclass(frozen=True)
 class Info:
-    """How the proximal step went; the costlier figures are computed only when somebody asks."""
+    """Diagnostics of one proximal step; the costlier figures are computed on demand."""
 
     previous: PointCloud
     theta: Tensor
@@ -55,12 +28,12 @@ class Info:
 
     @property
     def stopped(self) -> bool:
-        """The proximal step met its tolerance within L rounds."""
+        """Whether the proximal step met its tolerance within L rounds."""
         return self.solution.stopped
 
     @property
     def finite(self) -> bool:
-        """Whether the step knows already that its cloud is finite, so that nobody need look again."""
+        """Whether the step has already established that its cloud is finite, which spares a check."""
         return False
 
     def prox_objective(self) -> tuple[Tensor, Tensor]:
@@ -72,12 +45,15 @@ class Info:
         )
 
     def weights_change(self) -> Tensor:
-        """Largest relative change of a weight, as |change of log rho|; 0 where the step left all of them alone."""
+        """Largest relative change of a weight, as |change of log rho|; 0 where the step changed no weight."""
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:
-        """Largest share of its mass that a particle sends to others; a light particle's weight may change by a share
-        below rounding of a heavy one's: see ``weights_change``."""
+        """Largest share of its mass that a particle sends to other particles.
+
+        A share of a heavy particle that is below rounding may still change the weight of a light one: see
+        ``weights_change``.
+        """
         rows, columns = cost_rows_columns(self.previous.theta, self.theta, self.hyper.orientation)
         return offdiagonal_share(rows, columns, self.solution.log_z, self.hyper.epsilon)
 
@@ -87,11 +63,12 @@ def step(
 ) -> tuple[PointCloud, Info | None]:
     """(Theta, rho)_{k-1} -> (Theta, rho)_k; a pure function: the same inputs give the same bits.
 
-    ``noise`` is standard normal, N x p; ``z0`` uniform on (0, 1], N. There is no Info where no proximal step is made.
+    ``noise`` is standard normal, N x p; ``z0`` uniform on (0, 1], N. Info is None where the weight update
+    is not the proximal one.
     """
-    now = potentials(problem, cloud.theta, cloud.rho, hyper.drift)
-    theta = cloud.theta - hyper.h * now.gradient + hyper.diffusion * noise
-    w = now.potential(hyper.prox_potential)
+    current = potentials(problem, cloud.theta, cloud.rho, hyper.drift)
+    theta = cloud.theta - hyper.h * current.gradient + hyper.diffusion * noise
+    w = current.potential(hyper.prox_potential)
     log_rho, solution = UPDATES[hyper.weights](cloud, theta, w, hyper, z0)
     info = None if solution is None else Info(cloud, theta, hyper, w, solution)
     return PointCloud(theta, log_rho, cloud.step + 1), info

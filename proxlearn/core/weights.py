@@ -1,9 +1,9 @@
-"""How the weights follow once the particles have moved: a part of the step with one interface, and resampling.
+"""Weight updates, which follow the motion of the particles in a step, and resampling.
 
-All three minimise over rho of the same total mass a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>, with w
-frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves between
-neighbours only. *Fisher-Rao*: it is the relative entropy, so mass moves between any two particles, and the minimiser is
-known: rho ~ (rho_{k-1} exp(-h w))^(1 / (1 + h/beta)). *Uniform*: it is infinite, and the weights stay.
+All three updates minimise, over rho of the same total mass, a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>,
+with w frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves
+between neighbours only. *Fisher-Rao*: it is the relative entropy, so mass moves between any two particles, and the
+minimiser is known: rho ~ (rho_{k-1} exp(-h w))^(1 / (1 + h/beta)). *Uniform*: it is infinite, and the weights stay.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from proxlearn.core import options, proximal
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import effective_sample_size
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import make_kernel
+from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.proximal import ProximalSolution
 
-if TYPE_CHECKING:
-    from proxlearn.core.step import Hyper
-
-Update = Callable[[PointCloud, Tensor, Tensor, "Hyper", Tensor], tuple[Tensor, ProximalSolution | None]]
-"""(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and how the fixed point went, where there was one."""
+Update = Callable[[PointCloud, Tensor, Tensor, Hyper, Tensor], tuple[Tensor, ProximalSolution | None]]
+"""(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and the solution of the fixed point, if there is one."""
 
 
 def proximal_weights(
@@ -55,26 +52,26 @@ UPDATES: dict[options.Weights, Update] = {
     "uniform": uniform_weights,
     "fisher_rao": fisher_rao_weights,
 }
-"""Every weight update by its name in a config."""
+"""The weight updates by their names in a config."""
 
 
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
-    """The clouds of the cost's rows and columns.
+    """The clouds that index the rows and the columns of the cost.
 
-    M 1 = rho_{k-1} ties row i to the old cloud; the paper prints the new point in row i all the same.
+    M 1 = rho_{k-1} ties row i to the old cloud; the paper nevertheless prints the new point in row i.
     """
     return (new, old) if orientation == "paper" else (old, new)
 
 
 def ess_below(cloud: PointCloud, threshold: float) -> bool:
-    """Whether the weighted estimate rests on less than that share of the particles."""
+    """Whether the effective sample size is below this share of the particles."""
     return float(effective_sample_size(cloud.log_rho)) < threshold * len(cloud.log_rho)
 
 
 def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
-    """As many particles, each with the same weight, from one number u in [0, 1).
+    """Draw as many particles, all of the same weight, with one number u in [0, 1).
 
-    A particle with the share s of the mass comes floor(N s) or ceil(N s) times, N s on average: no other way of
+    A particle with the share s of the mass is drawn floor(N s) or ceil(N s) times, N s on average: no other
     resampling with unbiased counts changes the cloud less.
     """
     N = len(cloud.log_rho)
@@ -82,5 +79,5 @@ def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
     places = (torch.arange(N, dtype=torch.float64, device=edges.device) + u) / N
     chosen = torch.searchsorted(edges, places, right=True).clamp_max(N - 1)
     log_rho = torch.logsumexp(cloud.log_rho, 0) - math.log(N)
-    # The neighbour list speaks of particles by number, and the numbers have changed.
+    # The neighbour list refers to particles by number, and the numbers have changed.
     return replace(cloud, theta=cloud.theta[chosen], log_rho=log_rho.expand(N).clone(), screen=None)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.core.problem import Samples
+from proxlearn.core.samples import Samples
 from proxlearn.data import scaling
 from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
 from proxlearn.data.scaling import Fit, Scaler

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.core.problem import Samples
-from proxlearn.core.scores import ESTIMATES
+from proxlearn.core.estimates import ESTIMATES
+from proxlearn.core.samples import Samples
 from proxlearn.data import labels
 from proxlearn.data.magnitude import LARGEST, largest_scaled
 from proxlearn.data.numerals import parse_numeral

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.neurons.registry import NEURONS, num_parameters
-from proxlearn.core.scores import TASKS
+from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.neurons.registry import Neuron
-from proxlearn.core.scores import Task, mean_outputs, standard_error
+from proxlearn.core.estimates import mean_outputs, standard_error
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.tasks import Task
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
@@ -28,7 +29,7 @@ class Prediction:
     probabilities: np.ndarray
     """n x C; n x 0 where the target is a real number."""
     errors: np.ndarray
-    """Standard errors from the cloud (``core.scores.spread``): of each probability, n x C, or of the values."""
+    """Standard errors (``core.estimates.standard_error``): of each probability, n x C, or of the values."""
 
     @property
     def spread(self) -> np.ndarray:
@@ -77,7 +78,7 @@ class Model:
         ]
         f, errors = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
         self._check_finite(X, f)
-        deviations = self.task.errors(errors).T.numpy()
+        deviations = self.task.standard_errors(errors).T.numpy()
         if self.classes:
             return Prediction(self.task.predicted(f).numpy(), self.task.probabilities(f).T.numpy(), deviations)
         values = self._in_units(f)

@@ -1,4 +1,4 @@
-"""Where a run computes: the device, and whether what it needs fits there; asked before anything is created."""
+"""The device of a run, and whether its memory suffices; checked before any file is created."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import importlib.util
 
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.training.memory import device_memory, kernel_bytes, largest_N
+from proxlearn.memory import device_memory, kernel_bytes, largest_N
 
 OUTPUT_COPIES = 4
-"""N x rows matrices alive at once: what the neurons answer, and the way back to their parameters."""
+"""N x rows matrices alive at the same time: the neurons' outputs, and the gradient with respect to their parameters."""
 
 
 def resolve_device(name: str) -> str:
-    """The torch name of a device; ``auto`` is cuda where there is one. torch is imported only if it must be asked."""
+    """The torch name of a device; ``auto`` is cuda where there is one. torch is imported only where it is needed."""
     if name == "cpu":
         return name
     import torch
 
-    present = torch.cuda.is_available()
-    if name == "cuda" and not present:
+    has_cuda = torch.cuda.is_available()
+    if name == "cuda" and not has_cuda:
         raise InputError("device=cuda, but torch finds no CUDA device here", "use device=cpu and no device.device=cuda")
-    return "cuda" if present else "cpu"
+    return "cuda" if has_cuda else "cpu"
 
 
 def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
-    """Refuse data that cannot fit beside the cloud: each particle answers for each row (and class)."""
+    """Refuse data that does not fit into memory: each particle has an output for each row (and class)."""
     device = resolve_device(config.device.device)
-    needed = OUTPUT_COPIES * _bytes(config) * config.N * rows * (classes if classes > 2 else 1)
+    needed = OUTPUT_COPIES * _itemsize(config) * config.N * rows * (classes if classes > 2 else 1)
     if needed > device_memory(device):
         raise InputError(
-            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and {_has(device)}",
+            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and {_memory_text(device)}",
             "choose a smaller N, or fewer rows",
         )
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuse a kernel that cannot fit, before the machine starts to swap; a fused kernel=auto forms no large one."""
+    """Refuse a kernel that does not fit, before the machine starts to swap; a fused kernel=auto forms no large one."""
     if config.weights != "proximal":
         return
     device = resolve_device(config.device.device)
@@ -44,22 +44,23 @@ def check_memory(config: TrainConfig) -> None:
     if config.kernel == "auto" and config.solver != "literal" and not eager:
         return
     available = device_memory(device)
-    needed = kernel_bytes(config.N, _bytes(config))
+    needed = kernel_bytes(config.N, _itemsize(config))
     if needed > available:
-        remedy = f"choose N={largest_N(available, _bytes(config))} or less"
+        remedy = f"choose N={largest_N(available, _itemsize(config))} or less"
         if config.solver != "literal":
             remedy += ", or weights=uniform"
             if not eager:
                 remedy += ", or kernel=auto with an epsilon so small that few particles are neighbours"
         raise InputError(
-            f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and {_has(device)}", remedy
+            f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and {_memory_text(device)}",
+            remedy,
         )
 
 
-def _bytes(config: TrainConfig) -> int:
-    """Of one number in the precision that needs most."""
+def _itemsize(config: TrainConfig) -> int:
+    """Bytes of one number in the largest precision of the run."""
     return 8 if "float64" in (config.device.dtype, config.device.fallback_dtype) else 4
 
 
-def _has(device: str) -> str:
+def _memory_text(device: str) -> str:
     return f"this {'machine' if device == 'cpu' else 'GPU'} has {device_memory(device) / 2**30:.0f} GiB"

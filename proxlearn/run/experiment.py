@@ -1,4 +1,4 @@
-"""A config made concrete: data, neuron and hyperparameters on a device, and the randomness of a run."""
+"""An experiment: the data, neuron and settings of a config on a device, and the first checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch
 
 from proxlearn.config.schema import TrainConfig, digest
 from proxlearn.core.cloud import PointCloud, draw_cloud
-from proxlearn.core.neurons.registry import NEURONS, Neuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.data import registry
 from proxlearn.data.prepare import Prepared, check_magnitudes, prepare
 from proxlearn.data.table import Table
@@ -21,7 +23,6 @@ from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.device import check_outputs_memory, resolve_device
-from proxlearn.training.hyper_schedule import Plan
 from proxlearn.training.settings import Settings
 from proxlearn.training.stepper import is_finite
 from proxlearn.training.trainer import initial_fit, split_seed
@@ -29,10 +30,10 @@ from proxlearn.training.trainer import initial_fit, split_seed
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that a step needs and does not change."""
+    """Everything that a step needs and does not change."""
 
     config: TrainConfig
-    """As asked for; what it leaves open is in ``settings``, once selected."""
+    """As given by the user; values that it leaves to selection are in ``settings``, once selected."""
     settings: Settings
     source: Problem
     """Float64, on the CPU."""
@@ -43,28 +44,23 @@ class Experiment:
 
     @property
     def identity(self) -> str:
-        """What determines the trajectory, settings and data, as one word."""
-        chosen = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
-        return "-".join((self.asked_identity, *chosen))
+        """Digest of everything that affects the result: the settings, the data and the selected values."""
+        selected = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
+        return "-".join((self.config_identity, *selected))
 
     @property
-    def asked_identity(self) -> str:
-        """The part of it that is known before the selection."""
+    def config_identity(self) -> str:
+        """The part of ``identity`` that does not depend on the selection."""
         return f"{digest(self.config)}-{self.prepared.table.sha256}"
 
     @property
-    def plan(self) -> Plan:
-        return self.settings.plan
-
-    @property
     def hyper(self) -> Hyper:
-        """The numbers of the first step."""
-        return self.plan.hyper
+        return self.settings.hyper
 
     @property
     def steps(self) -> int:
-        """How many recursions the run has."""
-        assert self.settings.steps is not None, "asked for before the selection"
+        """The number of recursions of the run."""
+        assert self.settings.steps is not None, "selection has not filled in steps"
         return self.settings.steps
 
     def to(self, dtype: torch.dtype) -> Experiment:
@@ -74,7 +70,7 @@ class Experiment:
 
 
 def build_experiment(config: TrainConfig) -> Experiment:
-    """Load the data and put everything where the config says."""
+    """Load the data and put everything on the device of the config."""
     device = torch.device(resolve_device(config.device.device))
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
     check_magnitudes(prepared, (config.device.dtype, config.device.fallback_dtype))
@@ -82,36 +78,36 @@ def build_experiment(config: TrainConfig) -> Experiment:
     prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
     problem, settings = Problem(neuron, prepared.train), settings_from_config(config)
-    made = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
-    return made.to(dtype_of(config.device.dtype))
+    experiment = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
+    return experiment.to(dtype_of(config.device.dtype))
 
 
 def settings_from_config(config: TrainConfig) -> Settings:
-    """What a fit reads of a config; None stays where it leaves something to the selection."""
+    """The settings of a fit from a config; None stays where selection chooses the value."""
     values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
     values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
     return Settings(**values)
 
 
 def with_targets(neuron: Neuron, samples: Samples) -> Samples:
-    """Labelled samples with what this neuron answers to them when it is right."""
+    """Samples with the regression targets of this neuron for their labels."""
     return samples if samples.labels is None else replace(samples, y=neuron.targets(samples.labels))
 
 
 def choose_neuron(table: Table, name: str | None) -> Neuron:
-    """The neuron of the config, or the first one made for the data's task."""
-    known = {each: make(len(table.classes)) for each, make in NEURONS.items()}
-    if name is not None and name not in known:
-        raise InputError(f"no neuron `{name}`", did_you_mean(name, known))
-    neuron = known[name] if name else next(each for each in known.values() if table.task in each.tasks)
+    """The neuron of the config, or the first one for the data's task."""
+    neurons = {key: make(len(table.classes)) for key, make in NEURONS.items()}
+    if name is not None and name not in neurons:
+        raise InputError(f"no neuron `{name}`", did_you_mean(name, neurons))
+    fitting = [key for key, neuron in neurons.items() if table.task in neuron.tasks]
+    neuron = neurons[name or fitting[0]]
     if table.task not in neuron.tasks:
-        fitting = "|".join(each for each in known if table.task in known[each].tasks)
-        raise InputError(f"the {name} neuron cannot do {table.task}", f"use dataset.neuron={fitting}")
+        raise InputError(f"the {name} neuron cannot do {table.task}", f"use dataset.neuron={'|'.join(fitting)}")
     return neuron
 
 
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
-    """cloud_0 and the state of the noise: both from ``seed``, each with a stream of its own."""
+    """cloud_0 and the state of the noise generator, both from ``seed`` through separate streams."""
     config = experiment.config
     cloud_seed, noise_seed = split_seed(config.seed)
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
@@ -121,27 +117,27 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
     if config.init_sha256 is None and config.init == "normal":
         cloud = initial_fit(experiment.source, experiment.settings, config.seed).cloud
     elif config.init_sha256 is None:
-        drawing = torch.Generator().manual_seed(cloud_seed)
-        cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, drawing)
+        cloud_generator = torch.Generator().manual_seed(cloud_seed)
+        cloud = draw_cloud(coordinates, config.dataset.initial, config.N, config.rho0, cloud_generator)
     else:
         cloud = load_initial_cloud(config.init_from, config.init_sha256, (config.N, sum(coordinates.values())))
     cloud = cloud.to(experiment.device, dtype_of(config.device.dtype))
     if not is_finite(cloud):
         source = {"box": "dataset.initial", "normal": "init_scale"}[config.init]
         source = source if config.init_sha256 is None else "init_from"
-        problem = f"{source} gives a first cloud that is not finite in {config.device.dtype}"
+        problem = f"{source} gives an initial cloud that is not finite in {config.device.dtype}"
         raise InputError(problem, f"choose another {source}, or device.dtype=float64")
-    noise = torch.Generator(experiment.device).manual_seed(noise_seed)
-    return Checkpoint(cloud, noise.get_state(), experiment.identity)
+    noise_generator = torch.Generator(experiment.device).manual_seed(noise_seed)
+    return Checkpoint(cloud, noise_generator.get_state(), experiment.identity)
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """The cloud that another run had reached, as a first one."""
+    """The cloud of another run's checkpoint, as an initial cloud."""
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud
             if cloud.theta.shape == shape:
-                # Neither its epsilon nor its neighbour list: both are of the other run's settings.
+                # Without its epsilon and its neighbour list, which belong to the other run's settings.
                 return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
             remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"
@@ -149,7 +145,7 @@ def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) 
                 f"init_from={folder} has {N} particles of {p} coordinates, not {shape[0]} of {shape[1]}", remedy
             )
     raise InputError(
-        f"the cloud that this run started from (checksum {sha256[:12]}) is not to be found",
+        f"the cloud that this run started from (checksum {sha256[:12]}) was not found",
         "give the `proxlearn train ... init_from=FOLDER` command again",
     )
 

@@ -1,4 +1,4 @@
-"""Which steps are logged and stored: functions of the step alone, so that a longer run does what a shorter one did."""
+"""Which steps are logged and stored: functions of the step alone, so that a longer run repeats a shorter one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ FILMED_PER_DECADE = 5
 
 
 def is_logged(step: int, log_every: int | None) -> bool:
-    """Whether ``step`` is on the schedule; a run's last step is logged besides."""
+    """Whether ``step`` is on the schedule; a run also logs its last step."""
     return is_log_spaced(step, LOGGED_PER_DECADE) if log_every is None else step % log_every == 0
 
 
 def is_film(step: int) -> bool:
-    """Whether the checkpoint of ``step`` is kept for good: films and curves are log-spaced too."""
+    """Whether the checkpoint of ``step`` is kept for films, which are log-spaced as the curves are."""
     return is_log_spaced(step, FILMED_PER_DECADE)
 
 
 def is_stored(step: int, checkpoint_every: int, films: bool) -> bool:
-    """Whether a checkpoint is written at ``step``; one is at a run's last step besides."""
+    """Whether a checkpoint is written at ``step``; a run also stores its last step."""
     return (films and is_film(step)) or step % checkpoint_every == 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from proxlearn.config.schema import NOT_TRAJECTORY, LoggerConfig
+from proxlearn.config.schema import NOT_TRAJECTORY, LoggerConfig, config_values
 from proxlearn.errors import RunError
 from proxlearn.loggers.logger import NoLogger, RunInfo, RunLogger, open_logger
 from proxlearn.run.run_folder import RunFolder
@@ -48,7 +48,7 @@ def run_info(folder: RunFolder) -> RunInfo:
     config = folder.read_config()
     chosen = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: chosen[key] for key in config.selected if key in chosen})
-    every = flat(dataclasses.asdict(config))
+    every = flat(config_values(config))
     changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY or key == "device.threads"}
     return RunInfo(
         folder.path,

@@ -1,4 +1,4 @@
-"""metrics.csv: one row per logged step. Between logged steps nothing is computed.
+"""metrics.csv: one row per logged step. Between logged steps no metric is computed.
 
 The columns h, beta and epsilon, where they change, and the proximal ones belong to the step that led to the row; in the
 row of step 0 they are empty. Files of version 0.1.0 have other numbers there: see metrics_version.py.
@@ -15,41 +15,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from proxlearn.core import energy, scores
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.metrics import discrete_free_energy, effective_sample_size
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.schedules import hyper_of_last_step
 from proxlearn.core.step import Info
+from proxlearn.core.tasks import scores
 from proxlearn.files.atomic import break_hard_links, sync_folder, write_all
 from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_bytes
 from proxlearn.portability import PLAIN
 from proxlearn.run.checkpoint import Figure, MetricsPosition
 from proxlearn.run.metrics_version import CHANGING
-from proxlearn.training.hyper_schedule import Plan
 
 Row = dict[str, Figure]
 
 
 def measure(
-    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Figure] | None, plan: Plan
+    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Figure] | None, hyper: Hyper
 ) -> Row:
-    """Every reported figure of one moment; ``proximal`` are those of the step that led there, if there was one."""
-    hyper = plan.hyper_before(cloud)
+    """Every metric of one cloud; ``proximal`` holds the figures of the step that led there, if there was one."""
+    used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
-    # Numbers that stay the same are in the config.
-    if plan.changes:
-        numbers = (hyper.h, hyper.beta, hyper.epsilon) if cloud.step else (None, None, None)
+    # Constant numbers are in the config.
+    if hyper.varies:
+        numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(CHANGING, numbers, strict=True))
     for part, samples in (("train", problem.samples), ("test", test)):
-        row |= {f"{part}_{name}": value for name, value in scores.scores(problem.neuron, cloud, samples).items()}
+        row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
-    row["discrete_free_energy"] = float(energy.discrete_free_energy(train_risk, cloud.log_rho, hyper.beta))
-    row["ess"] = float(energy.effective_sample_size(cloud.log_rho))
+    row["discrete_free_energy"] = float(discrete_free_energy(train_risk, cloud.log_rho, used.beta))
+    row["ess"] = float(effective_sample_size(cloud.log_rho))
     row["mass"] = float(cloud.rho.sum())
     return row | {name: None if proximal is None else proximal.get(name) for name in PROXIMAL}
 
 
 def proximal_figures(info: Info | None) -> Row:
-    """The figures of one proximal step; none for a step of another kind."""
+    """The figures of one proximal step; empty for a step without one."""
     if info is None:
         return {}
     before, after = info.prox_objective()
@@ -72,7 +75,7 @@ PROXIMAL = (
 
 
 class MetricsLog:
-    """The CSV file of one run, appended row by row, and cut back to a checkpoint's mark when the run goes on."""
+    """The CSV file of one run, appended row by row, and cut back to a checkpoint's mark when the run is continued."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,7 +84,7 @@ class MetricsLog:
 
     @property
     def mark(self) -> MetricsPosition:
-        """How far the scheduled rows have got."""
+        """The position after the newest scheduled row."""
         return MetricsPosition(self._size, self._sha256.hexdigest()) if self._size else MetricsPosition()
 
     def holds_row(self, mark: MetricsPosition, closing: int) -> bool:
@@ -89,21 +92,21 @@ class MetricsLog:
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """What ``start`` would cut off, and no session wrote: lines that are no rows of steps after the mark's."""
+        """Lines that ``start`` would cut off and that no session wrote: they are no rows of steps after the mark's."""
         content = self._content()
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
         first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
         lines = content[mark.size or len(header) + 1 :].split(b"\n")
-        # The last one was not written to its end, if there is any.
+        # The last line, if there is one, was not written to its end.
         foreign = [line for line in lines[:-1] if not _is_row(line, header.count(b","), first)]
         if not re.fullmatch(rb"\0*(\d+(,[\w.+-]*)*)?\0*", lines[-1]):
             foreign.append(lines[-1])
         return [line.decode("utf-8", "replace") for line in foreign]
 
     def start(self, mark: MetricsPosition, closing: int | None) -> bool:
-        """Open for appending: what comes after the mark is cut off, but for the row of step ``closing``.
+        """Open for appending; everything after the mark is cut off, except the row of step ``closing``.
 
-        Returns whether that row, where one is asked for, has still to be written.
+        Returns whether ``closing`` is given and its row has still to be written.
         """
         content = self._content()
         kept = content[: mark.size]
@@ -116,7 +119,7 @@ class MetricsLog:
         return closing is not None and not closing_row
 
     def write(self, row: Row, scheduled: bool = True) -> None:
-        """Append a row. One off the schedule closes a run; a longer run goes on from before it."""
+        """Append a row. A row off the schedule is the last one of a run; a longer run replaces it."""
         assert self._handle is not None
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -149,19 +152,19 @@ class MetricsLog:
 
 
 def _step_of(row: bytes) -> int:
-    """The step of a row; -1 where it is none."""
+    """The step of a row; -1 where the line is no row."""
     cell = row.partition(b",")[0]
     return int(cell) if re.fullmatch(rb"\d{1,18}", cell) else -1
 
 
 def _is_row(line: bytes, commas: int, first: int) -> bool:
-    """Whether a session may have written ``line``, for step ``first`` or a later one; zeros are a crashed disk's."""
+    """Whether a session may have written ``line`` for step ``first`` or later; a crash can leave zero bytes in it."""
     row = line.lstrip(b"\0")
     return not row or (_step_of(row) >= first and row.count(b",") == commas)
 
 
 def _closing_row(content: bytes, mark: MetricsPosition, step: int) -> bytes:
-    """The row of ``step`` right after the mark, if it is there and whole."""
+    """The row of ``step`` directly after the mark, if it is there and complete."""
     row = content[mark.size :].partition(b"\n")[0] + b"\n"
     whole = content.startswith(row, mark.size) and row.count(b",") == content.partition(b"\n")[0].count(b",")
     return row if whole and row.startswith(b"%d," % step) else b""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.scores import TASKS
+from proxlearn.core.tasks import TASKS
 from proxlearn.errors import refuse_newer_format
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.run_folder import MODEL_FORMAT

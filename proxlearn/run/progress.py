@@ -1,4 +1,4 @@
-"""Progress on a terminal (a bar), or in a log (a line now and then)."""
+"""Progress on a terminal (a bar), or in a log (a line every few seconds)."""
 
 from __future__ import annotations
 
@@ -10,48 +10,54 @@ from tqdm import tqdm
 
 from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.run.metrics import Row
+from proxlearn.run.run_state import Observer, RunState
 from proxlearn.run.step_rate import StepRate
 from proxlearn.terminal.streams import write_words
 
 LINE_SECONDS = 10.0
 
 
-class Progress:
+class Progress(Observer):
     """Shows the step, risk, accuracy, recursions per second and the time left."""
 
     def __init__(self, steps: int, start: int) -> None:
-        self.steps, self.step, self.pace = steps, start, StepRate(start)
-        self.shown = time.monotonic()
+        self.steps, self.step, self.step_rate = steps, start, StepRate(start)
+        self.line_time = time.monotonic()
         self.overhead = COMPILE_TIME.overhead
-        self.newest = ""
+        self.newest_metrics = ""
         terminal = sys.stderr.isatty()
         self.bar = tqdm(total=steps, initial=start, unit="rec", dynamic_ncols=True) if terminal else None
 
+    def after_step(self, state: RunState) -> None:
+        if state.row is not None:
+            self.show_metrics(state.row)
+        self.advance(state.step)
+
     def advance(self, step: int) -> None:
         self.step = step
-        self.pace.advance(step)
+        self.step_rate.advance(step)
         if self.bar is not None:
             if COMPILE_TIME.overhead != self.overhead:
-                # Compilation is over: the bar's clock goes on from here.
+                # The bar's clock restarts after a compilation.
                 self.overhead = COMPILE_TIME.overhead
                 self.bar.unpause()
             self.bar.update(step - self.bar.n)
-        elif time.monotonic() - self.shown > LINE_SECONDS:
-            self._line()
+        elif time.monotonic() - self.line_time > LINE_SECONDS:
+            self._print_line()
 
-    def metrics(self, row: Row) -> None:
+    def show_metrics(self, row: Row) -> None:
         parts = [f"risk {row['test_risk_weighted']:.4g}"]
         if "test_accuracy_weighted" in row:
             parts.append(f"accuracy {row['test_accuracy_weighted']:.4f}")
-        self.newest = ", ".join(parts)
+        self.newest_metrics = ", ".join(parts)
         if self.bar is not None:
-            self.bar.set_postfix_str(self.newest)
+            self.bar.set_postfix_str(self.newest_metrics)
 
-    def _line(self) -> None:
-        self.shown = time.monotonic()
-        rate = self.pace.rate
+    def _print_line(self) -> None:
+        self.line_time = time.monotonic()
+        rate = self.step_rate.rate
         pace = f"{rate:.1f} rec/s, {tqdm.format_interval((self.steps - self.step) / rate)} left" if rate else ""
-        line = f"step {self.step}/{self.steps}  {self.newest}  {pace}".rstrip()
+        line = f"step {self.step}/{self.steps}  {self.newest_metrics}  {pace}".rstrip()
         write_words(line + "\n", sys.stderr)
 
     def __enter__(self) -> Progress:

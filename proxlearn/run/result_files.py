@@ -1,4 +1,4 @@
-"""What a run leaves behind besides its cloud: figures, the confusion matrix, and the model's description."""
+"""The result files of a run besides its clouds: accuracies, the confusion matrix, and the model's description."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
-from proxlearn.core import scores
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.estimates import ESTIMATES, estimates
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.tasks import scores, task_of
 from proxlearn.data.prepare import Prepared
 from proxlearn.data.scaling import Scaler
 from proxlearn.files.atomic import write_atomically, write_json
@@ -21,11 +23,11 @@ from proxlearn.run.model_description import read_description
 from proxlearn.run.run_folder import MODEL_FORMAT, RunFolder
 
 MOST_POINTS = 2000
-"""Rows of points.csv: enough for a picture."""
+"""Maximum number of rows of points.csv, enough for a plot."""
 
 
 def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
-    """model.json: what prediction needs besides the cloud, and without the data."""
+    """Write model.json: everything that prediction needs besides the cloud."""
     table = prepared.table
     write_json(
         folder.model,
@@ -45,12 +47,12 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
 
 
 def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
-    """Write model.json anew where it is damaged: it follows from the config and the data."""
+    """Write model.json again where it is damaged: its content follows from the config and the data."""
     try:
-        found = read_description(folder.model)
+        description = read_description(folder.model)
         table = prepared.table
         expected = {"neuron": neuron, "task": table.task, "columns": [*table.columns], "classes": [*table.classes]}
-        if all(found[key] == value for key, value in expected.items()):
+        if all(description[key] == value for key, value in expected.items()):
             return
     except UnreadableFile:
         pass
@@ -59,33 +61,33 @@ def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
 
 
 def write_points(folder: RunFolder, prepared: Prepared) -> None:
-    """points.csv, for data of one or two dimensions: what a plot of the learnt function shows beside it, unscaled."""
+    """Write points.csv, for data of one or two dimensions: the unscaled points in a plot of the learnt function."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:
         return
     rows: list[list[Any]] = []
     for part, numbers in prepared.rows.items():
-        shown = numbers[:MOST_POINTS]
-        rows += [[part, *x, y] for x, y in zip(table.X[shown].tolist(), table.target[shown].tolist(), strict=True)]
+        plotted = numbers[:MOST_POINTS]
+        rows += [[part, *x, y] for x, y in zip(table.X[plotted].tolist(), table.target[plotted].tolist(), strict=True)]
     _write_csv(folder.points, ["part", *(f"x{i}" for i in range(len(columns))), "target"], rows)
 
 
 def write_figures(folder: RunFolder, problem: Problem, test: Samples, cloud: PointCloud) -> None:
-    """accuracy.csv, and for classification confusion.csv, of the newest cloud."""
+    """Write accuracy.csv, and for classification confusion.csv, of a cloud."""
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
-    task = scores.task_of(problem.neuron, test)
+    task = task_of(problem.neuron, test)
     for part, samples in (("test", test), ("train", problem.samples)):
-        found = scores.scores(problem.neuron, cloud, samples)
-        # The two estimates first, then whatever else has a figure of its own (a stricter count, the particles' votes).
-        names = dict.fromkeys((*scores.ESTIMATES, *(name.split("_", 1)[1] for name in found if "accuracy_" in name)))
+        values = scores(problem.neuron, cloud, samples)
+        # The two estimates first, then further accuracies (a stricter count, the particles' votes).
+        names = dict.fromkeys((*ESTIMATES, *(name.split("_", 1)[1] for name in values if "accuracy_" in name)))
         for name in names:
-            rows.append([part, name, *(found.get(f"{quantity}_{name}", "") for quantity in task.quantities)])
+            rows.append([part, name, *(values.get(f"{quantity}_{name}", "") for quantity in task.quantities)])
         if samples.labels is None:
             continue
-        for estimate, answers in scores.estimates(problem.neuron, cloud, samples.X).items():
-            C = task.classes(answers)
-            counts = torch.bincount(samples.labels * C + task.predicted(answers), minlength=C * C)
+        for estimate, output in estimates(problem.neuron, cloud, samples.X).items():
+            C = task.classes(output)
+            counts = torch.bincount(samples.labels * C + task.predicted(output), minlength=C * C)
             confusion += [[part, estimate, *divmod(cell, C), count] for cell, count in enumerate(counts.tolist())]
     _write_csv(folder.accuracy, ["part", "estimate", *task.quantities], rows)
     if confusion:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from proxlearn.core.neurons.registry import num_parameters
+from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import MOST_TABLE, read_bytes
@@ -74,7 +74,7 @@ class ResumePoints:
         file among them is skipped as a run goes on.
         """
         self.folder.refuse_newer_model()
-        identity = self.experiment.identity if selected else self.experiment.asked_identity
+        identity = self.experiment.identity if selected else self.experiment.config_identity
         wrong: Rejected | None = None
         for file in checkpoint_file.valid_checkpoints(self.folder.checkpoints):
             run = str(file.state.get("run"))
@@ -128,7 +128,7 @@ class ResumePoints:
 
     def _other_run(self, run: str) -> Rejected:
         """What differs between the run that wrote a checkpoint and this one, as far as can be told."""
-        ours = self.experiment.asked_identity
+        ours = self.experiment.config_identity
         if run.startswith(ours):
             return Rejected("selection.json was changed", f"restore it, {AGAIN}")
         if run[:DIGEST] == ours[:DIGEST]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, trajectory
+from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, config_values, trajectory
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import break_hard_links, remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
@@ -113,7 +113,7 @@ class RunFolder:
         for folder in (self.path, self.checkpoints):
             remove_temporaries(folder)
         # `overwrite` was for this once: whoever reads the config later wants to go on.
-        values = dataclasses.asdict(dataclasses.replace(config, overwrite=False))
+        values = config_values(dataclasses.replace(config, overwrite=False))
         text = yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False)
         if config.selected:
             keys = ", ".join(config.selected)

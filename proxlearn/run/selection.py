@@ -1,4 +1,4 @@
-"""selection.json: what a run that leaves numbers open chose for them, and from what. Chosen once, then kept."""
+"""selection.json: the values that a run selected for its open settings, and the candidates; written once."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"ste
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
-    """The experiment with every number known: given, or chosen in an earlier session; None where it must be chosen."""
+    """The experiment with every value given or selected in an earlier session; None where selection has yet to run."""
     if not experiment.config.selected:
         return experiment
     try:
-        chosen = read_chosen(folder)
+        selected = read_chosen(folder)
     except UnreadableFile as error:
         if not any(step > 0 for step, _ in list_checkpoints(folder.checkpoints)):
-            # Nothing depends on what was chosen yet.
+            # No step depends on the selected values yet.
             return None
         remedy = "restore it, or train again with overwrite=true"
         raise UnreadableFile(folder.selection, error.why, remedy) from error
-    return None if chosen is None else _with(experiment, chosen)
+    return None if selected is None else _fill_in(experiment, selected)
 
 
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
-    """What an earlier session chose, by the keys of a config; UnreadableFile where the file does not tell it."""
+    """The values that an earlier session selected, by config key; UnreadableFile where the file does not hold them."""
     try:
         record = read_json(folder.selection)
     except AbsentFile:
@@ -52,51 +52,51 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
     except UnreadableFile:
         raise
     except (KeyError, TypeError, InputError) as error:
-        why = error.problem if isinstance(error, InputError) else "it does not say what was chosen"
+        why = error.problem if isinstance(error, InputError) else "it does not hold the selected values"
         raise UnreadableFile(folder.selection, why) from error
 
 
 def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
-    """Select from the training part, write down what was chosen and why, and say it."""
+    """Select from the training part, write selection.json, and report the selected values."""
     start = time.monotonic()
-    shown = start
+    notice_time = start
 
     def progress(text: str) -> None:
-        nonlocal shown
+        nonlocal notice_time
         stop.check()
         folder.require_held()
-        if sys.stderr.isatty() or time.monotonic() - shown > 2:
-            shown = time.monotonic()
+        if sys.stderr.isatty() or time.monotonic() - notice_time > 2:
+            notice_time = time.monotonic()
             notice(text)
 
-    # Steps are chosen even where some are given: the run may be asked for without them later.
+    # Steps are selected even where they are given: a later command may leave them out.
     base = replace(experiment.settings, steps=None)
-    # The config first: by it the folder is known as a run's, and the run can go on from there.
+    # The config marks the folder as a run's, so that an interrupted selection can be continued.
     folder.create(experiment.config)
-    store = SelectionFiles(folder.checkpoints, experiment.asked_identity, threads)
+    store = SelectionFiles(folder.checkpoints, experiment.config_identity, threads)
     try:
         with stop.at_once():
-            found = select(
+            selection = select(
                 experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress, store=store
             )
     except Interrupted as stopped:
         remedy = f"the same command goes on with it: {len(store)} results of candidates are kept"
         if experiment.config.overwrite:
-            # The new run is made beside the old one, and is gone with its folder.
-            remedy = "the old run is as it was, and the same command begins again"
+            # The new run is prepared in a folder of its own, which is deleted.
+            remedy = "the old run is unchanged, and the same command begins again"
         raise StoppedBySignal(stopped.signal, "stopped during the selection", remedy) from stopped
-    chosen = {name: asdict(found.settings)[name] for name in CHECKS}
+    selected = {name: asdict(selection.settings)[name] for name in CHECKS}
     seconds = round(time.monotonic() - start, 3)
-    record = {"format": SELECTION_FORMAT, "chosen": chosen, "seconds": seconds, "candidates": list(found.table)}
+    record = {"format": SELECTION_FORMAT, "chosen": selected, "seconds": seconds, "candidates": list(selection.table)}
     folder.require_held()
     write_json(folder.selection, record)
     store.clear()
-    numbers = ", ".join(f"{name}={chosen[name]:g}" for name in CHECKS if name in experiment.config.selected)
+    numbers = ", ".join(f"{name}={selected[name]:g}" for name in CHECKS if name in experiment.config.selected)
     notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of the training part (selection.json)")
-    return _with(experiment, chosen)
+    return _fill_in(experiment, selected)
 
 
-def _with(experiment: Experiment, chosen: dict[str, Any]) -> Experiment:
-    """What the config leaves open, filled in; what it gives stays."""
-    values = {name: chosen[name] for name in experiment.config.selected}
+def _fill_in(experiment: Experiment, selected: dict[str, Any]) -> Experiment:
+    """The experiment with its open settings filled in; given values stay."""
+    values = {name: selected[name] for name in experiment.config.selected}
     return replace(experiment, settings=replace(experiment.settings, **values))

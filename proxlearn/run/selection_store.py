@@ -1,7 +1,7 @@
-"""Candidates of a selection that was interrupted: each one finished so far is in a file, so that the selection goes on.
+"""Results of a selection's candidates, one file each, so that an interrupted selection can be continued.
 
-The files are sealed as checkpoints are, lie beside them, and are deleted when the selection is done. A file counts only
-for the very same fit: its key holds the run's settings and data, the candidate's numbers, the rung and the threads.
+The files are sealed as checkpoints are, lie beside them, and are deleted when the selection is complete. A file is used
+only for the same fit: its key holds the run's settings and data, the candidate's settings, the rung and the threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proxlearn.training.trainer import FitState
 
 
 class SelectionFiles:
-    """The finished candidates of one run's selection."""
+    """The results of one run's selection."""
 
     def __init__(self, folder: Path, identity: str, threads: int) -> None:
         self._folder = folder
@@ -36,7 +36,7 @@ class SelectionFiles:
         return len(candidates(self._folder))
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """How a candidate did in a rung, if that is known; a file that does not fit or is damaged is not used."""
+        """The result of a candidate after a rung, if it is stored; a damaged file or one of another fit is not used."""
         try:
             file = checkpoint_file.unseal(self._path(rung, candidate), named=False)
             if file.state["key"] != self._key(rung, settings):
@@ -58,7 +58,7 @@ class SelectionFiles:
         if isinstance(result, RunError):
             state["error"] = (result.problem, result.remedy)
         else:
-            # The selection goes on from the newest cloud and reads the history: the best cloud is not needed.
+            # The selection continues from the newest cloud and reads the history: the best cloud is not needed.
             cloud, screen = result.newest, result.newest.screen
             tensors = {"theta": cloud.theta, "log_rho": cloud.log_rho, "generator": result.generator}
             tensors |= {} if screen is None else {"reference": screen.reference.clone()}

@@ -1,4 +1,4 @@
-"""status.json: what a run is doing, for whoever looks from outside."""
+"""status.json: the state of a run, for other processes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics_version import VERSION
 from proxlearn.run.run_folder import PreviousSession, RunFolder, retention
+from proxlearn.run.run_state import Observer, RunState
 from proxlearn.run.step_rate import StepRate
 
 EVERY_SECONDS = 2.0
 
 
-class Status:
-    """Kept in memory, written whole at most every two seconds while running."""
+class Status(Observer):
+    """The values of status.json, written as a whole every two seconds at most while the run is going on."""
 
     def __init__(
         self,
@@ -33,26 +34,26 @@ class Status:
         engine: str,
         threads: int,
         command: str,
-        earlier: PreviousSession,
+        previous: PreviousSession,
     ) -> None:
         # Before the session writes its first checkpoint.
-        protected = folder.protected(experiment.config, earlier)
+        protected = folder.protected(experiment.config, previous)
         self._folder = folder
-        self._before, self._start = earlier.seconds, time.monotonic()
+        self._previous_seconds, self._start = previous.seconds, time.monotonic()
         self._written = self._start
-        self._pace: StepRate | None = None
+        self._step_rate: StepRate | None = None
         self.values: dict[str, Any] = {
             "state": "running",
             "step": 0,
             "steps": experiment.steps,
-            "longest_steps": max(experiment.steps, earlier.steps),
-            "seconds": earlier.seconds,
+            "longest_steps": max(experiment.steps, previous.steps),
+            "seconds": previous.seconds,
             "rate": None,
             "dtype": experiment.config.device.dtype,
             "switched_at": None,
             "unmet": 0,
-            "figures_step": earlier.figures_step,
-            # What the config leaves open; it stays null there, because the hash of a run is that of its config.
+            "figures_step": previous.figures_step,
+            # The values that selection chose; they stay null in the config, whose hash identifies the run.
             "selected": {name: getattr(experiment.settings, name) for name in experiment.config.selected},
             "device": experiment.device.type,
             "engine": engine,
@@ -77,27 +78,39 @@ class Status:
             "error": None,
         }
 
-    def write(self, state: str, now: Checkpoint | None = None, error: str | None = None) -> None:
+    def write(self, state: str, checkpoint: Checkpoint | None = None, error: str | None = None) -> None:
         self._written = time.monotonic()
-        self.values |= {"state": state, "error": error, "seconds": round(self._before + self._written - self._start, 3)}
-        if self._pace is not None and self._pace.rate:
-            self.values["rate"] = round(self._pace.rate, 3)
-        if now is not None:
-            dtype = str(now.cloud.theta.dtype).removeprefix("torch.")
-            self.values |= {"step": now.cloud.step, "unmet": now.unmet, "switched_at": now.switched_at, "dtype": dtype}
+        self.values |= {
+            "state": state,
+            "error": error,
+            "seconds": round(self._previous_seconds + self._written - self._start, 3),
+        }
+        if self._step_rate is not None and self._step_rate.rate:
+            self.values["rate"] = round(self._step_rate.rate, 3)
+        if checkpoint is not None:
+            dtype = str(checkpoint.cloud.theta.dtype).removeprefix("torch.")
+            self.values |= {
+                "step": checkpoint.cloud.step,
+                "unmet": checkpoint.unmet,
+                "switched_at": checkpoint.switched_at,
+                "dtype": dtype,
+            }
         self._folder.write_status(self.values)
 
     @contextmanager
-    def writing_figures(self, now: Checkpoint) -> Iterator[None]:
-        """While accuracy.csv and confusion.csv are replaced, nothing is said of their step: a kill may leave either."""
+    def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
+        """While accuracy.csv and confusion.csv are replaced, their step is null: a kill may leave either version."""
         self.values["figures_step"] = None
-        self.write("running", now)
+        self.write("running", checkpoint)
         yield
-        self.values["figures_step"] = now.cloud.step
+        self.values["figures_step"] = checkpoint.cloud.step
 
-    def running(self, now: Checkpoint) -> None:
-        if self._pace is None:
-            self._pace = StepRate(now.cloud.step)
-        self._pace.advance(now.cloud.step)
+    def after_step(self, state: RunState) -> None:
+        if self._step_rate is None:
+            self._step_rate = StepRate(state.step)
+        self._step_rate.advance(state.step)
         if time.monotonic() - self._written > EVERY_SECONDS:
-            self.write("running", now)
+            self.write("running", state.checkpoint)
+
+    def finish(self, state: RunState) -> None:
+        self.write("finished" if state.is_last else "stopped", state.checkpoint)

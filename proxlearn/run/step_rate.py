@@ -1,4 +1,4 @@
-"""How fast a session makes its steps, told apart from the compilation that some of them wait for."""
+"""The rate of a session's steps, without the time of compilations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 class StepRate:
     """Steps and their seconds; a step during which passes were compiled or loaded does not count.
 
-    Such a step takes as long as thousands of others, and a time left that is computed from it is absurd.
+    Such a step takes as long as thousands of others and would make the estimated time left useless.
     """
 
     def __init__(self, step: int) -> None:
@@ -26,5 +26,5 @@ class StepRate:
 
     @property
     def rate(self) -> float:
-        """Recursions per second; 0 while no step counts."""
+        """Recursions per second; 0 before the first step that counts."""
         return self._steps / self._seconds if self._seconds > 0 else 0.0

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from proxlearn.config.schema import TrainConfig, build
+from proxlearn.config.schema import TrainConfig, build, config_values
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
@@ -93,7 +93,7 @@ class SweepFolder:
 
     def write_config(self, number: int, config: TrainConfig) -> None:
         """What a job is to do, for the process that will do it, wherever that is."""
-        write_json(self.jobs / f"{number}.config.json", asdict(config))
+        write_json(self.jobs / f"{number}.config.json", config_values(config))
 
     def read_config(self, number: int) -> TrainConfig:
         return build(TrainConfig, read_json(self.jobs / f"{number}.config.json"))

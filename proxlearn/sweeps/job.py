@@ -25,7 +25,7 @@ from proxlearn.train_session import train_and_draw
 
 PRELOAD = (
     "proxlearn.sweeps.job",
-    "proxlearn.run.training_loop",
+    "proxlearn.run.train",
     "proxlearn.views.run.run_views",
     "proxlearn.core.fused.fused_step",
 )

@@ -1,1 +1,1 @@
-"""Training in memory, on arrays that are scaled already: the loop that runs and the estimators share, and selection."""
+"""Training in memory, on scaled arrays: the loop that runs, estimators and the bench share, and selection."""

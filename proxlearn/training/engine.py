@@ -1,4 +1,7 @@
-"""Which code makes the steps: the fused passes, the reference recursion, or the paper's print."""
+"""The engine of a run: which code makes the steps (compiled, plain torch, or the paper's print), and its step function.
+
+A run chooses its engine once, stores it, and keeps it when it is continued: the engines differ in their last bits.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,22 @@ from torch import Tensor
 from proxlearn.core import literal, step
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import KernelTooLarge
-from proxlearn.core.neurons.registry import Neuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper, Info
-from proxlearn.errors import RunError
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.step import Info
+from proxlearn.errors import InputError, RunError
+from proxlearn.memory import full_kernel_remedy
 from proxlearn.terminal.notice import notice
-from proxlearn.training.memory import full_kernel_remedy
 
 LONG_SECONDS = 2.0
-"""Compilation that took longer is worth a word."""
+"""A compilation that took longer is reported when it has ended."""
 
 
 class Step(Protocol):
-    """``step.step`` for one problem and one set of numbers, both of which may change between steps."""
+    """``core.step.step`` for one problem and one set of hyperparameters, both of which may change between steps."""
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]: ...
 
@@ -35,7 +40,7 @@ class Step(Protocol):
 
 
 def fused_obstacle(neuron: Neuron, device: str) -> str | None:
-    """What keeps the fused engine from running, if anything does."""
+    """Why the fused engine cannot run; None where it can."""
     if device != "cpu":
         return f"the fused engine is for the CPU, not {device}"
     if importlib.util.find_spec("numba") is None:
@@ -45,8 +50,24 @@ def fused_obstacle(neuron: Neuron, device: str) -> str | None:
     return None if neuron.name in DRIFTS else f"the {neuron.name} neuron has no fused drift"
 
 
+def choose_engine(
+    neuron: Neuron, device: str, *, solver: str = "closed_form", compile: str = "auto", previous: str | None = None
+) -> str:
+    """The engine of a new run (fused, eager or literal), or the ``previous`` one of a run that is continued."""
+    obstacle = fused_obstacle(neuron, device)
+    if previous is not None:
+        if previous == "fused" and obstacle:
+            raise InputError(f"this run uses the fused engine, but {obstacle}", "continue it where that engine can run")
+        return previous
+    if solver == "literal":
+        return "literal"
+    if compile == "on" and obstacle:
+        raise InputError(f"compile=on, but {obstacle}", "use compile=auto")
+    return "eager" if obstacle or compile == "off" else "fused"
+
+
 def make_step(engine: str, problem: Problem, hyper: Hyper, N: int, threads: int) -> Step:
-    """The step function, in the problem's precision."""
+    """The step function of an engine, in the problem's precision."""
     if engine == "fused":
         return CompiledStep(problem, hyper, N, threads)
     return PlainStep(literal.step if engine == "literal" else step.step, problem, hyper)
@@ -74,29 +95,29 @@ class PlainStep:
 
 
 class CompiledStep:
-    """The fused engine; it reports compilation, and a cloud that is too large for it."""
+    """The fused engine; it reports compilations, and a cloud that is too large for it."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
         from proxlearn.core.fused.fused_step import FusedStep
 
         with CompilationReport():
-            self.made = FusedStep(problem, hyper, N, threads)
-        self.set_hyper, self.set_samples = self.made.set_hyper, self.made.set_samples
+            self.fused_step = FusedStep(problem, hyper, N, threads)
+        self.set_hyper, self.set_samples = self.fused_step.set_hyper, self.fused_step.set_samples
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         try:
-            # A cloud that leaves the finite range is told by whoever drives the steps.
+            # The caller detects a cloud that leaves the finite range and reports it.
             with np.errstate(all="ignore"), CompilationReport():
-                return self.made(cloud, noise, z0)
+                return self.fused_step(cloud, noise, z0)
         except KernelTooLarge as error:
             remedy = full_kernel_remedy(error.N, error.largest, error.crowded, cloud.theta.itemsize)
             raise RunError(f"{error}, which kernel=auto does not form", remedy) from error
 
 
 class CompilationReport:
-    """Tell the user of passes that are compiled in this block, by Numba's own account: a slow step is not one.
+    """Report the passes that are compiled in this block, as counted by Numba: a slow step alone is no compilation.
 
-    A class and not a generator: every step enters it.
+    A class and not a generator, because every step enters it.
     """
 
     def __enter__(self) -> None:
@@ -108,13 +129,13 @@ class CompilationReport:
         if COMPILE_TIME.passes == self.passes:
             return
         seconds = COMPILE_TIME.seconds - self.seconds
-        why = COMPILE_TIME.unkept
-        if why is not None:
+        error = COMPILE_TIME.cache_error
+        if error is not None:
             remedy = "set XDG_CACHE_HOME to a folder that you can write to"
-            notice(f"compiled passes cannot be kept ({why.strerror}), so every run compiles them; {remedy}")
+            notice(f"compiled passes cannot be cached ({error.strerror}), so every run compiles them; {remedy}")
         elif seconds > LONG_SECONDS:
-            notice(f"compiled the fused passes in {seconds:.0f} s; later runs find them in the cache")
+            notice(f"compiled the fused passes in {seconds:.0f} s; later runs load them from the cache")
 
     def _announce(self) -> None:
         COMPILE_TIME.on_start = None
-        notice("compiling the fused passes, once for this version and processor ...")
+        notice("compiling the fused passes, once per version and processor ...")

@@ -1,6 +1,6 @@
-"""One step after the other: randomness, schedules, resampling and the precision policy around the recursion.
+"""One step of training: randomness, schedules, resampling and the precision policy around the recursion.
 
-Whatever a step needs is in the cloud and in the generator, so that going on from stored ones gives the same bits.
+The state of a step is in the cloud and in the generator alone, so that continuing from stored ones gives the same bits.
 """
 
 from __future__ import annotations
@@ -13,97 +13,94 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.core.step import Info
 from proxlearn.core.weights import ess_below, resample_systematic
 from proxlearn.errors import RunError
 from proxlearn.training.engine import Step, make_step
-from proxlearn.training.hyper_schedule import Plan
 
 
 class Stepper:
-    """cloud_{k-1} -> cloud_k, drawing from a generator of its own."""
+    """cloud_{k-1} -> cloud_k, with randomness from one generator."""
 
     def __init__(
         self,
         problem: Problem,
-        plan: Plan,
+        hyper: Hyper,
         engine: str,
         threads: int,
         generator: torch.Generator,
         fallback: torch.dtype | None = None,
-        switching: Callable[[PointCloud], None] = lambda bad: None,
+        on_switch: Callable[[PointCloud], None] = lambda bad: None,
     ) -> None:
-        """``problem`` in float64; each precision is made from that.
+        """``problem`` is given in float64; each precision is converted from that.
 
-        ``fallback`` takes over for good at the first cloud that is not finite, of which ``switching`` is told.
+        ``fallback`` replaces the cloud's precision for good at the first cloud that is not finite; ``on_switch`` is
+        called with that cloud.
         """
-        self.source, self.plan, self.engine, self.threads = problem, plan, engine, threads
-        self.generator, self.fallback, self.switching = generator, fallback, switching
+        self.source, self.hyper, self.engine, self.threads = problem, hyper, engine, threads
+        self.generator, self.fallback, self.on_switch = generator, fallback, on_switch
         self._problem: Problem | None = None
         self._step: Step | None = None
 
     def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
-        plan, before = self.plan, self.plan.with_measured_epsilon(cloud)
-        rows = self._rows()
+        hyper, before = self.hyper, with_measured_epsilon(self.hyper, cloud)
+        rows = self._draw_batch()
         noise, z0 = draw_noise(before, self.generator)
-        after, info = self._make(before, rows, noise, z0)
+        after, info = self._recurse(before, rows, noise, z0)
         if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
                 raise not_finite_error(after, self._remedy(after))
             assert self.fallback is not None
-            self.switching(after)
+            self.on_switch(after)
             before = before.to(before.theta.device, self.fallback)
-            after, info = self._make(before, rows, noise.to(self.fallback), z0.to(self.fallback))
+            after, info = self._recurse(before, rows, noise.to(self.fallback), z0.to(self.fallback))
             if not is_finite(after):
                 raise not_finite_error(after, self._remedy(after))
-        if plan.epsilon_quantile is not None:
+        if hyper.epsilon_quantile is not None:
             after = PointCloud(after.theta, after.log_rho, after.step, after.screen, before.epsilon)
-        if plan.resample == "systematic" and ess_below(after, plan.ess_threshold):
+        if hyper.resample == "systematic" and ess_below(after, hyper.ess_threshold):
             after = resample_systematic(
                 after, float(torch.rand((), generator=self.generator, device=after.theta.device))
             )
         return after, info
 
-    def _make(
+    def _recurse(
         self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
     ) -> tuple[PointCloud, Info | None]:
+        """One recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
         device, dtype = cloud.theta.device, cloud.theta.dtype
-        hyper = self.plan.hyper_at(cloud)
+        hyper = hyper_for_step(self.hyper, cloud)
         if self._problem is None or self._problem.samples.X.dtype != dtype:
             self._problem, self._step = self.source.to(device, dtype), None
-        samples = self._problem.samples if rows is None else take_rows(self._problem.samples, rows)
+        samples = self._problem.samples if rows is None else self._problem.samples.take_rows(rows)
         if self._step is None:
             problem = Problem(self.source.neuron, samples, batch=rows is not None)
             self._step = make_step(self.engine, problem, hyper, len(cloud.theta), self.threads)
         elif rows is not None:
             self._step.set_samples(samples)
-        if self.plan.changes:
+        if self.hyper.varies:
             self._step.set_hyper(hyper)
         return self._step(cloud, noise, z0)
 
     def _remedy(self, bad: PointCloud) -> str:
-        """What helps against a cloud that is not finite; nothing that the run has already."""
+        """The remedy for a cloud that is not finite, leaving out what the run uses already."""
         if has_finite_locations(bad):
             if self.engine == "literal":
                 return "use solver=closed_form"
-            if self.plan.hyper.weights == "proximal" and self.plan.hyper.kernel == "dense":
+            if self.hyper.weights == "proximal" and self.hyper.kernel == "dense":
                 return "use kernel=log"
         wider = bad.theta.dtype == torch.float32 and self.fallback is None
         return "choose a smaller h" + (", or device=jetson-float32-to-float64" if wider else "")
 
-    def _rows(self) -> Tensor | None:
-        """The step's mini-batch, drawn with replacement: O(batch) however many rows there are."""
-        size, n = self.plan.batch_size, len(self.source.samples)
+    def _draw_batch(self) -> Tensor | None:
+        """The rows of the step's mini-batch, drawn with replacement: O(batch) for any number of samples."""
+        size, n = self.hyper.batch_size, len(self.source.samples)
         if size is None or size >= n:
             return None
         return torch.randint(n, (size,), generator=self.generator, device=self.generator.device)
-
-
-def take_rows(samples: Samples, rows: Tensor) -> Samples:
-    """The samples of some rows."""
-    labels = None if samples.labels is None else samples.labels[rows]
-    return Samples(samples.X[rows], samples.y[..., rows], labels)
 
 
 def draw_noise(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -116,7 +113,7 @@ def draw_noise(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, T
 
 
 def is_finite(cloud: PointCloud) -> bool:
-    """NaN and infinity survive a sum: one number tells of the whole cloud."""
+    """Whether the whole cloud is finite: NaN and infinity survive a sum."""
     if cloud.theta.device.type == "cpu":
         # numpy's sum wakes no second thread, which would take longer than the sum.
         with np.errstate(all="ignore"):
@@ -125,7 +122,7 @@ def is_finite(cloud: PointCloud) -> bool:
 
 
 def not_finite_error(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
-    """What to say when a cloud has left the finite range."""
+    """The error for a cloud that has left the finite range."""
     quantity = "rho" if has_finite_locations(cloud) else "theta"
     return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)
 

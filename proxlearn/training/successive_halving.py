@@ -1,8 +1,8 @@
 """One selection procedure for every dataset: successive halving on a held-out quarter of the training part.
 
-Every candidate starts from the same seed. In each rung all that are left go on for some more steps, and are then
-ranked by the least validation risk they have met so far; the better ones stay. The winner's settings, and the step of
-its least validation risk, are what the final fit on the whole training part is made with. No test row is ever seen.
+Every candidate starts from the same seed. In each rung the remaining candidates are trained for some more steps and
+then ranked by their least validation risk so far; the better ones stay. The final fit on the whole training part uses
+the winner's settings and the step of its least validation risk. No test row is used.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
 from proxlearn.training.settings import Settings
-from proxlearn.training.stepper import take_rows
 from proxlearn.training.trainer import FitState, fit
 
 CANDIDATES: tuple[dict[str, float], ...] = tuple(
@@ -26,36 +26,36 @@ CANDIDATES: tuple[dict[str, float], ...] = tuple(
     for h in (0.5, 0.1)
     for epsilon, beta in ((0.1, 1e5), (1.0, 1e4))
 )
-"""What is tried: values that serve standardised features and targets of the size 1, whatever the data."""
+"""The candidates: values for standardised features and targets of size 1."""
 RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
-"""Steps that each one left goes on for, and how many are left after them."""
+"""Further steps of each remaining candidate, and the number of candidates that stay after them."""
 PATIENCE = 12
-"""Logged steps without a lower validation risk after which a candidate goes no further: four times as many steps."""
+"""Logged steps without a lower validation risk after which a candidate stops: four times as many steps."""
 MOST_PARTICLES = 200
-"""Of a candidate: settings of a mean field do not depend on N, and their order is seen with fewer."""
+"""Limit of a candidate's N: good settings of a mean field do not depend on N, and fewer particles rank them alike."""
 FEWEST_ROWS = 8
-"""With less a held-out part says nothing: the first candidate is taken, and trained for the first rung."""
+"""With fewer rows a held-out part is uninformative: the first candidate is taken, with the steps of the first rung."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen, and from what."""
+    """The chosen settings, and the candidates."""
 
     settings: Settings
     table: tuple[dict[str, Any], ...]
-    """A row for each candidate and rung: its numbers, the step and the value of its least validation risk."""
+    """One row per candidate and rung: its numbers, the step and the value of its least validation risk."""
     curve: tuple[tuple[int, float], ...] = ()
-    """The winner's logged steps, in order, and its validation risk at each; empty where nothing was held out."""
+    """The winner's logged steps, in order, and its validation risks; empty where no part was held out."""
 
     @property
     def best_step(self) -> int:
-        """Where the winner's validation risk is least; the curve must not be empty."""
+        """The step of the winner's least validation risk; the curve must not be empty."""
         return min(self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """The winner's validation risk after ``step`` recursions; None where the curve says nothing of them.
+        """The winner's validation risk after ``step`` recursions; None where the curve does not cover them.
 
-        Between two logged steps it is the larger risk of both, and after the last one the last.
+        Between two logged steps it is the larger of the two risks, and after the last logged step the last risk.
         """
         before = [risk for logged, risk in self.curve if logged <= step][-1:]
         after = [risk for logged, risk in self.curve if logged >= step][:1]
@@ -63,13 +63,13 @@ class Selection:
 
 
 class CandidateStore(Protocol):
-    """What is known of candidates from an interrupted selection of the same problem, settings and seed."""
+    """Results of candidates from an interrupted selection of the same problem, settings and seed."""
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """The fit of a candidate after a rung, or the error that ended it; None where it is not known."""
+        """The fit of a candidate after a rung, or the error that ended it; None where no result is stored."""
 
     def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
-        """Keep it."""
+        """Store the result of a candidate after a rung."""
 
 
 def select(
@@ -86,29 +86,29 @@ def select(
 ) -> Selection:
     """Choose the fields of ``candidates`` that ``base`` leaves at their defaults, from the training samples alone.
 
-    A field whose value in ``base`` is not its default keeps that value, and so does one named in ``fixed``. Steps that
-    are given replace those that would be chosen, and change nothing else: more of them continue a run.
-    What ``store`` holds of an interrupted selection is not computed again.
+    A field whose value in ``base`` is not its default keeps that value, and so does one named in ``fixed``. Given
+    steps replace the chosen ones and change nothing else, so that more steps continue a run. Results that ``store``
+    holds from an interrupted selection are not computed again.
     """
-    tried = _distinct(base, candidates, fixed)
+    candidate_settings = _distinct(base, candidates, fixed)
     names = tuple(dict.fromkeys(name for candidate in candidates for name in candidate))
     if len(problem.samples) < FEWEST_ROWS:
-        return Selection(replace(tried[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
+        return Selection(replace(candidate_settings[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
     training, held_out = hold_out(problem.samples, seed)
     part = Problem(problem.neuron, training)
-    alive: dict[int, FitState | None] = dict.fromkeys(range(len(tried)))
+    alive: dict[int, FitState | None] = dict.fromkeys(range(len(candidate_settings)))
     table: list[dict[str, Any]] = []
-    done = 0
+    last_step = 0
     for rung, (more, keep) in enumerate(rungs):
-        done += more
-        scores: dict[int, float] = {}
+        last_step += more
+        risks: dict[int, float] = {}
         for i, fitted in list(alive.items()):
-            progress(f"selection: rung {rung + 1} of {len(rungs)}, {len(alive)} candidates to step {done}")
-            settings = replace(tried[i], N=min(base.N, MOST_PARTICLES))
-            made = None if store is None else store.load(rung, i, settings)
-            if made is None:
+            progress(f"selection: rung {rung + 1} of {len(rungs)}, {len(alive)} candidates to step {last_step}")
+            settings = replace(candidate_settings[i], N=min(base.N, MOST_PARTICLES))
+            result = None if store is None else store.load(rung, i, settings)
+            if result is None:
                 try:
-                    made = fit(
+                    result = fit(
                         part,
                         settings,
                         seed=seed,
@@ -119,45 +119,46 @@ def select(
                         patience=PATIENCE,
                     )
                 except RunError as error:
-                    made = error
+                    result = error
                 if store is not None:
-                    store.save(rung, i, settings, made)
-            if isinstance(made, RunError):
-                # A step size too large for the data is a candidate that lost.
-                scores[i] = np.inf
-                table.append(_row(rung, i, tried[i], names, None, str(made)))
+                    store.save(rung, i, settings, result)
+            if isinstance(result, RunError):
+                # A candidate whose step size is too large for the data loses.
+                risks[i] = np.inf
+                table.append(_row(rung, i, candidate_settings[i], names, None, str(result)))
                 continue
-            alive[i] = made
-            scores[i] = made.best["validation_risk"]
-            table.append(_row(rung, i, tried[i], names, made))
-        ranked = sorted(scores, key=lambda i: (scores[i], i))
-        alive = {i: alive[i] for i in ranked[:keep] if np.isfinite(scores[i])}
+            alive[i] = result
+            risks[i] = result.best["validation_risk"]
+            table.append(_row(rung, i, candidate_settings[i], names, result))
+        ranked = sorted(risks, key=lambda i: (risks[i], i))
+        alive = {i: alive[i] for i in ranked[:keep] if np.isfinite(risks[i])}
         if not alive:
             raise RunError("no candidate of the selection stayed finite", "scale the features and the target")
     winner, fitted = next(iter(alive.items()))
     assert fitted is not None
     steps = base.steps if base.steps is not None else int(fitted.best["step"])
     curve = tuple((int(row["step"]), row["validation_risk"]) for row in fitted.history if "validation_risk" in row)
-    return Selection(replace(tried[winner], steps=steps), tuple(table), curve)
+    return Selection(replace(candidate_settings[winner], steps=steps), tuple(table), curve)
 
 
 def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
-    """Three quarters to train on and one to look at, each class in proportion."""
+    """Three quarters for training and one quarter for validation, each class in proportion."""
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     if samples.labels is not None:
         order = order[torch.argsort(samples.labels[order], stable=True)]
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
-    return take_rows(samples, (~held).nonzero()[:, 0]), take_rows(samples, held.nonzero()[:, 0])
+    return samples.take_rows((~held).nonzero()[:, 0]), samples.take_rows(held.nonzero()[:, 0])
 
 
 def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
-    """The candidates with what the base has fixed; each different one once."""
+    """The settings of the candidates, with the fixed fields of the base and without duplicates."""
     defaults = Settings()
     kept = {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)}
     kept.update(fixed)
-    made = [replace(base, **{k: v for k, v in each.items() if k not in kept}) for each in candidates]
-    return list(dict.fromkeys(made))
+    return list(
+        dict.fromkeys(replace(base, **{k: v for k, v in values.items() if k not in kept}) for values in candidates)
+    )
 
 
 def _row(

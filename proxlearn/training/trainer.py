@@ -1,4 +1,4 @@
-"""Fit in memory: from a problem and settings to a trained cloud and its history, with early stopping where asked."""
+"""Fit in memory: from a problem and settings to a trained cloud and its history, with optional early stopping."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, draw_normal
-from proxlearn.core.energy import effective_sample_size
-from proxlearn.core.neurons.registry import Neuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.schedules import is_log_spaced
-from proxlearn.training.engine import fused_obstacle
+from proxlearn.core.metrics import effective_sample_size
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.schedules import hyper_of_last_step, is_log_spaced
+from proxlearn.training.iterate import iterate
 from proxlearn.training.settings import Settings
-from proxlearn.training.stepper import Stepper, take_rows
 
 LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
-"""Training rows that the history's risk is taken over."""
+"""Training rows that the history's risk is computed on."""
 PIECE = 2**24
-"""Answers of particles to samples that are held at once while scoring."""
+"""Outputs of particles for samples that are held at the same time while scoring."""
 
 Row = dict[str, float]
 
 
 @dataclass(frozen=True)
 class FitState:
-    """A fit that can be used, and gone on with."""
+    """A fit that can predict and that can be continued."""
 
     cloud: PointCloud
-    """The newest; with early stopping the one of the least validation risk."""
+    """The newest cloud; with early stopping, the one of the least validation risk."""
     newest: PointCloud
     generator: Tensor
     """State of the noise generator, bytes."""
     history: tuple[Row, ...] = ()
-    """step, train_risk, validation_risk where there is such a part, ess, and h, beta, epsilon of the step
-    that led there, at logged steps."""
+    """Rows of the logged steps: step, train_risk, validation_risk where a part is held out, ess, and h, beta and
+    epsilon of the step that led there."""
 
     @property
     def best(self) -> Row:
@@ -47,7 +47,7 @@ class FitState:
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """A fit that the user interrupted, with what it had reached."""
+    """A fit that the user interrupted, with the state that it had reached."""
 
     def __init__(self, fitted: FitState) -> None:
         super().__init__(f"interrupted after step {fitted.newest.step}")
@@ -55,9 +55,9 @@ class FitInterrupted(KeyboardInterrupt):
 
 
 def split_seed(seed: int) -> tuple[int, int]:
-    """Of cloud_0 and of the noise: each has a stream of its own."""
-    of_cloud, of_noise = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
-    return of_cloud, of_noise
+    """The seeds of cloud_0 and of the noise, which have separate streams."""
+    cloud_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
+    return cloud_seed, noise_seed
 
 
 def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int) -> PointCloud:
@@ -66,7 +66,7 @@ def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int
 
 
 def initial_fit(problem: Problem, settings: Settings, seed: int) -> FitState:
-    """Before the first step."""
+    """The state before the first step."""
     assert settings.init_scale is not None, "selection has not filled in init_scale"
     cloud = initial_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
     cloud = cloud.to("cpu", getattr(torch, settings.dtype))
@@ -86,63 +86,58 @@ def fit(
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], None] = lambda cloud, row: None,
 ) -> FitState:
-    """``steps`` recursions (those of the settings, if not said) from ``start``, or from the cloud_0 of ``seed``.
+    """Make ``steps`` recursions (by default those of the settings) from ``start``, or from the cloud_0 of ``seed``.
 
-    Going on from what was fitted gives the bits of one longer fit, also after an ``Interrupted``. With a ``validation``
-    part the cloud of its least risk is kept, and ``patience`` logged steps without a new one end the fit. ``callback``
-    sees every logged step.
+    Continuing a fit gives bit for bit the result of one longer fit, also after ``FitInterrupted``. With a
+    ``validation`` part the cloud of its least risk is kept, and ``patience`` logged steps without a lower risk end the
+    fit. ``callback`` is called at every logged step.
     """
-    now = start or initial_fit(problem, settings, seed)
+    start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
-    assert number is not None, "neither the call nor the settings say how many steps"
+    assert number is not None, "neither the call nor the settings give the number of steps"
     generator = torch.Generator()
-    generator.set_state(now.generator)
-    plan = settings.plan
-    engine = "eager" if fused_obstacle(problem.neuron, "cpu") else "fused"
-    advance = Stepper(problem, plan, engine, threads or torch.get_num_threads(), generator)
-    dtype = now.newest.theta.dtype
-    train = take_rows(problem.samples, torch.arange(min(len(problem.samples), MOST_SCORED))).to("cpu", dtype)
+    generator.set_state(start.generator)
+    hyper, dtype = settings.hyper, start.newest.theta.dtype
+    train = problem.samples.take_rows(torch.arange(min(len(problem.samples), MOST_SCORED))).to("cpu", dtype)
     held_out = None if validation is None else validation.to("cpu", dtype)
-    cloud, best, history = now.newest, now.cloud, list(now.history)
-    last = cloud.step + number
-    state = now.generator
+    cloud, best, history = start.newest, start.cloud, list(start.history)
+    last, noise_state = cloud.step + number, start.generator
 
-    def fitted() -> FitState:
-        return FitState(best if held_out is not None else cloud, cloud, state, tuple(history))
+    def fit_state() -> FitState:
+        return FitState(best if held_out is not None else cloud, cloud, noise_state, tuple(history))
 
     try:
-        while cloud.step < last:
-            after, _ = advance(cloud)
-            # Together: an interrupted step leaves cloud and noise as they were before it.
-            cloud, state = after, generator.get_state()
+        for after, _ in iterate(problem, cloud, hyper, generator=generator, until=last, threads=threads):
+            # One statement: an interrupt leaves cloud and noise of the same step.
+            cloud, noise_state = after, generator.get_state()
             if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
                 continue
-            hyper = plan.hyper_before(cloud)
+            used = hyper_of_last_step(hyper, cloud)
             row = {"step": cloud.step, "train_risk": risk_of(problem.neuron, cloud, train)}
             if held_out is not None:
                 row["validation_risk"] = risk_of(problem.neuron, cloud, held_out)
             row |= {"ess": float(effective_sample_size(cloud.log_rho))}
-            row |= {"h": hyper.h, "beta": hyper.beta, "epsilon": hyper.epsilon}
+            row |= {"h": used.h, "beta": used.beta, "epsilon": used.epsilon}
             history.append(row)
             callback(cloud, row)
             if held_out is not None:
-                rows = [each.get("validation_risk", np.inf) for each in history]
-                since = len(rows) - 1 - int(np.argmin(rows))
-                best = cloud if since == 0 else best
-                if patience is not None and since >= patience:
+                risks = [logged.get("validation_risk", np.inf) for logged in history]
+                rows_since_best = len(risks) - 1 - int(np.argmin(risks))
+                best = cloud if rows_since_best == 0 else best
+                if patience is not None and rows_since_best >= patience:
                     break
     except KeyboardInterrupt as error:
-        raise FitInterrupted(fitted()) from error
-    return fitted()
+        raise FitInterrupted(fit_state()) from error
+    return fit_state()
 
 
 def risk_of(neuron: Neuron, cloud: PointCloud, samples: Samples) -> float:
-    """The risk of the weighted estimate, some rows at a time."""
+    """The risk of the weighted estimate, computed in pieces of the rows."""
     shares, total = torch.softmax(cloud.log_rho, dim=0)[:, None], 0.0
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):
         rows = torch.arange(first, min(first + piece, len(samples)))
-        part = take_rows(samples, rows) if len(rows) < len(samples) else samples
+        part = samples.take_rows(rows) if len(rows) < len(samples) else samples
         f = neuron.respond(cloud.theta, part).over_particles(shares)[:, 0]
         total += float((part.y.reshape(-1) - f).square().double().sum())
     return total / len(samples)

@@ -16,9 +16,10 @@ from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig, trajectory
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.outcome import Outcome
 from proxlearn.run.run_config import validate_config
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.training_loop import Outcome, train
+from proxlearn.run.train import train
 from reproduce.plan import QUICK_ROWS, QUICK_SHARE, QUICK_STEPS, Entry, PaperRun
 
 

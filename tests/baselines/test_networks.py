@@ -12,8 +12,8 @@ from small_runs import composed, run
 from proxlearn.baselines import adam, networks
 from proxlearn.baselines.method import Request
 from proxlearn.core.cloud import draw_normal
-from proxlearn.core.energy import risk
 from proxlearn.core.problem import Problem
+from proxlearn.core.risk import risk
 from proxlearn.predict import folder
 from proxlearn.run.experiment import build_experiment
 from proxlearn.training.settings import Settings

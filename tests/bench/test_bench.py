@@ -80,7 +80,7 @@ def test_the_busy_share_is_what_others_used_between_two_readings(
 def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
     small = config_of("dataset=wdbc", "N=40")
     with torch.no_grad():
-        shape = RecursionBench(small, made=0.0)
+        shape = RecursionBench(small, burn_in=0.0)
         for _ in range(2):
             shape.measure(0.01)
         found = {

@@ -18,7 +18,7 @@ from proxlearn.errors import InputError
 from tests.conftest import config_of
 
 FIELDS = {
-    prefix + field.name: field.metadata["check"]
+    prefix + field.name: schema.setting_check(field)
     for prefix, cls in (("", schema.TrainConfig), *((f"{name}.", cls) for name, cls in schema.SECTIONS.items()))
     for field in dataclasses.fields(cls)
     if field.name not in schema.SECTIONS

@@ -28,7 +28,7 @@ from proxlearn.compare.grid import cells_of
 from proxlearn.compare.measure import measure, scores
 from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, SCALINGS, ComparisonSpec, scaling_of
 from proxlearn.compare.splits import split_of
-from proxlearn.core.scores import LEAST_PROBABILITY
+from proxlearn.core.metrics import LEAST_PROBABILITY
 from proxlearn.data import registry
 from proxlearn.errors import RunError
 from tests.conftest import config_of

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn.core.energy import potentials
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.problem import Problem
+from proxlearn.core.risk import potentials
+from proxlearn.core.samples import Samples
 
 
 def problem_and_cloud(seed: int, N: int, n: int, n_x: int) -> tuple[Problem, torch.Tensor, torch.Tensor]:

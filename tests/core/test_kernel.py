@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import DenseKernel, LogKernel, offdiagonal_share, squared_distances
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper, step
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.step import step
 from tests.conftest import paper_cloud, randomness
 
 
@@ -58,7 +60,7 @@ def test_log_kernel_keeps_the_mass_in_float32_at_any_epsilon(
     problem = Problem(wdbc.neuron, samples).to("cpu", torch.float32)
     cloud = paper_cloud(wdbc, 40, generator).to("cpu", torch.float32)
     mass = float(cloud.rho.double().sum())
-    hyper = Hyper(0.05, 1e-3, 10.0**exponent, 1e-3, 300, kernel="log", tolerance=tolerance)  # type: ignore[arg-type]
+    hyper = Hyper(beta=0.05, h=1e-3, epsilon=10.0**exponent, delta=1e-3, L=300, kernel="log", tolerance=tolerance)  # type: ignore[arg-type]
     for _ in range(4):
         cloud, _ = step(problem, cloud, hyper, *randomness(cloud, generator))
         assert bool(torch.isfinite(cloud.theta).all())
@@ -73,7 +75,7 @@ def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Proble
     problem = wdbc.to("cpu", torch.float32)
     mass = float(cloud.rho.double().sum())
     for epsilon in (1e-6, 1e-2, 10.0):
-        hyper = Hyper(1e4, 0.1, epsilon, 1e-3, 300, tolerance="log")
+        hyper = Hyper(beta=1e4, h=0.1, epsilon=epsilon, delta=1e-3, L=300, tolerance="log")
         after, _ = step(problem, cloud, hyper, *randomness(cloud, generator))
         assert bool(torch.isfinite(after.log_rho).all())
         assert float(after.rho.double().sum()) == pytest.approx(mass, rel=1e-5)

@@ -10,19 +10,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.estimates import estimates, standard_error
+from proxlearn.core.metrics import CALIBRATION_BINS, LEAST_PROBABILITY, calibration_error
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Samples
-from proxlearn.core.scores import (
-    CALIBRATION_BINS,
-    LEAST_PROBABILITY,
-    TASKS,
-    calibration_error,
-    estimates,
-    scores,
-    standard_error,
-    task_of,
-)
+from proxlearn.core.samples import Samples
+from proxlearn.core.tasks import TASKS, scores, task_of
 
 torch.set_num_threads(1)
 

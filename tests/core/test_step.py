@@ -13,9 +13,10 @@ from torch import Tensor
 
 from proxlearn.core import literal, options, step
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from tests.conftest import paper_cloud, randomness
 
 WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
@@ -174,7 +175,17 @@ def test_no_tensor_of_a_step_strays_to_another_device(
     drift: options.Drift, kernel: options.Kernel, orientation: options.Orientation, tolerance: options.Tolerance
 ) -> None:
     """A meta tensor mixed with one of another device raises. delta=0: a meta tensor has no value to stop on."""
-    hyper = Hyper(0.05, 1e-3, 1.0, 0.0, 5, drift=drift, kernel=kernel, orientation=orientation, tolerance=tolerance)
+    hyper = Hyper(
+        beta=0.05,
+        h=1e-3,
+        epsilon=1.0,
+        delta=0.0,
+        L=5,
+        drift=drift,
+        kernel=kernel,
+        orientation=orientation,
+        tolerance=tolerance,
+    )
 
     def meta(*shape: int) -> Tensor:
         return torch.empty(*shape, device="meta", dtype=torch.float32)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from proxlearn.core import step
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import effective_sample_size
 from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.core.weights import UPDATES, ess_below, resample_systematic
 from tests.conftest import randomness
 

@@ -39,7 +39,7 @@ def waits_for_a_signal(ready):
 
 def job(target, *args, folder, stop=lambda: False):
     return run_in_subprocess(
-        target, args, preload=("proxlearn.run.training_loop",), log=folder / "log", directory=folder, stop=stop
+        target, args, preload=("proxlearn.run.train",), log=folder / "log", directory=folder, stop=stop
     )
 
 

@@ -14,8 +14,8 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from proxlearn import cli
-from proxlearn.run import training_loop
 from proxlearn.run.run_config import validate_config
+from proxlearn.run.train import train as train_run
 from proxlearn.views.run import run_data, tables
 
 SHORT = ["steps=12", "N=20", "threads=1", "hydra.run.dir=run"]
@@ -43,7 +43,7 @@ def train_without_views(*args: str) -> Path:
     """The same run without the drawing, which takes longer than a short run."""
     with initialize_config_module("proxlearn.configs", version_base="1.3"):
         config = validate_config(compose("train", [*args, *SHORT], return_hydra_config=True))
-    return training_loop.train(config, Path("run").absolute(), command="a test").folder
+    return train_run(config, Path("run").absolute(), command="a test").folder
 
 
 @pytest.mark.parametrize("name", ["banana", "diabetes", "twonorm", "shd", "digits", "wdbc"])

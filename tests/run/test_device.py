@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from proxlearn.errors import InputError, RunError
+from proxlearn.memory import full_kernel_remedy, out_of_memory_as_run_error
 from proxlearn.run import device
 from proxlearn.run.device import check_memory
-from proxlearn.training.memory import full_kernel_remedy, out_of_memory_as_run_error
 from tests.conftest import config_of
 
 GIB = 2**30

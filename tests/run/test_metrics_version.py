@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from small_runs import FORKSERVER, composed, run
 
-from proxlearn.core import energy
-from proxlearn.run import checkpoint, checkpoint_file, training_loop
+from proxlearn.core.metrics import discrete_free_energy
+from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
+from proxlearn.run import checkpoint, checkpoint_file, observers
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.metrics import measure
 from proxlearn.run.metrics_version import CHANGING, version_of
@@ -33,12 +34,12 @@ def config(variant, *overrides, steps=STEPS):
     )
 
 
-def old_measure(problem, test, cloud, proximal, plan):
+def old_measure(problem, test, cloud, proximal, hyper):
     """A row as version 0.1.0 wrote it."""
-    hyper = plan.hyper_at(plan.with_measured_epsilon(cloud))
-    row = measure(problem, test, cloud, proximal, plan)
+    row = measure(problem, test, cloud, proximal, hyper)
+    hyper = hyper_for_step(hyper, with_measured_epsilon(hyper, cloud))
     risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
-    row["discrete_free_energy"] = float(energy.discrete_free_energy(risk, cloud.log_rho, hyper.beta))
+    row["discrete_free_energy"] = float(discrete_free_energy(risk, cloud.log_rho, hyper.beta))
     row = {name: value for name, value in row.items() if name not in CHANGING}
     return row | {name: getattr(hyper, name) for name in CHANGING}
 
@@ -47,7 +48,7 @@ def old_run(configured, folder, patch):
     """A folder of version 0.1.0: its rows, and checkpoints without the figures of their step."""
     saved = checkpoint.save
     with patch.context() as context:
-        context.setattr(training_loop, "measure", old_measure)
+        context.setattr(observers, "measure", old_measure)
         context.setattr(
             checkpoint, "save", lambda folder, now: saved(folder, Checkpoint(**vars(now) | {"proximal": None}))
         )
@@ -70,13 +71,13 @@ def assert_same_rows(ours, theirs):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_numbers_of_a_row_are_those_its_step_was_made_with(variant, tmp_path, monkeypatch):
     used = {}
-    made = Stepper._make
+    recurse = Stepper._recurse
 
     def spied(self, cloud, *randomness):
-        used[cloud.step + 1] = self.plan.hyper_at(cloud)
-        return made(self, cloud, *randomness)
+        used[cloud.step + 1] = hyper_for_step(self.hyper, cloud)
+        return recurse(self, cloud, *randomness)
 
-    monkeypatch.setattr(Stepper, "_make", spied)
+    monkeypatch.setattr(Stepper, "_recurse", spied)
     run(config(variant, "log_every=1"), tmp_path)
     table = pd.read_csv(tmp_path / "metrics.csv", index_col="step")
     assert table.loc[0, list(CHANGING)].isna().all()

@@ -213,7 +213,7 @@ def test_a_placing_that_fails_is_told_with_the_old_run_in_its_place(folder, old,
         real(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(RunError, match="the same command begins again: the old run is as it was"):
+    with pytest.raises(RunError, match="the same command begins again: the old run is unchanged"):
         again(folder)
     assert contents(folder) == contents(old)
 

@@ -7,7 +7,7 @@ import pytest
 from small_runs import assert_same_run, run, small
 
 from proxlearn.errors import RunError
-from proxlearn.run.training_loop import Stepper
+from proxlearn.training.stepper import Stepper
 
 
 def contents(folder):

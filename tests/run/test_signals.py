@@ -10,7 +10,8 @@ import pytest
 from small_runs import assert_same_run, composed, run, small, status
 
 from proxlearn.errors import StoppedBySignal
-from proxlearn.run import selection, training_loop
+from proxlearn.run import selection
+from proxlearn.run import train as set_up
 from proxlearn.run.run_folder import candidates
 from proxlearn.training import successive_halving as halving
 from proxlearn.training.stepper import Stepper
@@ -30,9 +31,9 @@ def wait_long(*args, **kwargs):
     raise AssertionError("the signal was not obeyed")
 
 
-@pytest.mark.parametrize("module, slow", [(training_loop, "build_experiment"), (selection, "select")])
+@pytest.mark.parametrize("module, slow", [(set_up, "build_experiment"), (selection, "select")])
 def test_a_signal_before_the_first_step_ends_the_run_at_once(module, slow, tmp_path, monkeypatch):
-    config = small(steps=5) if module is training_loop else tuned()
+    config = small(steps=5) if module is set_up else tuned()
     monkeypatch.setattr(module, slow, wait_long)
     began = time.monotonic()
     with pytest.raises(StoppedBySignal, match="the same command goes on") as stopped:

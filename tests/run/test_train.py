@@ -14,7 +14,7 @@ import torch
 from proxlearn.config.schema import TrainConfig, run_name
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint
-from proxlearn.run.training_loop import train
+from proxlearn.run.train import train
 from tests.conftest import config_of
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import CANDIDATES, RUNGS, hold_out, select

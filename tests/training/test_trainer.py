@@ -10,11 +10,12 @@ import torch
 from sklearn.datasets import load_iris
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.estimates import estimates
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.schedules import schedule_factor
-from proxlearn.core.scores import estimates
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
+from proxlearn.core.schedules import hyper_for_step, schedule_factor, with_measured_epsilon
 from proxlearn.errors import RunError
 from proxlearn.run.experiment import settings_from_config
 from proxlearn.training.settings import Settings
@@ -133,9 +134,9 @@ def test_the_defaults_are_those_of_recipe_tuned() -> None:
 
 
 def test_an_absolute_epsilon_is_not_replaced_by_what_another_run_measured(wave: Problem) -> None:
-    plan = replace(SMALL, epsilon_quantile=None, h_schedule="cosine").plan
+    hyper = replace(SMALL, epsilon_quantile=None, h_schedule="cosine").hyper
     cloud = replace(initial_fit(wave, SMALL, seed=0).newest, epsilon=123.0)
-    assert plan.hyper_at(plan.with_measured_epsilon(cloud)).epsilon == SMALL.epsilon
+    assert hyper_for_step(hyper, with_measured_epsilon(hyper, cloud)).epsilon == SMALL.epsilon
 
 
 def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Problem) -> None:

@@ -108,14 +108,14 @@ class PassCache(_Cache):
         name = self._file_name(sig, data.codegen)
         payload = dumps((sig, data._reduce()))  # type: ignore[no-untyped-call]
         content = MAGIC + _digest(name, payload) + payload
-        COMPILE_TIME.unkept = OSError(errno.ENOENT, "there is no folder for it")
+        COMPILE_TIME.cache_error = OSError(errno.ENOENT, "there is no folder for it")
         for folder in folders():
             try:
                 _write_private(folder / name, content)
             except OSError as error:
-                COMPILE_TIME.unkept = error
+                COMPILE_TIME.cache_error = error
             else:
-                COMPILE_TIME.unkept = None
+                COMPILE_TIME.cache_error = None
                 return
 
     @functools.cached_property

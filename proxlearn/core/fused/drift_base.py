@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.core.problem import Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.samples import Samples
 
 
 class FusedDrift(ABC):

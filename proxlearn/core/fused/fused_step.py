@@ -30,10 +30,12 @@ from proxlearn.core.fused.tanh_outputs_drift import TanhOutputsDrift
 from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift, saturates
 from proxlearn.core.fused.tanh_tiled import TiledTanhDrift
 from proxlearn.core.fused.thread_layer import set_threads
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import KernelTooLarge
-from proxlearn.core.problem import Problem, Samples
+from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
-from proxlearn.core.step import Hyper, Info
+from proxlearn.core.samples import Samples
+from proxlearn.core.step import Info
 from proxlearn.core.weights import UPDATES, cost_rows_columns, proximal_weights
 
 IN_ONE_PIECE = 2**26

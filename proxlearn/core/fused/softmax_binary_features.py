@@ -20,8 +20,9 @@ from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential
 from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, apply_weights, look_up, patterns
 from proxlearn.core.fused.softmax_drift import update
 from proxlearn.core.fused.vector_math import FAST, exp
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 
 STRIP = 32
 """Samples whose logits of all classes are in the innermost cache at once."""

@@ -13,8 +13,9 @@ from torch import Tensor
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.fused.vector_math import FAST, tanh
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 
 
 @compile_pass(parallel=True, fastmath=FAST)

@@ -23,8 +23,9 @@ from torch import Tensor
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
 from proxlearn.core.fused.vector_math import FAST, from_sortable_int, sortable_int, tanh
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 
 LARGE = 100.0
 """Median length of x from which on features are called raw."""

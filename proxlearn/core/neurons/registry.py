@@ -1,69 +1,13 @@
-"""Neurons: Phi(x, theta), its pull-back to theta, and the coordinates theta is made of.
-
-A neuron answers a whole cloud at once. ``respond`` evaluates P(i,m) = Phi(x_m, theta_i) and returns a
-*response*, which offers just the three operations the recursion needs: P^T times vectors over the particles,
-P times vectors over the data, and the gradient of <G, P> with respect to theta for cotangents of the form
-G(i,m) = c_m + rho_i d_m. Every drift of this method has that form, so P's Jacobian is never stored and no
-N x N matrix is formed. ``outputs`` is what a prediction is made from: it knows no labels.
-"""
+"""The neurons by name; a new neuron is added here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from torch import Tensor
-
+from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.options import Task
-from proxlearn.core.problem import Samples
-
-
-class Response(Protocol):
-    """The cloud's answer to the samples: P behind products, so that each neuron may keep what is cheapest."""
-
-    def over_particles(self, weights: Tensor) -> Tensor:
-        """P^T weights: N x k -> n x k."""
-
-    def over_samples(self, vectors: Tensor) -> Tensor:
-        """P vectors: n x k -> N x k."""
-
-    def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
-        """Gradient with respect to theta of sum_im G(i,m) P(i,m), G(i,m) = c_m + rho_i d_m: N x p."""
-
-
-class Neuron(Protocol):
-    """One hidden unit as a function of its parameter vector."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        """What it can be trained for."""
-
-    def targets(self, labels: Tensor) -> Tensor:
-        """What f is regressed on for class indices (n): n, or outputs x n; float64."""
-
-    def coordinates(self, n_x: int) -> dict[str, int]:
-        """Names and lengths of the blocks of theta, in order."""
-
-    def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """P itself, N x n (many outputs: N x outputs n, each one's samples together); differentiable, for oracles."""
-
-    def respond(self, theta: Tensor, samples: Samples) -> Response:
-        """P behind the operations of the recursion."""
-
-    def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
-        """What each particle says of unlabelled samples, N x (outputs) x n: real numbers, or C probabilities."""
-
-
-def num_parameters(neuron: Neuron, n_x: int) -> int:
-    """p, the dimension of one particle."""
-    return sum(neuron.coordinates(n_x).values())
-
 
 NEURONS: dict[str, Callable[[int], Neuron]] = {
     "tanh": lambda classes: TanhNeuron(),
@@ -72,4 +16,4 @@ NEURONS: dict[str, Callable[[int], Neuron]] = {
     # One output is enough for two classes and for a real target: that is the paper's neuron.
     "tanh_outputs": lambda classes: TanhOutputsNeuron(classes) if classes > 2 else TanhNeuron(),
 }
-"""Every neuron by name, made for a number of classes: a new one is added here. The first for a task is its default."""
+"""Every neuron by name, as a function of the number of classes. The first neuron of a task is the task's default."""

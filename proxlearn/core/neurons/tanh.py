@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.options import Task
-from proxlearn.core.problem import Samples
+from proxlearn.core.samples import Samples
 
 
 class TanhNeuron:

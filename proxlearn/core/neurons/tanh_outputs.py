@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.options import Task
-from proxlearn.core.problem import Samples
+from proxlearn.core.samples import Samples
 
 
 @dataclass(frozen=True)

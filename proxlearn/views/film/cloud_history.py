@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.neurons.registry import Neuron
+from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.predict.folder import load, newest_checkpoint
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints

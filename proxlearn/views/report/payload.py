@@ -12,7 +12,7 @@ import pandas as pd
 
 from proxlearn import __version__
 from proxlearn.compare.statistics import MeanSd
-from proxlearn.core.scores import ESTIMATES
+from proxlearn.core.estimates import ESTIMATES
 from proxlearn.paper.published import Experiment, Figures, printed
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.views.report.report_runs import ReportRuns, RunEntry, flat

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from proxlearn.config.schema import Dtype, TrainConfig, build
-from proxlearn.core.scores import ESTIMATES
+from proxlearn.core.estimates import ESTIMATES
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_table, read_yaml
 from proxlearn.run import checkpoint_file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from proxlearn.core.scores import ESTIMATES
+from proxlearn.core.estimates import ESTIMATES
 from proxlearn.files.atomic import write_atomically
 from proxlearn.views.run.run_data import RunData
 

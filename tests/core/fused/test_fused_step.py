@@ -16,11 +16,12 @@ from proxlearn.core.cloud import PointCloud, draw_normal
 from proxlearn.core.fused.fused_step import FusedStep, IdentityInfo
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.fused.tanh_tiled import TILE, TiledTanhDrift
-from proxlearn.core.neurons.registry import num_parameters
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.training.stepper import draw_noise
 from tests.conftest import config_of, paper_cloud, randomness
@@ -142,7 +143,9 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
     problem = Problem(TanhNeuron(), Samples(X, y)).to("cpu", dtype)
     h, beta = 0.01, kappa * 0.01 / epsilon
     # A fixed number of rounds: a tolerance could be met one round earlier by a rounding error.
-    hyper = Hyper(beta, h, epsilon, delta=0.0, L=12, noise_scale=0.3, orientation=orientation, tolerance="log")
+    hyper = Hyper(
+        beta=beta, h=h, epsilon=epsilon, delta=0.0, L=12, noise_scale=0.3, orientation=orientation, tolerance="log"
+    )
     fused = FusedStep(problem, hyper, N, threads=1)
     for _ in range(2):
         noise, z0 = randomness(cloud, generator)
@@ -203,7 +206,7 @@ def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domai
     standardised: Problem, generator: torch.Generator
 ) -> None:
     """beta = 1e4 and a kappa of 1e-3: z spans hundreds of orders of magnitude."""
-    hyper = Hyper(1e4, 0.1, 1e-8, 1e-3, 40, tolerance="log", drift="first_variation")
+    hyper = Hyper(beta=1e4, h=0.1, epsilon=1e-8, delta=1e-3, L=40, tolerance="log", drift="first_variation")
     problem = standardised.to("cpu", torch.float32)
     cloud = paper_cloud(standardised, 40, generator)
     cloud = PointCloud(1e-4 * cloud.theta, cloud.log_rho).to("cpu", torch.float32)
@@ -261,7 +264,9 @@ def test_the_fused_softmax_neuron_equals_the_reference(
     p = num_parameters(neuron, n_x)
     log_rho = torch.randn(N, generator=generator, dtype=torch.float64) - 3
     cloud = PointCloud(torch.randn(N, p, generator=generator, dtype=torch.float64), log_rho).to("cpu", dtype)
-    hyper = Hyper(0.5, 1e-2, 10.0, 1e-3, 50, noise_scale=0.01, drift=drift, prox_potential=potential)
+    hyper = Hyper(
+        beta=0.5, h=1e-2, epsilon=10.0, delta=1e-3, L=50, noise_scale=0.01, drift=drift, prox_potential=potential
+    )
     noise, z0 = randomness(cloud, generator)
     found, _ = FusedStep(problem, hyper, N, threads=2)(cloud, noise, z0)
     wanted, _ = step.step(problem, cloud, hyper, noise, z0)
@@ -347,7 +352,16 @@ def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
     standardised: Problem, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tuned run's first step: epsilon is a tenth of the neighbours' squared distances, and z spans e^100."""
-    hyper = Hyper(1e5, 0.5, 0.03, 1e-6, 300, tolerance="log", drift="first_variation", orientation="consistent")
+    hyper = Hyper(
+        beta=1e5,
+        h=0.5,
+        epsilon=0.03,
+        delta=1e-6,
+        L=300,
+        tolerance="log",
+        drift="first_variation",
+        orientation="consistent",
+    )
     problem = standardised.to("cpu", torch.float32)
     cloud = draw_normal(problem.neuron.coordinates(30), 30, 0.5, 60, generator).to("cpu", torch.float32)
     noise, z0 = randomness(cloud, generator)

@@ -8,11 +8,11 @@ import torch
 
 from proxlearn.core.cloud import draw_cloud
 from proxlearn.core.fused.log_kernel import FusedLogKernel
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
-from proxlearn.training.hyper_schedule import Plan
 from proxlearn.training.stepper import Stepper
 
 
@@ -23,8 +23,8 @@ def test_an_exploding_run_keeps_its_mass_until_it_stops(seed: int) -> None:
     box = {"a": (0.9, 1.1), "b": (-0.1, 0.1), "w": (-1.0, 1.0)}
     cloud = draw_cloud({"a": 1, "b": 1, "w": 3}, box, 20, "uniform", torch.Generator().manual_seed(seed))
     cloud = cloud.to("cpu", torch.float32)
-    plan = Plan(Hyper(beta=1e4, h=3.0, epsilon=1.0, delta=1e-3, L=300))
-    advance = Stepper(Problem(TanhNeuron(), Samples(X, y)), plan, "fused", 1, torch.Generator().manual_seed(seed))
+    hyper = Hyper(beta=1e4, h=3.0, epsilon=1.0, delta=1e-3, L=300)
+    advance = Stepper(Problem(TanhNeuron(), Samples(X, y)), hyper, "fused", 1, torch.Generator().manual_seed(seed))
 
     def explode() -> None:
         nonlocal cloud

@@ -16,10 +16,10 @@ from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, look_up, patterns
 from proxlearn.core.fused.softmax_binary_features import LEAST, BinaryFeaturesDrift, signs
 from proxlearn.core.fused.softmax_drift import SoftmaxDrift
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
-from proxlearn.training.hyper_schedule import Plan
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from proxlearn.training.stepper import Stepper
 from tests.conftest import paper_cloud
 
@@ -192,7 +192,7 @@ def test_never_chosen_for_batches() -> None:
     cloud = paper_cloud(problem, LANES, torch.Generator().manual_seed(0))
     kinds = []
     for batch_size in (None, LEAST):
-        advance = Stepper(problem, Plan(HYPER, batch_size=batch_size), "fused", 1, torch.Generator().manual_seed(0))
+        advance = Stepper(problem, replace(HYPER, batch_size=batch_size), "fused", 1, torch.Generator().manual_seed(0))
         advance(cloud)
         kinds.append(type(advance._step.made.drift))  # type: ignore[union-attr]
     assert kinds == [BinaryFeaturesDrift, SoftmaxDrift]

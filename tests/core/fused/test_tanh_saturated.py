@@ -15,9 +15,10 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.fused.tanh_saturated import NEAR, SATURATED, SaturatedTanhDrift, saturates
+from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.samples import Samples
 from tests.conftest import paper_cloud, randomness
 from tests.core.fused.test_vector_math import apply_tanh
 

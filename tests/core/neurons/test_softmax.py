@@ -10,11 +10,12 @@ from torch import Tensor
 
 from proxlearn.core import literal, step
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.energy import potentials
-from proxlearn.core.neurons.registry import num_parameters
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.risk import potentials
+from proxlearn.core.samples import Samples
 
 torch.set_num_threads(1)
 

@@ -10,14 +10,17 @@ from torch import Tensor
 
 from proxlearn.core import literal, options, step
 from proxlearn.core.cloud import PointCloud, draw_normal
-from proxlearn.core.energy import potentials, risk
+from proxlearn.core.estimates import estimates
 from proxlearn.core.fused.fused_step import FusedStep
-from proxlearn.core.neurons.registry import NEURONS, num_parameters
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.problem import Problem, Samples
-from proxlearn.core.scores import estimates, scores
-from proxlearn.core.step import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.risk import potentials, risk
+from proxlearn.core.samples import Samples
+from proxlearn.core.tasks import scores
 from tests.conftest import randomness
 
 shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
@@ -77,7 +80,7 @@ def test_one_output_is_the_paper_s_neuron() -> None:
 @settings(max_examples=30, deadline=None)
 def test_a_recursion_is_the_paper_s_own(shape: tuple[int, int, int, int, int]) -> None:
     problem, cloud = problem_and_cloud(*shape)
-    hyper = Hyper(2.0, 0.02, 5.0, 1e-6, 200)
+    hyper = Hyper(beta=2.0, h=0.02, epsilon=5.0, delta=1e-6, L=200)
     noise, z0 = randomness(cloud, torch.Generator().manual_seed(1))
     found, _ = step.step(problem, cloud, hyper, noise, z0)
     wanted = literal.prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
@@ -91,7 +94,7 @@ def test_a_recursion_is_the_paper_s_own(shape: tuple[int, int, int, int, int]) -
 def test_fused_equals_reference(dtype: torch.dtype, drift: options.Drift, potential: options.Potential) -> None:
     problem, cloud = problem_and_cloud(5, 23, 40, 5, 4)
     problem, cloud = problem.to("cpu", dtype), cloud.to("cpu", dtype)
-    hyper = Hyper(5.0, 0.05, 10.0, 1e-3, 50, drift=drift, prox_potential=potential)
+    hyper = Hyper(beta=5.0, h=0.05, epsilon=10.0, delta=1e-3, L=50, drift=drift, prox_potential=potential)
     noise, z0 = randomness(cloud, torch.Generator().manual_seed(1))
     found, _ = FusedStep(problem, hyper, 23, threads=2)(cloud, noise, z0)
     wanted, _ = step.step(problem, cloud, hyper, noise, z0)

@@ -17,7 +17,7 @@ from PIL import Image
 from proxlearn import cli
 from proxlearn.errors import InputError
 from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
-from proxlearn.run.training_loop import train
+from proxlearn.run.train import train
 from proxlearn.views.film.cloud_history import CloudHistory
 from proxlearn.views.film.film import Film, chosen
 from proxlearn.views.film.video import HOLD_SECONDS, PER_SECOND, find_ffmpeg, gif, mp4

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from proxlearn import cli
-from proxlearn.run.training_loop import train
+from proxlearn.run.train import train
 from tests.conftest import config_of
 
 PLOTS = {"wdbc": {"risk", "health", "confusion"}, "sine": {"risk", "health", "function"}}

@@ -1,8 +1,7 @@
-"""The risk, its potentials v and U rho, and the drift: everything F tells a particle."""
+"""The risk F, its potentials v and U rho, and the gradient that moves the particles."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +13,14 @@ from proxlearn.core.problem import Problem
 
 @dataclass(frozen=True)
 class Potentials:
-    """What the cloud feels at its present place."""
+    """The potentials of F at the particles, and the gradient of the drift."""
 
     v: Tensor
     """Drift potential, N: -(2/n) P y."""
     u: Tensor
     """Interaction potential, N: U rho = (1/n) P P^T rho."""
     gradient: Tensor
-    """Of the chosen drift's potential with respect to theta, N x p."""
+    """Gradient of the chosen drift's potential with respect to theta, N x p."""
 
     def potential(self, which: Potential) -> Tensor:
         """w, the part of the proximal objective that is linear in rho (h w per unit of mass)."""
@@ -46,28 +45,6 @@ def potentials(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Po
 
 
 def risk(f: Tensor, y: Tensor) -> Tensor:
-    """The paper's unregularised F: mean over the samples of (y - f)^2, summed over the outputs where there are many."""
+    """The paper's unregularised F: mean over the samples of (y - f)^2, summed over the outputs."""
     mean = (y - f).square().mean()
     return mean * len(y) if y.ndim == 2 else mean
-
-
-def weight_entropy(log_rho: Tensor) -> Tensor:
-    """sum w log(N w), w = rho / sum rho: divergence of the weights from uniform, between 0 and log N."""
-    log_w = torch.log_softmax(log_rho, dim=0)
-    # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
-    terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
-    return terms.sum() + math.log(len(log_rho))
-
-
-def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
-    """Train risk + (1/beta) sum w log(N w).
-
-    Not the paper's F_beta, whose entropy sees the spread of the cloud: this one only sees its weights.
-    """
-    return train_risk + weight_entropy(log_rho) / beta
-
-
-def effective_sample_size(log_rho: Tensor) -> Tensor:
-    """(sum rho)^2 / sum rho^2: how many particles the weighted estimate really rests on."""
-    log_w = torch.log_softmax(log_rho, dim=0)
-    return torch.exp(-torch.logsumexp(2 * log_w, dim=0))

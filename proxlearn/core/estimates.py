@@ -1,0 +1,47 @@
+"""The cloud's output by two estimates, weighted and unweighted.
+
+The *unweighted* estimate is the plain mean of the neurons, the *weighted* one their mean under rho / sum rho. If the
+rho_i are density values at points drawn from that same density, the plain mean already estimates the integral and the
+weighted one estimates the integral against rho^2: both are reported, and neither is called the right one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons.neuron import Neuron
+
+ESTIMATES = ("weighted", "unweighted")
+
+
+def estimate_weights(cloud: PointCloud) -> dict[str, Tensor]:
+    """The two estimates as weights of the particles, each summing to 1."""
+    weighted = torch.softmax(cloud.log_rho, dim=0)
+    return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
+
+
+def mean_outputs(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
+    """The mean over the particles by both estimates: (outputs) x n each."""
+    weights = estimate_weights(cloud)
+    both = torch.stack(list(weights.values())) @ outputs.flatten(1)
+    return dict(zip(weights, both.view(2, *outputs.shape[1:]), strict=True))
+
+
+def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
+    """The cloud's output for unlabelled samples by both estimates: (outputs) x n each."""
+    return mean_outputs(neuron.outputs(cloud.theta, X), cloud)
+
+
+def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
+    """The standard error of an estimate as a mean over particles, (outputs) x n.
+
+    How far the output would typically move if as many particles were drawn again, independently, from the law that the
+    cloud represents: sqrt(sum w^2 (Phi - f)^2), the particles' standard deviation over sqrt(N) where all weights are
+    equal. It shows where the particles disagree, not how noisy the targets are. Trained particles are not independent:
+    they compensate for one another, so that from seed to seed the output moves far less.
+    """
+    weights, flat = estimate_weights(cloud)[estimate], outputs.flatten(1)
+    deviations = (flat - weights @ flat).square()
+    return (weights.square() @ deviations).sqrt().view(outputs.shape[1:])

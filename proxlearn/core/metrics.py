@@ -1,0 +1,74 @@
+"""Metrics of probabilities and of weights; the risk itself is in core/risk.py."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+LEAST_PROBABILITY = 1e-6
+"""Lower bound of every predicted probability: a finite cloud never proves a class impossible, and a probability of 0
+for the true class would make the log-loss infinite."""
+CALIBRATION_BINS = 15
+"""Number of bins, of equal width, over the probability of the predicted class."""
+
+
+def accuracy_share(hits: Tensor) -> Tensor:
+    """The share of true entries."""
+    return hits.double().mean()
+
+
+def apply_probability_floor(probabilities: Tensor) -> Tensor:
+    """Raise each probability (C x n) to at least ``LEAST_PROBABILITY``; the order within a column stays.
+
+    Entries that are too small are raised, and the column is divided by its new sum. The sum is at most
+    1 + (C - 1) low, so that with this ``low`` the division leads back to the floor and not below it.
+    """
+    low = LEAST_PROBABILITY / (1 - (len(probabilities) - 1) * LEAST_PROBABILITY)
+    raised = probabilities.clamp_min(low)
+    return raised / raised.sum(dim=0)
+
+
+def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
+    """Log-loss and calibration error of (floored) probabilities, by name."""
+    of_labels = probabilities.gather(0, labels[None])[0]
+    return {
+        f"log_loss_{estimate}": -of_labels.log().mean(),
+        f"calibration_error_{estimate}": calibration_error(probabilities, labels),
+    }
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """The expected calibration error: how far the predicted class's probability is from the share of right answers.
+
+    In each bin of probability the two means are compared; the gaps are averaged with the bins' shares of the samples,
+    so that a bin's gap is |sum(right - probability)| / n.
+    """
+    confidence, predicted = probabilities.max(dim=0)
+    # A probability of 1 belongs to the last bin; NaN to some bin, so that the result is NaN and not an IndexError.
+    bins = (confidence * CALIBRATION_BINS).long().clamp(0, CALIBRATION_BINS - 1)
+    gaps = torch.zeros(CALIBRATION_BINS, dtype=confidence.dtype, device=confidence.device)
+    return gaps.index_add(0, bins, (predicted == labels).double() - confidence).abs().sum() / len(labels)
+
+
+def weight_entropy(log_rho: Tensor) -> Tensor:
+    """sum w log(N w), w = rho / sum rho: divergence of the weights from uniform, between 0 and log N."""
+    log_w = torch.log_softmax(log_rho, dim=0)
+    # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
+    terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
+    return terms.sum() + math.log(len(log_rho))
+
+
+def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
+    """Train risk + (1/beta) sum w log(N w).
+
+    Not the paper's F_beta, whose entropy depends on the spread of the cloud: this one depends on the weights alone.
+    """
+    return train_risk + weight_entropy(log_rho) / beta
+
+
+def effective_sample_size(log_rho: Tensor) -> Tensor:
+    """(sum rho)^2 / sum rho^2: the number of equally weighted particles that the weighted estimate corresponds to."""
+    log_w = torch.log_softmax(log_rho, dim=0)
+    return torch.exp(-torch.logsumexp(2 * log_w, dim=0))

@@ -1,0 +1,177 @@
+"""Tasks: how the cloud's mean output is read as a prediction, and how the prediction is scored.
+
+A neuron defines the output of each particle (``Neuron.outputs``); a task defines what the mean output means and which
+metrics it has. No other module distinguishes tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from proxlearn.core import options
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.estimates import mean_outputs
+from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.risk import risk
+from proxlearn.core.samples import Samples
+
+SATURATION = 1e-3
+"""How near logistic(f) must be to a label for the paper's code to count it."""
+
+
+class Task(Protocol):
+    """How the mean output over the particles (outputs x n) is read and scored."""
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """Scores of each estimate, in the order of a table."""
+
+    def classes(self, output: Tensor) -> int:
+        """The number of classes; 0 where the target is a real number."""
+
+    def predicted(self, output: Tensor) -> Tensor:
+        """The prediction, n: class indices, or values."""
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        """The probability of every class, C x n in float64, each column on the simplex and no entry below
+        ``LEAST_PROBABILITY``; 0 x n where the target is a real number."""
+
+    def standard_errors(self, output_errors: Tensor) -> Tensor:
+        """Standard errors of the probabilities, C x n, or of the values, from those of the mean output."""
+
+    def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
+        """Scores of one estimate, by name."""
+
+    def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
+        """Scores of the single particles (outputs: N x outputs x n), by name."""
+
+
+class Binary:
+    """Classes by the sign of f, which regresses -1/+1."""
+
+    quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
+
+    def classes(self, output: Tensor) -> int:
+        return 2
+
+    def predicted(self, output: Tensor) -> Tensor:
+        return (output[0] > 0).long()
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        # f's target is 2 p - 1, and nothing keeps f itself within [-1, 1].
+        p = ((1 + output[0].double()) / 2).clamp(0, 1)
+        return apply_probability_floor(torch.stack((1 - p, p)))
+
+    def standard_errors(self, output_errors: Tensor) -> Tensor:
+        return output_errors.expand(2, -1) / 2
+
+    def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
+        f, labels = output[0], labels_of(samples)
+        label01, logistic = labels.to(f.dtype), torch.sigmoid(f)
+        if estimate == "weighted":
+            g = self.predicted(output).to(f.dtype)
+        else:
+            # The published code rounds a probability to 0 or 1 only where it is within 1e-3 of it.
+            g = torch.where(logistic < SATURATION, 0.0, torch.where(logistic > 1 - SATURATION, 1.0, logistic))
+        values = {
+            f"risk_{estimate}": risk(f, samples.y),
+            f"accuracy_{estimate}": accuracy_share(self.predicted(output) == labels),
+            **probability_scores(self.probabilities(output), labels, estimate),
+            f"risk_paper_{estimate}": 0.5 / len(labels) * torch.linalg.vector_norm(label01 - g),
+        }
+        if estimate == "unweighted":
+            values["accuracy_unweighted_saturated"] = accuracy_share((logistic - label01).abs() < SATURATION)
+        return values
+
+    def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
+        return {}
+
+
+class Multiclass:
+    """Classes by the largest output, which is a probability, or is regressed on a one-hot vector."""
+
+    quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
+
+    def classes(self, output: Tensor) -> int:
+        return output.shape[0]
+
+    def predicted(self, output: Tensor) -> Tensor:
+        return output.argmax(dim=0)
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        # Outputs of softmax neurons are on the simplex; outputs that regress one-hot targets may leave it.
+        positive = output.double().clamp_min(0)
+        total = positive.sum(dim=0)
+        return apply_probability_floor(torch.where(total > 0, positive / total, 1 / len(output)))
+
+    def standard_errors(self, output_errors: Tensor) -> Tensor:
+        return output_errors
+
+    def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
+        labels = labels_of(samples)
+        f = output.gather(0, labels[None])[0]
+        # A neuron with several outputs is regressed on all classes, one that returns a probability on the true one.
+        regressed = output if samples.y.ndim == 2 else f
+        return {
+            f"risk_{estimate}": risk(regressed, samples.y),
+            f"accuracy_{estimate}": accuracy_share(self.predicted(output) == labels),
+            **probability_scores(self.probabilities(output), labels, estimate),
+            f"risk_paper_{estimate}": torch.linalg.vector_norm(1 - f) / len(labels),
+        }
+
+    def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
+        # The paper's accuracy for SHD: every particle predicts a class, and each prediction is compared with the label.
+        return {"accuracy_particle": accuracy_share(outputs.argmax(dim=1) == labels_of(samples))}
+
+
+class Regression:
+    """A real target: the prediction is f itself."""
+
+    quantities = ("risk", "rmse", "r2")
+
+    def classes(self, output: Tensor) -> int:
+        return 0
+
+    def predicted(self, output: Tensor) -> Tensor:
+        return output[0] if len(output) == 1 else output
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        return output[:0].double()
+
+    def standard_errors(self, output_errors: Tensor) -> Tensor:
+        return output_errors
+
+    def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
+        mse = risk(self.predicted(output), samples.y)
+        variance = risk(samples.y.mean(-1, keepdim=True), samples.y)
+        return {f"risk_{estimate}": mse, f"rmse_{estimate}": mse.sqrt(), f"r2_{estimate}": 1 - mse / variance}
+
+    def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
+        return {}
+
+
+TASKS: dict[options.Task, Task] = {"binary": Binary(), "multiclass": Multiclass(), "regression": Regression()}
+
+
+def task_of(neuron: Neuron, samples: Samples) -> Task:
+    """The task of a neuron on these samples: labels mean classes."""
+    return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))]
+
+
+def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, float]:
+    """Every metric of one part of the data, by name."""
+    task, outputs = task_of(neuron, samples), neuron.outputs(cloud.theta, samples.X)
+    values: dict[str, Tensor] = {}
+    for estimate, mean in mean_outputs(outputs, cloud).items():
+        values |= task.scores(mean, samples, estimate)
+    values |= task.particle_scores(outputs, samples)
+    return {name: float(value) for name, value in values.items()}
+
+
+def labels_of(samples: Samples) -> Tensor:
+    assert samples.labels is not None, "classes are scored against labels"
+    return samples.labels

@@ -1,0 +1,67 @@
+"""Memory: what the machine has, what a kernel needs, and how an allocation that failed is reported."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+
+from proxlearn.errors import RunError
+from proxlearn.portability import physical_memory
+
+KERNEL_COPIES = 4
+"""N x N matrices alive at the same time: the costs, the kernel, and two temporaries of a round."""
+ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
+"""torch's messages for a failed allocation, on the CPU (a plain RuntimeError) and on a GPU."""
+
+
+def device_memory(device: str) -> int:
+    """Bytes of memory of a device: this machine's, or its GPU's."""
+    if device == "cuda":
+        import torch
+
+        total: int = torch.cuda.mem_get_info()[1]
+        return total
+    return physical_memory()
+
+
+def kernel_bytes(N: int, itemsize: int) -> int:
+    """Bytes that kernel=dense, kernel=log and the eager engine need for N particles."""
+    return KERNEL_COPIES * itemsize * N**2
+
+
+def largest_N(memory: int, itemsize: int) -> int:
+    """The largest number of particles whose N x N kernel fits."""
+    return math.isqrt(memory // (KERNEL_COPIES * itemsize))
+
+
+def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> str:
+    """The remedy where a step is not possible with a neighbour list, for this N and this machine.
+
+    Up to ``largest`` particles an N x N kernel is formed instead; ``crowded``: the list would be too long.
+    """
+    remedies = []
+    needed = kernel_bytes(N, itemsize)
+    if needed <= physical_memory():
+        remedies.append(f"use kernel=log, which takes about {needed / 2**30:.0f} GiB")
+    remedies.append(f"choose N={largest} or less")
+    remedies.append("a smaller epsilon" if crowded else "a smaller h")
+    return ", ".join(remedies) + ", or weights=uniform"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that an allocation failed, on the CPU or on a GPU."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in ALLOCATION_FAILURES)
+
+
+@contextlib.contextmanager
+def out_of_memory_as_run_error(remedy: str = "choose a smaller N, or fewer rows") -> Iterator[None]:
+    """Raise a failed allocation of Python or torch as one error with its remedy."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError("the memory is not enough", remedy) from error

@@ -1,0 +1,103 @@
+"""The observers of a run that write files: rows of metrics.csv, checkpoints, the final figures, and the logger's rows.
+
+``Progress`` and ``Status`` are observers, too, in modules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from proxlearn.loggers.logger import RunLogger
+from proxlearn.run import checkpoint as checkpoints
+from proxlearn.run import result_files
+from proxlearn.run.log_schedule import is_logged, is_stored
+from proxlearn.run.metrics import MetricsLog, measure
+from proxlearn.run.resume_point import final_row_step
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_state import Observer, RunState
+from proxlearn.run.status import Status
+
+
+class MetricsRows(Observer):
+    """Measures the metrics of the logged steps and appends them to metrics.csv."""
+
+    def __init__(self, folder: RunFolder, log: MetricsLog) -> None:
+        self.folder, self.log = folder, log
+
+    def start(self, state: RunState) -> None:
+        lacks_final_row = self.log.start(state.checkpoint.metrics, final_row_step(state.step, state.experiment))
+        if lacks_final_row:
+            self._record(state, scheduled=False)
+            # The row of an earlier session's step: loggers read it from the file.
+            state.row = None
+
+    def after_step(self, state: RunState) -> None:
+        scheduled = is_logged(state.step, state.experiment.config.log_every)
+        if scheduled or state.is_last:
+            self.folder.require_held()
+            self._record(state, scheduled)
+
+    def _record(self, state: RunState, scheduled: bool) -> None:
+        experiment = state.experiment
+        state.row = measure(
+            experiment.problem, experiment.test, state.cloud, state.proximal_figures(), experiment.hyper
+        )
+        self.log.write(state.row, scheduled)
+
+
+class Checkpoints(Observer):
+    """Stores the cloud at scheduled steps and at the end, and deletes checkpoints that are no longer needed."""
+
+    def __init__(self, folder: RunFolder, log: MetricsLog, protected: Collection[int]) -> None:
+        self.folder, self.log, self.protected = folder, log, protected
+
+    def after_step(self, state: RunState) -> None:
+        config = state.experiment.config
+        if is_stored(state.step, config.checkpoint_every, config.films) and not state.is_last:
+            self._save(state)
+
+    def finish(self, state: RunState) -> None:
+        self._save(state)
+
+    def _save(self, state: RunState) -> None:
+        self.folder.require_held()
+        # A checkpoint relies on the rows before it.
+        self.log.sync()
+        proximal = state.proximal_figures()
+        generator = state.generator.get_state()
+        checkpoint = replace(state.checkpoint, generator=generator, metrics=self.log.mark, proximal=proximal)
+        checkpoints.save(self.folder.checkpoints, checkpoint)
+        config = state.experiment.config
+        keep, every = config.keep_checkpoints, config.checkpoint_every
+        checkpoints.prune(self.folder.checkpoints, state.step, keep, every, config.films, self.protected)
+
+
+class FinalFigures(Observer):
+    """Writes accuracy.csv and confusion.csv of the newest cloud at the end of a session."""
+
+    def __init__(self, folder: RunFolder, status: Status) -> None:
+        self.folder, self.status = folder, status
+
+    def finish(self, state: RunState) -> None:
+        self.folder.require_held()
+        experiment = state.experiment
+        with self.status.writing_figures(state.checkpoint):
+            result_files.write_figures(self.folder, experiment.problem, experiment.test, state.cloud)
+
+
+class LoggerRows(Observer):
+    """Passes the rows of metrics.csv on to the run's logger, and the state of the run at the end."""
+
+    def __init__(self, folder: RunFolder, logger: RunLogger) -> None:
+        self.folder, self.logger = folder, logger
+
+    def start(self, state: RunState) -> None:
+        self.logger.begin(self.folder.metrics)
+
+    def after_step(self, state: RunState) -> None:
+        if state.row is not None:
+            self.logger.row(state.row)
+
+    def finish(self, state: RunState) -> None:
+        self.logger.close("finished" if state.is_last else "stopped")

@@ -1,0 +1,76 @@
+"""The state of a run between two steps, and the interface of the observers that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.step import Info
+from proxlearn.run.checkpoint import Checkpoint, Figure
+from proxlearn.run.experiment import Experiment
+from proxlearn.run.metrics import Row, proximal_figures
+
+
+class RunState:
+    """The newest cloud of a run, with everything that the next step and a checkpoint need."""
+
+    def __init__(self, experiment: Experiment, checkpoint: Checkpoint) -> None:
+        self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
+        self.checkpoint = checkpoint
+        """The newest step; its generator and its position in metrics.csv are those of the session's start."""
+        self.info: Info | None = None
+        """Diagnostics of the step that led to the cloud, if this session made it."""
+        self.row: Row | None = None
+        """The row of metrics.csv for this step, where one is logged."""
+        self.generator = torch.Generator(experiment.device)
+        self.generator.set_state(checkpoint.generator)
+        self._first_step = checkpoint.cloud.step
+
+    @property
+    def cloud(self) -> PointCloud:
+        return self.checkpoint.cloud
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.cloud.step
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the run ends at this step."""
+        return self.step >= self.experiment.steps
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no session has recorded anything of the run yet."""
+        return not self.checkpoint.metrics.size
+
+    def update(self, cloud: PointCloud, info: Info | None) -> None:
+        """Take the result of a step."""
+        if cloud.theta.dtype != self.cloud.theta.dtype:
+            self.experiment = self.experiment.to(cloud.theta.dtype)
+            self.checkpoint = replace(self.checkpoint, switched_at=cloud.step)
+        unmet = info is not None and not info.stopped
+        self.checkpoint = replace(self.checkpoint, cloud=cloud, unmet=self.checkpoint.unmet + unmet, proximal=None)
+        self.info, self.row = info, None
+
+    def proximal_figures(self) -> Mapping[str, Figure] | None:
+        """The figures of the step that led to the cloud, computed on demand; None where they are not known."""
+        if self.checkpoint.proximal is None and self.step > self._first_step:
+            self.checkpoint = replace(self.checkpoint, proximal=proximal_figures(self.info))
+        return self.checkpoint.proximal
+
+
+class Observer:
+    """Watches a run: called at the start of a session, after each step, and at the end.
+
+    Step 0 of a new run counts as a step. An observer is not called at the end of a session that fails.
+    """
+
+    def start(self, state: RunState) -> None: ...
+
+    def after_step(self, state: RunState) -> None: ...
+
+    def finish(self, state: RunState) -> None: ...

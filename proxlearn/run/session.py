@@ -1,0 +1,82 @@
+"""One session of a run: what one process contributes to it, with its log and its status."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from proxlearn.errors import RunError
+from proxlearn.memory import out_of_memory_as_run_error
+from proxlearn.run import checkpoint as checkpoints
+from proxlearn.run import result_files
+from proxlearn.run.checkpoint import Checkpoint
+from proxlearn.run.experiment import Experiment
+from proxlearn.run.lock import FolderLost
+from proxlearn.run.logger_session import logger_session
+from proxlearn.run.metrics import MetricsLog, measure
+from proxlearn.run.outcome import Outcome
+from proxlearn.run.resume_point import convert_metrics
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.signals import StopRequest
+from proxlearn.run.status import Status
+from proxlearn.run.training_loop import training_loop
+
+
+def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, status: Status) -> None:
+    """Write a run without steps: everything that a session needs to continue from the checkpoint of step 0."""
+    folder.create(experiment.config)
+    _write_model_and_points(experiment, folder)
+    with MetricsLog(folder.metrics) as log:
+        log.start(checkpoint.metrics, None)
+        log.write(measure(experiment.problem, experiment.test, checkpoint.cloud, None, experiment.hyper))
+        log.sync()
+        checkpoints.save(folder.checkpoints, replace(checkpoint, metrics=log.mark))
+    status.write("running", checkpoint)
+
+
+def run_session(
+    experiment: Experiment,
+    checkpoint: Checkpoint,
+    folder: RunFolder,
+    status: Status,
+    stop: StopRequest,
+    warnings: list[str],
+) -> Outcome:
+    """Train from ``checkpoint`` on; the log and the status are written also where the session fails."""
+    folder.create(experiment.config)
+    foreign_lines = MetricsLog(folder.metrics).foreign_lines(checkpoint.metrics)
+    checkpoint = convert_metrics(folder, experiment, checkpoint)
+    journal = folder.journal()
+    try:
+        for warning in warnings:
+            journal.warning(warning)
+        if foreign_lines:
+            count = "a line" if len(foreign_lines) == 1 else f"{len(foreign_lines)} lines"
+            journal.warning("metrics.csv ends with %s that the run did not write, now in train.log only", count)
+            for line in foreign_lines:
+                journal.info("no row of metrics.csv: %s", line)
+        _write_model_and_points(experiment, folder)
+        status.write("running", checkpoint)
+        journal.info("%s: from step %d to %d", status.values["command"], checkpoint.cloud.step, experiment.steps)
+        with out_of_memory_as_run_error(), logger_session(experiment.config.logger, folder, journal.warning) as logger:
+            signal = training_loop(experiment, checkpoint, folder, status, stop, journal, logger)
+        journal.info("%s at step %d", status.values["state"], status.values["step"])
+    except FolderLost:
+        # The log and the status may belong to another run by now.
+        raise
+    except BaseException as error:
+        # On a full disk neither of these may hide the error; a traceback is logged for unexpected errors only.
+        with contextlib.suppress(OSError, FolderLost):
+            status.write("failed", error=str(error) or type(error).__name__)
+        journal.info("failed: %s", error, exc_info=None if isinstance(error, OSError | RunError) else error)
+        raise
+    finally:
+        for handler in journal.handlers:
+            with contextlib.suppress(OSError):
+                handler.close()
+    return Outcome(folder.path, status.values["state"], status.values["step"], signal)
+
+
+def _write_model_and_points(experiment: Experiment, folder: RunFolder) -> None:
+    result_files.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
+    result_files.write_points(folder, experiment.prepared)

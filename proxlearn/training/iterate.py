@@ -1,0 +1,50 @@
+"""The one loop: clouds step by step, for runs, estimators, selection and the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.problem import Problem
+from proxlearn.core.step import Info
+from proxlearn.training.engine import choose_engine
+from proxlearn.training.stepper import Stepper
+
+
+@torch.no_grad()
+def iterate(
+    problem: Problem,
+    cloud: PointCloud,
+    hyper: Hyper,
+    *,
+    generator: torch.Generator,
+    until: int | None = None,
+    engine: str | None = None,
+    threads: int | None = None,
+    fallback: torch.dtype | None = None,
+    on_switch: Callable[[PointCloud], None] = lambda bad: None,
+) -> Iterator[tuple[PointCloud, Info | None]]:
+    """Yield the cloud and the diagnostics after each step.
+
+    Parameters
+    ----------
+    problem : in float64; the steps use it in the cloud's precision.
+    cloud : where to start; ``cloud.step`` counts on from there.
+    hyper : the hyperparameters of the run; schedules and a relative epsilon are applied step by step.
+    generator : source of all randomness. The cloud and the state of the generator determine all further steps. Where a
+        step raises, the state is undefined: a caller that wants to continue restores the one from before the step.
+    until : last step; None: without end.
+    engine : "fused", "eager" or "literal"; None: fused where it can run.
+    threads : of the compiled passes; None: as many as torch uses. The last bits depend on it.
+    fallback : precision that takes over for good at the first cloud that is not finite, of which ``on_switch`` is told;
+        without it such a cloud raises RunError.
+    """
+    hyper.check()
+    engine = engine or choose_engine(problem.neuron, cloud.theta.device.type)
+    step = Stepper(problem, hyper, engine, threads or torch.get_num_threads(), generator, fallback, on_switch)
+    while until is None or cloud.step < until:
+        cloud, info = step(cloud)
+        yield cloud, info
