@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from proxlearn.config.schema import TrainConfig, digest
+from proxlearn.config.run_name import digest
+from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.neurons.registry import NEURONS, Neuron
 from proxlearn.core.problem import Problem, Samples
