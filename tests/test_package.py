@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,13 +19,6 @@ def test_every_package_folder_is_listed() -> None:
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     folders = {p.parent.relative_to(ROOT) for p in (ROOT / "proxlearn").rglob("__init__.py")}
     assert listed == {".".join(folder.parts) for folder in folders} | {"proxlearn.configs"}
-
-
-def test_every_dataset_config_states_the_papers_settings() -> None:
-    for path in (ROOT / "configs" / "dataset").glob("*.yaml"):
-        settings = yaml.safe_load(path.read_text())
-        assert settings["name"] == path.stem
-        assert set(settings["paper"]) == {"beta", "h", "epsilon", "N", "delta", "L", "steps", "rho0"}
 
 
 LAYERS = (

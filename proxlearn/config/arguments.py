@@ -1,8 +1,8 @@
-"""The words of `proxlearn train`, prepared for Hydra's grammar.
+"""Command-line words of `proxlearn train`, rewritten so that Hydra's grammar reads them as the user meant them.
 
-Hydra has its own syntax for values, in which blanks, brackets, commas and quotes have a meaning. A file's name or a
-column's is a text, and is taken as it is typed unless Hydra can read it as something that a text key accepts. Other
-values that Hydra cannot read are handed on as texts, so that the check of their key names what is wrong.
+In Hydra's syntax blanks, brackets, commas and quotes have a meaning. The values of text keys (file and column names)
+are taken as typed unless Hydra reads them as something that a text key accepts. Other values that Hydra cannot read are
+passed on as texts, so that the validator of the key reports the problem.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import shlex
 from pathlib import Path
 from typing import NoReturn
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 
 from proxlearn.config import schema
 from proxlearn.config.config_folder import config_folder
+from proxlearn.config.hydra_internals import flag_parser
 from proxlearn.config.quoting import override_word, quote, quote_literal
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import expand_home
@@ -30,89 +30,95 @@ NUMBER_WITH_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 
 
 def parse_arguments(args: list[str]) -> argparse.Namespace:
-    """Hydra's flags and overrides; wrong ones are refused in one line."""
-    parser = get_args_parser()
+    """Parse Hydra's flags and overrides; raise an InputError for unknown or contradictory ones."""
+    parser = flag_parser()
     parser.error = _refuse_arguments  # type: ignore[method-assign]
     parsed: argparse.Namespace = parser.parse_intermixed_args(args)
+    if parsed.help or parsed.hydra_help:
+        return parsed
+    if parsed.resolve and parsed.cfg is None:
+        raise InputError("--resolve has no effect without --cfg", "add --cfg job, or leave it out")
+    modes = (parsed.run, parsed.multirun, parsed.cfg is not None, parsed.info is not None, parsed.shell_completion)
+    if sum(map(bool, modes)) > 1:
+        raise InputError(
+            "--run, --multirun, --cfg, --info and --shell-completion exclude each other", "give one of them"
+        )
     return parsed
 
 
 def hydra_arguments(args: list[str]) -> list[str]:
-    """The same command line as Hydra can read it: flags first, every override in its syntax.
-
-    Applying this twice changes nothing more.
-    """
+    """Return the same command line in Hydra's syntax, with the flags first. Applying it twice changes nothing more."""
     parsed = parse_arguments(args)
     if parsed.shell_completion:
         return args
-    several = parsed.multirun or any(re.fullmatch(r"\+*hydra\.mode=MULTIRUN", word) for word in parsed.overrides)
+    is_sweep = parsed.multirun or any(re.fullmatch(r"\+*hydra\.mode=MULTIRUN", word) for word in parsed.overrides)
     flags = list(args)
     for word in reversed(parsed.overrides):
-        # From the end: the value of a flag stands before the overrides that follow it.
+        # From the end, because the value of a flag stands before the overrides that follow it.
         del flags[len(flags) - 1 - flags[::-1].index(word)]
     folder = parsed.config_dir
     if folder is not None and expand_home(folder) != folder:
         flags = [word.removesuffix(folder) + expand_home(folder) if word.endswith(folder) else word for word in flags]
-    return [*flags, *(prepare_word(word, several) for word in parsed.overrides)]
+    return [*flags, *(prepare_override(word, is_sweep) for word in parsed.overrides)]
 
 
-def prepare_word(word: str, several: bool = False) -> str:
-    """One override as Hydra can read it; ``several``: commas separate the values of a sweep."""
-    key, equals, typed = word.partition("=")
+def prepare_override(word: str, is_sweep: bool = False) -> str:
+    """Return one override in Hydra's syntax. In a sweep, commas separate the values of a key."""
+    key, equals, typed_value = word.partition("=")
     name = key.lstrip("+").partition("@")[0]
-    value = typed
-    if name in ("dataset.path", *FOLDER_KEYS) and typed.startswith("~"):
-        value = expand_home(typed)
-    if word.startswith("~") and _parse(word) is not None:
+    value = typed_value
+    if name in ("dataset.path", *FOLDER_KEYS) and typed_value.startswith("~"):
+        value = expand_home(typed_value)
+    if word.startswith("~") and _parse_override(word) is not None:
         return word
-    if not equals or not name or _parse(f"{key}=0") is None:
-        raise _not_an_override(word)
-    override = _parse(f"{key}={value}")
+    if not equals or not name or _parse_override(f"{key}=0") is None:
+        raise _malformed_override(word)
+    override = _parse_override(f"{key}={value}")
     if name in TEXT_KEYS:
-        return f"{key}={_text(name, value, override, several)}"
+        return f"{key}={_text_value(name, value, override, is_sweep)}"
     if override is None:
         return f"{key}={quote_literal(value)}"
-    if isinstance(override._value, ChoiceSweep) and override._value.simple_form and not several:
-        raise InputError(f"{word} has several values", _remedy_for_commas(name, value))
+    if isinstance(override._value, ChoiceSweep) and override._value.simple_form and not is_sweep:
+        raise InputError(f"{word} has several values", _comma_remedy(name, value))
     return word
 
 
-def _text(name: str, value: str, override: Override | None, several: bool) -> str:
-    """A text key's value in Hydra's syntax."""
-    pieces = [piece.strip() for piece in value.split(",")]
+def _text_value(name: str, value: str, override: Override | None, is_sweep: bool) -> str:
+    """Return the value of a text key in Hydra's syntax."""
+    items = [item.strip() for item in value.split(",")]
     if override is None:
-        if several and len(pieces) > 1:
-            word = shlex.quote(f"{name}={','.join(map(quote_literal, pieces))}")
+        if is_sweep and len(items) > 1:
+            word = shlex.quote(f"{name}={','.join(map(quote_literal, items))}")
             raise InputError(f"{name}={value} cannot be read as the values of a sweep", f"quote each of them: {word}")
         return quote_literal(value)
-    parsed = override._value
-    if isinstance(parsed, ChoiceSweep) and parsed.simple_form:
-        if not several:
+    parsed_value = override._value
+    if isinstance(parsed_value, ChoiceSweep) and parsed_value.simple_form:
+        if not is_sweep:
             remedy = f"write {override_word(name, value)} for one name with a comma, or add -m to sweep over several"
             raise InputError(f"{name}={value} can be read in two ways", remedy)
-        if len(pieces) == len(parsed.list):
-            return ",".join(_kept(piece, element) for piece, element in zip(pieces, parsed.list, strict=True))
+        if len(items) == len(parsed_value.list):
+            return ",".join(_as_typed(item, element) for item, element in zip(items, parsed_value.list, strict=True))
         return value
-    if isinstance(parsed, QuotedString) and name in FOLDER_KEYS and parsed.text.startswith("~"):
-        return quote(expand_home(parsed.text))
+    if isinstance(parsed_value, QuotedString) and name in FOLDER_KEYS and parsed_value.text.startswith("~"):
+        return quote(expand_home(parsed_value.text))
     if override.is_sweep_override() or re.match(r"\w+\s*\(", value):
-        # One of Hydra's functions: range(3), glob(*), str(7).
+        # A function of Hydra's grammar: range(3), glob(*), str(7).
         return value
-    return _kept(value, parsed)
+    return _as_typed(value, parsed_value)
 
 
-def _kept(typed: str, parsed: object) -> str:
-    """As it is typed: a column called 1.50 or `true` is no number and no flag."""
-    is_read_as_typed = parsed is None or isinstance(parsed, (str, QuotedString)) or str(parsed) == typed
-    return typed if is_read_as_typed and not isinstance(parsed, bool) else quote_literal(typed)
+def _as_typed(typed: str, parsed_value: object) -> str:
+    """Return a text quoted if Hydra would read it as a number or a flag: a column may be called 1.50 or `true`."""
+    keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
+    return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 
 
 def table_remedy(path: str) -> str:
-    """How a user's own table is named."""
+    """Return the remedy for a table that is given without its key."""
     return f"for your own table write dataset=csv {override_word('dataset.path', path)} dataset.target=COLUMN"
 
 
-def _parse(word: str) -> Override | None:
+def _parse_override(word: str) -> Override | None:
     try:
         return OverridesParser.create().parse_override(word)
     except Exception:
@@ -120,20 +126,20 @@ def _parse(word: str) -> Override | None:
         return None
 
 
-def _remedy_for_commas(name: str, value: str) -> str:
+def _comma_remedy(name: str, value: str) -> str:
     remedy = "add -m to sweep over several values"
     if not NUMBER_WITH_COMMA.fullmatch(value):
         return remedy
     fields = schema.TrainConfig.__dataclass_fields__
-    whole = name in fields and "int" in str(fields[name].type)
-    return f"write {name}={value.replace(',', '' if whole else '.')}, or {remedy}"
+    is_integer = name in fields and "int" in str(fields[name].type)
+    return f"write {name}={value.replace(',', '' if is_integer else '.')}, or {remedy}"
 
 
-def _not_an_override(word: str) -> InputError:
-    """The remedy for a word that is not key=value."""
+def _malformed_override(word: str) -> InputError:
+    """Return the error for a word that is not key=value, with a remedy."""
     problem = f"`{word}` is not of the form key=value"
     key, equals, value = (part.strip() for part in word.partition("="))
-    if equals and key and _parse(f"{key}=0") is not None:
+    if equals and key and _parse_override(f"{key}=0") is not None:
         return InputError(problem, f"leave out the blanks: {shlex.quote(f'{key}={value}')}")
     if Path(word).suffix.lower() in TABLE_SUFFIXES:
         return InputError(problem, table_remedy(word))
@@ -145,7 +151,7 @@ def _not_an_override(word: str) -> InputError:
 
 
 def _refuse_arguments(message: str) -> NoReturn:
-    """argparse's own answer is a page; here it is one line that knows our keys."""
+    """Raise an error of one line with a remedy, instead of argparse's page."""
     unknown = re.match(r"unrecognized arguments: (.*)", message, re.DOTALL)
     if unknown is None:
         raise InputError(message, "see `proxlearn train --help`")
@@ -154,5 +160,5 @@ def _refuse_arguments(message: str) -> NoReturn:
     key = option.strip("-").replace("-", "_")
     if key in schema.ALL_KEYS:
         raise InputError(f"train has no option {option}", f"write {key}={value or 'VALUE'}")
-    known = [text for action in get_args_parser()._actions for text in action.option_strings if text.startswith("--")]
-    raise InputError(f"train has no option {option}", did_you_mean(option, known))
+    options = [text for action in flag_parser()._actions for text in action.option_strings if text.startswith("--")]
+    raise InputError(f"train has no option {option}", did_you_mean(option, options))

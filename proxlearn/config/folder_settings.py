@@ -1,20 +1,23 @@
-"""Hydra's own settings of output folders: those that proxlearn would ignore or cannot keep safe are refused."""
+"""Checks of Hydra's settings of output folders: proxlearn refuses those that it would ignore or cannot keep safe."""
 
 from __future__ import annotations
 
-from omegaconf import DictConfig
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
 
 from proxlearn.errors import InputError
 
 
-def check_folder_settings(composed: DictConfig, several: bool) -> None:
-    """Refuse folders that Hydra would write to behind the run's back, and those of the other mode."""
+def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
+    """Refuse a folder for files of Hydra's own, and the folder settings of the other mode (run or sweep)."""
     if composed.hydra.output_subdir is not None:
         problem = "hydra.output_subdir would put Hydra's own files into the run folder"
         raise InputError(problem, "leave it out: the run's config is config.yaml")
-    ignored, instead = ("hydra.run", "hydra.sweep.dir") if several else ("hydra.sweep", "hydra.run.dir")
-    for word in composed.hydra.overrides.hydra:
-        key = str(word).lstrip("+~").partition("=")[0]
+    ignored, effective = ("hydra.run", "hydra.sweep.dir") if is_sweep else ("hydra.sweep", "hydra.run.dir")
+    overrides: Any = OmegaConf.to_container(composed.hydra.overrides.hydra, resolve=False)
+    for override in overrides:
+        key = str(override).lstrip("+~").partition("=")[0]
         if key == ignored or key.startswith(f"{ignored}."):
-            mode = "a sweep (-m)" if several else "a single run"
-            raise InputError(f"{key} has no effect on {mode}", f"use {instead}=... instead")
+            mode = "a sweep (-m)" if is_sweep else "a single run"
+            raise InputError(f"{key} has no effect on {mode}", f"use {effective}=... instead")

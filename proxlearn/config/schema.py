@@ -1,15 +1,13 @@
-"""The composed config becomes one frozen, checked dataclass here; only that goes further in."""
+"""The schema of a run's config: frozen dataclasses whose fields are checked when they are built."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from proxlearn.config.key_suggestions import suggest_key
 from proxlearn.core import options
 from proxlearn.core.hyper import NOISE_SCALE, Hyperparameters
 from proxlearn.errors import InputError
@@ -63,7 +61,6 @@ class DeviceConfig:
     device: Device = setting(choice(Device))
     dtype: Dtype = setting(choice(Dtype))
     fallback_dtype: Dtype | None = setting(optional(choice(Dtype)))
-    threads: int | None = setting(THREADS)
 
 
 @dataclass(frozen=True)
@@ -151,21 +148,6 @@ def config_values(config: TrainConfig) -> dict[str, Any]:
     return {key: values[key] for key in dict.fromkeys((*KEY_ORDER, *values)) if key in values}
 
 
-NOT_TRAJECTORY = (
-    "steps",
-    "log_every",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "films",
-    "overwrite",
-    "init_from",
-    "logger",
-    "threads",
-    "recipe",
-    "compile",
-)
-"""Keys that do not change where the particles go: the same run whatever they are."""
-
 ADDED_KEYS = {
     "films": True,
     "resample": "none",
@@ -178,11 +160,13 @@ ADDED_KEYS = {
     "horizon": 1000,
     "batch_size": None,
 }
-"""Keys that runs of earlier versions lack, each with the value that changes nothing: with it, such a run goes on."""
+"""Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
 
 DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {TrainConfig: ADDED_KEYS, LoggerConfig: {"uri": None}}
-"""The same for each part of a config; a logger that needs no address has none."""
+"""The same per part of a config; a logger that needs no address has none."""
 
+KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
+"""Keys that the config.yaml of an earlier version has per part and that are ignored: `threads` holds the same value."""
 
 SECTIONS: dict[str, Any] = {"dataset": DatasetConfig, "device": DeviceConfig, "logger": LoggerConfig}
 ALL_KEYS = (
@@ -190,92 +174,21 @@ ALL_KEYS = (
     *(f"{name}.{key}" for name, cls in SECTIONS.items() for key in cls.__dataclass_fields__),
     *("fail_fast", "experiment", "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra/launcher"),
 )
-"""What can be set on the command line."""
-SYNONYMS = {
-    "h": ("lr", "learning_rate", "step_size", "stepsize", "eta"),
-    "steps": ("epochs", "iterations", "n_steps", "num_steps", "max_steps", "max_iter"),
-    "N": ("particles", "n_particles", "num_particles", "neurons", "n_neurons", "width", "hidden"),
-    "epsilon": ("eps", "reg"),
-    "dataset.path": ("file", "data", "csv", "table", "filename", "data_path", "input"),
-    "dataset.target": ("label", "labels", "y", "column", "target_column", "label_column"),
-    "hydra.run.dir": ("output", "out", "dir", "folder", "output_dir", "out_dir", "run_dir", "run.dir"),
-    "hydra/launcher": ("launcher", "hydra.launcher"),
-    "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
-}
-"""What other programs call these keys."""
-
-
-def suggest_key(key: str) -> str:
-    """The remedy for a key that does not exist."""
-    if key.startswith("dataset.initial."):
-        return f"write +{key}=[-1,1] to add a block"
-    leaf = key.rpartition(".")[2].lower()
-    exact = [known for known in ALL_KEYS if known.lower() == key.lower()]
-    section = [known for known in ALL_KEYS if known.startswith(key.partition(".")[0] + ".")]
-    same_leaf = [known for known in ALL_KEYS if "." in known and known.rpartition(".")[2].lower() == leaf]
-    other = [known for known, names in SYNONYMS.items() if key.lower() in names]
-    for keys in (exact, same_leaf, other):
-        # `device.name` has its own section's keys to choose from; `name` alone does not.
-        if len(keys) == 1 or (keys and "." not in key):
-            return "did you mean " + " or ".join(f"`{known}`" for known in keys) + "?"
-    if "." in key and section:
-        leaves = {known.partition(".")[2]: known for known in section}
-        near = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.6)
-        return f"did you mean `{leaves[near[0]]}`?" if near else "choose from " + ", ".join(section)
-    by_leaf = {known.rpartition(".")[2]: known for known in reversed(ALL_KEYS)}
-    near = difflib.get_close_matches(leaf, list(by_leaf), n=1, cutoff=0.75)
-    whole = difflib.get_close_matches(key, ALL_KEYS, n=1, cutoff=0.6)
-    if near or whole:
-        return f"did you mean `{by_leaf[near[0]] if near else whole[0]}`?"
-    return "`proxlearn train --cfg job` lists all keys"
+"""The keys that can be set on the command line."""
 
 
 def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
-    """A checked dataclass from a plain mapping (a composed config, or a run folder's config.yaml)."""
+    """Build a checked dataclass from a plain mapping (a composed config, or the config.yaml of a run folder)."""
     where = prefix.rstrip(".") or "the config"
     if not isinstance(mapping, Mapping):
         raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    mapping = {key: value for key, value in mapping.items() if key not in KEYS_OF_OLD_CONFIGS.get(cls, ())}
     for key in mapping:
         if key not in fields:
-            raise InputError(f"unknown key `{prefix}{key}`", suggest_key(f"{prefix}{key}"))
-    mapping = DEFAULTS_OF_OLD_CONFIGS.get(cls, {}) | dict(mapping)
+            raise InputError(f"unknown key `{prefix}{key}`", suggest_key(f"{prefix}{key}", ALL_KEYS))
+    mapping = DEFAULTS_OF_OLD_CONFIGS.get(cls, {}) | mapping
     for name in fields:
         if name not in mapping:
             raise InputError(f"{where} lacks the key `{prefix}{name}`", f"set {prefix}{name}=...")
     return cls(**{name: setting_check(f)(prefix + name, mapping[name]) for name, f in fields.items()})
-
-
-def trajectory(config: TrainConfig) -> dict[str, Any]:
-    """What determines where the particles go, as plain values."""
-    values = config_values(config)
-    for key in NOT_TRAJECTORY:
-        del values[key]
-    del values["device"]["threads"]
-    return {key: value for key, value in values.items() if key not in ADDED_KEYS or value != ADDED_KEYS[key]}
-
-
-def digest(config: TrainConfig) -> str:
-    """A hash of the trajectory: two runs with the same one are the same run."""
-    return settings_digest(trajectory(config))
-
-
-def settings_digest(settings: Mapping[str, Any]) -> str:
-    """The same, of a trajectory's plain values."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``, with lists for tuples as in a file."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        nested = isinstance(value, Mapping)
-        flat |= flat_settings(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": json.loads(json.dumps(value))}
-    return flat
-
-
-def run_name(config: TrainConfig) -> str:
-    """The run folder's name: readable, and with a hash of the trajectory."""
-    numbers = {"beta": config.beta, "eps": config.epsilon}
-    given = "".join(f"-{name}{value:g}" for name, value in numbers.items() if value is not None)
-    return f"{config.recipe}{given}-N{config.N}-seed{config.seed}-{digest(config)[:8]}"

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 
 from proxlearn.compare.statistics import MeanSd
-from proxlearn.config.config_folder import config_folder
-from proxlearn.config.schema import TrainConfig, build, trajectory
+from proxlearn.config.config_folder import read_config_file, read_dataset_file
+from proxlearn.config.run_name import trajectory
+from proxlearn.config.schema import TrainConfig, build
 from proxlearn.errors import InputError
 
 STEPS = {
@@ -125,22 +124,17 @@ def experiment_settings(config: TrainConfig) -> dict[str, Any]:
 
 def paper_config(dataset: str, overrides: Mapping[str, Any]) -> TrainConfig:
     """The packaged settings of recipe=paper for a dataset, without those that a user has put in their place."""
-    folder = config_folder()
-    root = OmegaConf.create({key: value for key, value in _load(folder / "train.yaml").items() if key in FIELDS})
-    groups = {name: _load(folder / name / f"{each}.yaml") for name, each in (("dataset", dataset), *GROUPS.items())}
-    merged = OmegaConf.merge(root, groups, _load(folder / "recipe" / "paper.yaml"), dict(overrides))
+    root = OmegaConf.create({key: value for key, value in read_config_file("train").items() if key in FIELDS})
+    groups = {group: read_config_file(f"{group}/{option}") for group, option in GROUPS.items()}
+    groups["dataset"] = read_dataset_file(dataset)
+    merged = OmegaConf.merge(root, groups, read_config_file("recipe/paper"), dict(overrides))
     values: Any = OmegaConf.to_container(merged, resolve=True)
-    del values["dataset"]["paper"]
+    del values["dataset"]["default_hyperparameters"]
     return build(TrainConfig, values | {"init_sha256": None})
 
 
 GROUPS = {"device": "cpu", "logger": "csv"}
 FIELDS = frozenset(field.name for field in fields(TrainConfig))
-
-
-def _load(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return values
 
 
 def _wdbc(table: str, figures: Figures, **overrides: Any) -> Experiment:

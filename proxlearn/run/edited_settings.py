@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from proxlearn.config.schema import TrainConfig, digest, flat_settings, settings_digest, trajectory
+from proxlearn.config.run_name import digest, flat_settings, settings_digest, trajectory
+from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
 from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from proxlearn.config.schema import TrainConfig, digest
+from proxlearn.config.run_name import digest
+from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.neuron import Neuron

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from proxlearn.config.schema import NOT_TRAJECTORY, LoggerConfig, config_values
+from proxlearn.config.run_name import NOT_TRAJECTORY
+from proxlearn.config.schema import LoggerConfig, config_values
 from proxlearn.errors import RunError
 from proxlearn.loggers.logger import NoLogger, RunInfo, RunLogger, open_logger
 from proxlearn.run.run_folder import RunFolder
@@ -49,7 +50,7 @@ def run_info(folder: RunFolder) -> RunInfo:
     chosen = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: chosen[key] for key in config.selected if key in chosen})
     every = flat(config_values(config))
-    changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY or key == "device.threads"}
+    changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY}
     return RunInfo(
         folder.path,
         config.dataset.name,

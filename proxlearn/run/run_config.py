@@ -1,15 +1,21 @@
-"""The composed config as the one dataclass that goes further in."""
+"""Validation of a composed config: the dataclass that the rest of the program works with, and the run's folder."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from proxlearn.config import schema
-from proxlearn.config.compose import translate_hydra_error
+from proxlearn.config.compose import own_part
+from proxlearn.config.hydra_errors import translate_hydra_error
+from proxlearn.config.key_suggestions import RENAMED_KEYS, suggest_key
+from proxlearn.config.run_name import run_name
+from proxlearn.config.schema import ALL_KEYS, TrainConfig, build
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder, user_path
 from proxlearn.run.overwrite import refuse_interrupted
@@ -18,33 +24,44 @@ from proxlearn.run.run_identity import newest_own
 from proxlearn.validators import flag
 
 SWEEP_KEYS = ("fail_fast",)
-"""Keys beside those of a run that are for a sweep only."""
+"""Root keys that configure a sweep and not a run."""
+
+_validated_name: ContextVar[str | None] = ContextVar("validated_name", default=None)
 
 
-def validate_config(composed: DictConfig) -> schema.TrainConfig:
-    """What one run is to do."""
-    ours = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+def validate_config(composed: DictConfig) -> TrainConfig:
+    """Check a composed config and return it as the dataclass of one run."""
+    own = own_part(composed)
+    _refuse_renamed_keys(OmegaConf.to_container(own, resolve=False))
     try:
-        values: Any = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
+        values: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     except (OmegaConfBaseException, ValueError, TypeError, RecursionError) as error:
         raise translate_hydra_error(error) from error
     for key in SWEEP_KEYS:
         flag(key, values.pop(key, False))
     if isinstance(values.get("dataset"), dict):
-        # The dataset's paper settings have done their work: the recipe took its defaults from them.
-        values["dataset"].pop("paper", None)
+        # The recipe has taken its defaults from these; the run's own hyperparameters are at the root.
+        values["dataset"].pop("default_hyperparameters", None)
     source = values.get("init_from")
     if isinstance(source, str):
-        # Not the folder, whose newest cloud changes, but the cloud itself belongs to what determines the run.
+        # The newest cloud of a folder changes with time, so the run is identified by the cloud and not by the folder.
         folder = absolute_folder(user_path("init_from", source))
         values |= {"init_from": str(folder), "init_sha256": newest_cloud_sha256(folder)}
     else:
         values["init_sha256"] = None
-    return schema.build(schema.TrainConfig, values)
+    return build(TrainConfig, values)
+
+
+def _refuse_renamed_keys(values: Any) -> None:
+    """Refuse keys of an earlier version in a user's config file (``build`` ignores some, for old run folders)."""
+    for old_name in RENAMED_KEYS:
+        group, _, key = old_name.partition(".")
+        if isinstance(values.get(group), dict) and key in values[group]:
+            raise InputError(f"unknown key `{old_name}`", suggest_key(old_name, ALL_KEYS))
 
 
 def newest_cloud_sha256(folder: Path) -> str:
-    """The checksum of the newest valid checkpoint of the run in a folder."""
+    """Return the checksum of the newest valid checkpoint of the run in a folder."""
     refuse_interrupted(folder)
     problem = InputError(
         f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` made"
@@ -58,6 +75,19 @@ def newest_cloud_sha256(folder: Path) -> str:
     return newest.sha256
 
 
-OmegaConf.register_new_resolver(
-    "proxlearn.run_name", lambda *, _root_: schema.run_name(validate_config(_root_)), replace=True
-)
+@contextlib.contextmanager
+def validated_run_name(config: TrainConfig) -> Iterator[None]:
+    """Let ``${proxlearn.run_name:}`` be the name of a config that is validated already."""
+    token = _validated_name.set(run_name(config))
+    try:
+        yield
+    finally:
+        _validated_name.reset(token)
+
+
+def _resolve_run_name(*, _root_: DictConfig) -> str:
+    # Outside of a run (`--cfg hydra --resolve`) the config is validated here.
+    return _validated_name.get() or run_name(validate_config(_root_))
+
+
+OmegaConf.register_new_resolver("proxlearn.run_name", _resolve_run_name, replace=True)

@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, config_values, trajectory
+from proxlearn.config.run_name import trajectory
+from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, config_values
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import break_hard_links, remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml

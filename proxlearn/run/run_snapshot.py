@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxlearn.config.schema import digest
+from proxlearn.config.run_name import digest
 from proxlearn.errors import InputError
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, open_regular, read_json
 from proxlearn.run.lock import is_locked

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from proxlearn import __version__
-from proxlearn.config.schema import digest, trajectory
+from proxlearn.config.run_name import digest, trajectory
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics_version import VERSION

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from hydra._internal.callbacks import Callbacks
 from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 from hydra.plugins.launcher import Launcher
-from hydra.types import HydraContext
 
+from proxlearn.config.hydra_internals import launcher_context
 from proxlearn.errors import continue_command
 from proxlearn.jobs.launchers import (
     batch_size,
@@ -128,7 +127,7 @@ def make_launcher(plan: SweepPlan, task: SweepJob) -> Launcher:
     """The chosen launcher, set up as Hydra's own sweeper would."""
     setup_globals()
     logging.getLogger("hydra_plugins").setLevel(logging.ERROR)
-    context = HydraContext(config_loader=plan.loader, callbacks=Callbacks())
+    context = launcher_context(plan.loader)
     chosen = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=plan.master)
     end_workers_with_command(plan.master, chosen)
     return chosen

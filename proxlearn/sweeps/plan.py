@@ -1,23 +1,24 @@
-"""A sweep before it starts: every combination composed and checked, and the folder where its run is or will be."""
+"""The plan of a sweep: every combination composed and checked, with the folder of its run, before any job starts."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
 import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from proxlearn.config.compose import refuse_code, translate_hydra_error
-from proxlearn.config.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig, digest
+from proxlearn.config.compose import refuse_code
+from proxlearn.config.hydra_errors import translate_hydra_error
+from proxlearn.config.run_name import NOT_TRAJECTORY, digest
+from proxlearn.config.schema import DatasetConfig, TrainConfig
+from proxlearn.config.sweep_grid import count_combinations, expand_grid
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.jobs.launchers import runs_here
@@ -25,34 +26,34 @@ from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
-from proxlearn.run.run_config import validate_config
+from proxlearn.run.run_config import validate_config, validated_run_name
 from proxlearn.run.run_folder import RunFolder, check_writable
 from proxlearn.run.sweep_folder import DONE, Job, SweepFolder
 from proxlearn.terminal.notice import notice
 from proxlearn.validators import flag
 
-MOST_JOBS = 10_000
-SAY_SO = 50
-"""Composing takes a tenth of a second a job: from so many jobs on, it is said."""
-NOT_NAMED = ("fail_fast", "device.threads", "logger.uri")
-"""Further keys that leave every trajectory alone: the sweep's folder does not depend on them."""
+MAX_JOBS = 10_000
+NOTICE_JOBS = 50
+"""Composing takes a tenth of a second per job: from this number of jobs on, a line tells the user to wait."""
+NOT_NAMED = ("fail_fast", "logger.uri")
+"""Further keys that affect no trajectory: the name of the sweep's folder does not depend on them."""
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """All that launching needs."""
+    """A sweep that is checked and not started."""
 
     master: DictConfig
-    """What Hydra composed for the sweep as a whole."""
+    """The config that Hydra composed for the sweep as a whole."""
     loader: ConfigLoader
     folder: SweepFolder
     jobs: list[Job]
     configs: dict[int, TrainConfig]
-    """By job number, of those that can be run."""
+    """The config per job number, for the jobs that can run."""
     fail_fast: bool
 
     def missing(self) -> list[int]:
-        """The jobs that are not finished: what there is left to run."""
+        """Return the numbers of the jobs that are not finished."""
         runnable = [job for job in self.jobs if job.number in self.configs and job.same_as is None]
         checksums: dict[str, str | None] = {}
         return [job.number for job in runnable if not self._is_finished(job, checksums)]
@@ -64,25 +65,24 @@ class SweepPlan:
         state = self.folder.state(job)
         if state.state != DONE or state.run is None:
             return False
-        # Old figures must not pass for those of a file that was edited since: the job itself says so.
+        # A job whose data file has changed since runs again, and reports the change.
         return state.run.data_sha256 == data_sha256(config.dataset, checksums)
 
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
-    """Expand and check; wrong as a whole is refused here, before a folder is made."""
+    """Expand and check a sweep; raise an InputError if all of it is wrong. No folder is made."""
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
-    count = math.prod(_count(override) for override in overrides)
-    if count > MOST_JOBS:
-        raise InputError(f"the sweep has more than {MOST_JOBS} jobs", "choose fewer values")
-    if count >= SAY_SO:
+    count = count_combinations(overrides, MAX_JOBS)
+    if count > MAX_JOBS:
+        raise InputError(f"the sweep has more than {MAX_JOBS} jobs", "choose fewer values")
+    if count >= NOTICE_JOBS:
         notice(f"checking {count} jobs ...")
-    (combinations,) = BasicSweeper.split_arguments(overrides, None)
     folder = SweepFolder(sweep_folder(master, overrides, swept))
     require_sweep_or_empty(folder.path)
     jobs: list[Job] = []
     configs: dict[int, TrainConfig] = {}
-    for number, words in enumerate(combinations):
+    for number, words in enumerate(expand_grid(overrides)):
         pairs = (word.partition("=") for word in words)
         values = {key.lstrip("+"): value for key, _, value in pairs if key in swept}
         try:
@@ -91,22 +91,24 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
             jobs.append(Job(number, values, error=str(error)))
             continue
         configs[number] = config
-        place = os.path.relpath(run_folder, folder.path)
-        jobs.append(Job(number, values, config.steps, place, settings_sha256=digest(config)))
+        relative_folder = os.path.relpath(run_folder, folder.path)
+        jobs.append(Job(number, values, config.steps, relative_folder, settings_sha256=digest(config)))
     fail_fast = flag("fail_fast", master.get("fail_fast", False))
     refuse_shared_folders(jobs, folder)
-    bad = [job.error for job in jobs if job.error is not None]
-    if bad and (fail_fast or len(bad) == len(jobs)):
-        problem, _, remedy = bad[0].rpartition("; ")
+    errors = [job.error for job in jobs if job.error is not None]
+    if errors and (fail_fast or len(errors) == len(jobs)):
+        problem, _, remedy = errors[0].rpartition("; ")
         raise InputError(problem, remedy)
     return SweepPlan(master, loader, folder, share_runs(jobs), configs, fail_fast)
 
 
 def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
-    """What the command line and hydra.sweeper.params ask for, the last word on a key winning."""
+    """Return the overrides of hydra.sweeper.params and the command line; the last one of a key counts."""
     params = master.hydra.sweeper.get("params") or {}
     words = [f"{key}={value}" for key, value in params.items()]
-    words += [str(word) for word in master.hydra.overrides.task]
+    # Unresolved, because `split_seed=${seed}` means the seed of each job.
+    command_line: Any = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
+    words += [str(word) for word in command_line]
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(words)
     return list({override.get_key_element(): override for override in parsed}.values())
 
@@ -114,16 +116,17 @@ def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
 def check_job(
     master: DictConfig, loader: ConfigLoader, words: list[str], number: int, here: bool
 ) -> tuple[TrainConfig, Path]:
-    """One job's config and run folder, or an InputError."""
+    """Compose, validate and check one job; return its config and its run folder."""
     try:
         composed = loader.load_sweep_config(master, words)
         with open_dict(composed):
             composed.hydra.job.id, composed.hydra.job.num = str(number), number
         refuse_code(composed)
         config = validate_config(composed)
-        folder = absolute_folder(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir))
+        with validated_run_name(config):
+            folder = absolute_folder(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir))
     except Exception as error:
-        # Hydra and OmegaConf stumble over values in many ways: they are the user's all the same.
+        # Some values raise errors of many types inside Hydra and OmegaConf; all of them are errors of the input.
         raise translate_hydra_error(error) from error
     if here:
         check_memory(config)
@@ -132,14 +135,14 @@ def check_job(
     check_writable(folder)
     require_run_or_empty(folder)
     refuse_table_inside(config.dataset.path, folder)
-    # Of an overwrite that was interrupted, the job brings the old run back first, and looks then.
+    # After an interrupted overwrite the job restores the old run first and makes this check then.
     if not config.overwrite and not is_interrupted(folder):
         RunFolder(folder).check_same_run(config)
     return config, folder
 
 
 def refuse_shared_folders(jobs: list[Job], sweep: SweepFolder) -> None:
-    """Refuse two jobs with different trajectories in one folder: the second would get the first one's figures."""
+    """Refuse jobs with different trajectories and one folder: the second would report the first one's results."""
     owners: dict[str, Job] = {}
     for job in jobs:
         if (folder := sweep.run_folder(job)) is None:
@@ -151,44 +154,43 @@ def refuse_shared_folders(jobs: list[Job], sweep: SweepFolder) -> None:
 
 
 def share_runs(jobs: list[Job]) -> list[Job]:
-    """Jobs that differ only in what no trajectory depends on are one run: the one with most steps does it."""
-    doers: dict[str, Job] = {}
+    """Mark jobs with one folder, which are the same run: the longest one runs, and ``same_as`` refers to it."""
+    longest: dict[str, Job] = {}
     for job in jobs:
-        if job.folder is not None and (job.folder not in doers or (job.steps or 0) > (doers[job.folder].steps or 0)):
-            doers[job.folder] = job
-    shared = ((job, doers[job.folder]) for job in jobs if job.folder is not None)
-    same = {job.number: doer.number for job, doer in shared if doer is not job}
-    return [replace(job, same_as=same.get(job.number)) for job in jobs]
+        folder = job.folder
+        if folder is not None and (folder not in longest or (job.steps or 0) > (longest[folder].steps or 0)):
+            longest[folder] = job
+    same_as = {job.number: longest[job.folder].number for job in jobs if job.folder is not None}
+    return [
+        replace(job, same_as=None if same_as.get(job.number) == job.number else same_as.get(job.number)) for job in jobs
+    ]
 
 
 def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]) -> Path:
-    """Named by the swept keys and a hash of the overrides; like a run's, it does not depend on steps and the like."""
-    kept = {
+    """Return the sweep's folder: its name holds the swept keys and a hash of the overrides that affect a trajectory."""
+    values = {
         key: str(override.input_line).partition("=")[2]
         for override in overrides
         if (key := override.get_key_element().lstrip("+")) not in (*NOT_TRAJECTORY, *NOT_NAMED)
     }
     config_name = str(master.hydra.job.config_name)
-    text = "\n".join([config_name, *(f"{key}={kept[key]}" for key in sorted(kept))])
+    text = "\n".join([config_name, *(f"{key}={values[key]}" for key in sorted(values))])
     readable = re.sub(r"[^\w.-]", "", "-".join(key.lstrip("+") for key in swept))[:60] or "sweep"
     name = f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return absolute_folder(str(master.hydra.sweep.dir)) / "sweeps" / name
 
 
-def data_sha256(dataset: DatasetConfig, known: dict[str, str | None]) -> str | None:
-    """The checksum of the data that a run would read now; None where they cannot be read. Read once for all jobs."""
+def data_sha256(dataset: DatasetConfig, checksums: dict[str, str | None]) -> str | None:
+    """Return the checksum of the data that a run would read now, or None if they cannot be read.
+
+    ``checksums`` stores it, so that the data are read once for all jobs.
+    """
     from proxlearn.data import registry
 
     key = repr(dataset)
-    if key not in known:
+    if key not in checksums:
         try:
-            known[key] = registry.load(dataset).sha256
+            checksums[key] = registry.load(dataset).sha256
         except InputError:
-            known[key] = None
-    return known[key]
-
-
-def _count(override: Override) -> int:
-    if not (override.is_sweep_override() and override.is_discrete_sweep()):
-        return 1
-    return len(list(itertools.islice(override.sweep_string_iterator(), MOST_JOBS + 1)))
+            checksums[key] = None
+    return checksums[key]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from proxlearn.config.compose import compose, parse
+from proxlearn.config.sweep_grid import expand_grid
 
 ALWAYS = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
 """Runs in the background, in folders small enough to be committed."""
@@ -47,7 +47,7 @@ class Entry:
         swept = {str(key): str(values) for key, values in composed.hydra.sweeper.params.items()}
         swept |= {key: values for key, _, values in (each.partition("=") for each in self.overrides) if key in swept}
         parsed = OverridesParser.create().parse_overrides([f"{key}={values}" for key, values in swept.items()])
-        return tuple(tuple(job) for job in BasicSweeper.split_arguments(parsed, None)[0])
+        return tuple(tuple(job) for job in expand_grid(parsed))
 
     def runs(self, root: Path, quick: bool) -> list[PaperRun]:
         swept = {word.partition("=")[0] for word in self.sweep[0]}

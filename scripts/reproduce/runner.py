@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from proxlearn.config.compose import compose, parse
-from proxlearn.config.schema import TrainConfig, trajectory
+from proxlearn.config.run_name import trajectory
+from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.outcome import Outcome

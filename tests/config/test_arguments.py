@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxlearn.cli import main
 from proxlearn.commands.train import preflight
-from proxlearn.config.arguments import hydra_arguments, prepare_word
+from proxlearn.config.arguments import hydra_arguments, prepare_override
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.quoting import override_word, quote_literal
 from proxlearn.errors import InputError
@@ -37,7 +37,7 @@ def value_of(word: str, key: str) -> object:
 def test_a_suggested_word_means_its_text_whatever_signs_it_has(name: str) -> None:
     (word,) = shlex.split(override_word("dataset.target", name))
     key, _, value = word.partition("=")
-    assert prepare_word(word) == word
+    assert prepare_override(word) == word
     assert (key, value[:1] in ('"', name[:1])) == ("dataset.target", True)
     assert parsed_text(word) == name
 
@@ -47,7 +47,7 @@ def parsed_text(word: str) -> object:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
-    override = OverridesParser.create().parse_override(prepare_word(word))
+    override = OverridesParser.create().parse_override(prepare_override(word))
     return OmegaConf.create({"text": override.value()}).text
 
 
@@ -72,12 +72,12 @@ def test_file_and_column_names_need_no_quotes_of_hydras(key: str, name: str) -> 
 @example("${x")
 def test_any_name_is_taken_as_typed_or_refused_with_a_word_that_works(name: str) -> None:
     try:
-        word = prepare_word(f"dataset.path={name}")
+        word = prepare_override(f"dataset.path={name}")
     except InputError as error:
         (suggested,) = shlex.split(re.search(r"write (.*) for one name", str(error))[1])  # type: ignore[index]
         assert parsed_text(suggested) == name
     else:
-        assert prepare_word(word) == word
+        assert prepare_override(word) == word
 
 
 def test_a_run_with_odd_names_trains_with_the_suggested_word(
@@ -122,12 +122,12 @@ def test_what_is_no_override_gets_the_word_that_is(word: str, said: str) -> None
 
 
 def test_the_values_of_a_sweep_are_told_apart() -> None:
-    assert prepare_word("dataset.target=1.50,true,x", several=True) == 'dataset.target="1.50","true",x'
+    assert prepare_override("dataset.target=1.50,true,x", is_sweep=True) == 'dataset.target="1.50","true",x'
     with pytest.raises(InputError, match="quote each of them") as caught:
-        prepare_word("dataset.path=a (1).csv,b.csv", several=True)
+        prepare_override("dataset.path=a (1).csv,b.csv", is_sweep=True)
     (word,) = shlex.split(str(caught.value).partition("quote each of them: ")[2])
     assert word == f"dataset.path={quote_literal('a (1).csv')},{quote_literal('b.csv')}"
-    assert prepare_word(word, several=True) == word
+    assert prepare_override(word, is_sweep=True) == word
 
 
 def test_flags_may_stand_between_overrides() -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from proxlearn.config.config_folder import config_folder, read_dataset_file
 from proxlearn.config.schema import DatasetConfig, build
 
-CONFIGS = Path(__file__).parents[2] / "configs" / "dataset"
+CONFIGS = config_folder() / "dataset"
 
 
 def dataset_config(name: str, **changes: Any) -> DatasetConfig:
     """A dataset's config as its file says, with some keys changed."""
-    values = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
-    del values["paper"]
+    values = read_dataset_file(name)
+    del values["default_hyperparameters"]
     return build(DatasetConfig, values | changes)
 
 

@@ -20,7 +20,8 @@ from PIL import Image
 from small_runs import FORKSERVER, assert_same_run, run, small
 
 from proxlearn.cli import main
-from proxlearn.config.schema import LoggerConfig, TrainConfig, build, digest
+from proxlearn.config.run_name import digest
+from proxlearn.config.schema import LoggerConfig, TrainConfig, build
 from proxlearn.errors import InputError, RunError
 from proxlearn.loggers.logger import KINDS
 from proxlearn.run.logger_session import publish

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxlearn.config.schema import NOT_TRAJECTORY, DatasetConfig, DeviceConfig, TrainConfig, build
+from proxlearn.config.run_name import NOT_TRAJECTORY
+from proxlearn.config.schema import DatasetConfig, DeviceConfig, TrainConfig, build
 from proxlearn.errors import InputError
 from proxlearn.paper.published import EXPERIMENTS, STEPS, printed
 from tests.conftest import config_of
 
-SAME = {*NOT_TRAJECTORY, "seed", "split_seed", "dataset.path", "device.device", "device.threads"}
+SAME = {*NOT_TRAJECTORY, "seed", "split_seed", "dataset.path", "device.device"}
 """Settings that repeat an experiment, or say where and how it is computed and logged."""
 SECTIONS = {"dataset": DatasetConfig, "device": DeviceConfig}
 LEAVES = [

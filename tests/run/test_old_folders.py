@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.config.schema import run_name
+from proxlearn.config.run_name import run_name
 from proxlearn.run.run_folder import RunFolder
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "version_0_1_0"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from proxlearn.config.schema import TrainConfig, run_name
+from proxlearn.config.run_name import run_name
+from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import checkpoint
 from proxlearn.run.train import train

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_runs import assert_same_run, composed, run, status
 
-from proxlearn.config.schema import digest
+from proxlearn.config.run_name import digest
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run import selection

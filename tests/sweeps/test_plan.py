@@ -30,6 +30,11 @@ def test_every_combination_is_a_job_with_its_own_run_folder(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_an_interpolation_refers_to_the_values_of_its_own_job():
+    sweep = planned("seed=1,2", "split_seed=${seed}")
+    assert [(config.seed, config.split_seed) for config in sweep.configs.values()] == [(1, 1), (2, 2)]
+
+
 def test_a_bad_value_in_some_jobs_is_their_error_only():
     made = planned("beta=0.1,-1,0.2")
     assert [job.error is None for job in made.jobs] == [True, False, True]
@@ -42,7 +47,7 @@ WRONG_AS_A_WHOLE = [
     (["betta=1,2"], "unknown key `betta`; did you mean `beta`?"),
     (["dataset=sien,wdcb"], "no dataset `sien`; did you mean `sine`?"),
     (["beta=0.1,-1", "fail_fast=true"], "beta must be a finite number > 0, got -1"),
-    (["beta=interval(0,1)"], "does not support sweep type"),
+    (["beta=interval(0,1)"], "beta=interval(0,1) does not name single values; write beta=VALUE,VALUE,..."),
     (["seed=range(0,1000000000)"], "more than 10000 jobs"),
     (["seed=range(0,200)", "split_seed=range(0,200)"], "more than 10000 jobs"),
     (["+dataset._target_=os.mkdir,os.rmdir"], "_target_ would be imported and called"),

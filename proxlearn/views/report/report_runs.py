@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxlearn.config.schema import NOT_TRAJECTORY
+from proxlearn.config.run_name import NOT_TRAJECTORY
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.run.overwrite import is_interrupted, refuse_interrupted

@@ -12,7 +12,8 @@ import pandas as pd
 import yaml
 from small_runs import composed, run, small
 
-from proxlearn.config.schema import TrainConfig, build, digest
+from proxlearn.config.run_name import digest
+from proxlearn.config.schema import TrainConfig, build
 from proxlearn.run.sweep_folder import Job, SweepFolder
 from proxlearn.views.report.page import Builder
 from proxlearn.views.report.server import Server

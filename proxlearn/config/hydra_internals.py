@@ -1,0 +1,27 @@
+"""The objects of Hydra that have no public equivalent. No other module imports from ``hydra._internal``.
+
+- The parser of Hydra's command-line flags: `proxlearn train` accepts the same flags, checks the config before Hydra
+  acts on them, and allows flags between overrides, which ``hydra.main`` does not.
+- The callbacks in ``HydraContext``: Hydra's launchers are set up with this public class, whose second field is private.
+
+Composition needs neither: proxlearn/config/compose.py uses the public API.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.utils import get_args_parser
+from hydra.core.config_loader import ConfigLoader
+from hydra.types import HydraContext
+
+
+def flag_parser() -> argparse.ArgumentParser:
+    """Return a new parser of Hydra's flags and overrides."""
+    return get_args_parser()
+
+
+def launcher_context(loader: ConfigLoader) -> HydraContext:
+    """Return the context in which a launcher composes its jobs; no callbacks are called."""
+    return HydraContext(config_loader=loader, callbacks=Callbacks())

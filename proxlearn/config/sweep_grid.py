@@ -1,0 +1,37 @@
+"""The grid of a sweep: all combinations of the values that its overrides name."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from hydra.core.override_parser.types import Override
+
+from proxlearn.errors import InputError
+
+
+def count_combinations(overrides: list[Override], limit: int) -> int:
+    """Return the number of combinations; at least ``limit`` + 1 if there are more than ``limit``."""
+    return math.prod(len(list(itertools.islice(_words(override), limit + 1))) for override in overrides)
+
+
+def expand_grid(overrides: list[Override]) -> list[list[str]]:
+    """Return the overrides of each job, in Hydra's own order: the last key varies fastest.
+
+    A key that occurs twice keeps its first place and its last value.
+    """
+    words_by_key = {override.get_key_element(): list(_words(override)) for override in overrides}
+    return [list(words) for words in itertools.product(*words_by_key.values())]
+
+
+def _words(override: Override) -> Iterator[str]:
+    """Yield the words that one override stands for, one per value."""
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        yield f"{key}={override.get_value_element_as_str()}"
+    elif override.is_discrete_sweep():
+        yield from (f"{key}={value}" for value in override.sweep_string_iterator())
+    else:
+        problem = f"{override.input_line} does not name single values"
+        raise InputError(problem, f"write {key}=VALUE,VALUE,... or {key}=range(START,STOP,STEP)")
