@@ -11,10 +11,21 @@ from typing import Any, cast
 
 from proxlearn.baselines.method import Block, Method, Preset
 from proxlearn.baselines.registry import METHODS, OURS, method
-from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, ComparisonSpec, Protocol
+from proxlearn.compare.spec import (
+    AUTHORS,
+    AUTHORS_SEEDS,
+    CELLS,
+    LOG,
+    PAPERS,
+    PUBLISHED,
+    SPLITS,
+    ComparisonSpec,
+    Protocol,
+)
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import absolute_folder
+from proxlearn.jobs.runner import JobLauncher
 from proxlearn.terminal.notice import notice
 from proxlearn.train_session import echo
 from proxlearn.validators import choice, integer, parse_number, real
@@ -22,6 +33,7 @@ from proxlearn.validators import choice, integer, parse_number, real
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
 """What `make table4` writes: ours, with the paper's settings and on the paper's own splits."""
+COMPLETES = "computes what is missing"
 BLOCKS: dict[Block, str] = {
     "network": "block A, two-layer tanh networks of the same width",
     "sampler": "block B, samplers of the posterior of a linear Bayesian logistic regression",
@@ -39,40 +51,45 @@ for itself it chooses from the training part alone.
 
 def main(args: list[str]) -> int:
     options = parser().parse_args(args)
-    asked, output = parse_spec(options), absolute_folder(options.output)
-    jobs, threads = parallelism(options)
-    if OURS not in {each.name for each in asked.methods}:
+    spec, output = parse_spec(options), absolute_folder(options.output)
+    launcher = parse_launcher(options, output)
+    if OURS not in {method.name for method in spec.methods}:
         notice(f"without `{OURS}` among the methods there are no differences to it")
     from proxlearn.compare.comparison import write_plan
-    from proxlearn.compare.grid import cells_of, dataset_splits, is_finished, run_cells
-    from proxlearn.compare.output_files import refuse_foreign_cells, refuse_foreign_files
-    from proxlearn.compare.splits import split_path
+    from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
+    from proxlearn.compare.output_files import refuse_foreign_files
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
+    from proxlearn.jobs.result_cache import ResultCache
     from proxlearn.run.lock import FolderLock
     from proxlearn.run.ownership import require_comparison_or_empty
     from proxlearn.run.run_folder import check_writable
 
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)
-    refuse_foreign_files(asked, output, [split_path(*split) for split in dataset_splits(asked)])
-    with disk_errors_as_run_error(output, "the same command does what is missing"):
+    refuse_foreign_files(spec, output)
+    command = shlex.join(["proxlearn", "compare", *args])
+    with disk_errors_as_run_error(output, f"the same command {COMPLETES}"):
         output.mkdir(parents=True, exist_ok=True)
         with FolderLock(output):
-            cells = cells_of(asked, output)
-            refuse_foreign_cells(output / cell.path for cell in cells)
-            for folder in {(output / cell.path).parent for cell in cells}:
-                remove_temporaries(folder)
-            missing = [cell for cell in cells if not is_finished(cell, output)]
-            notice(f"{len(cells)} cells, {len(cells) - len(missing)} of them done before; details in {LOG}")
-            command = shlex.join(["proxlearn", "compare", *args])
-            folder = write_plan(asked, cells, output, command, paper_settings_rows(asked))
+            remove_temporaries(output)
+            cache = ResultCache(output / CELLS)
+            cells = grid_cells(spec, ResultCache(output / SPLITS))
+            missing = missing_cells(cells, cache)
+            notice(f"{len(cells)} cells, {len(cells) - len(missing)} of them finished before; details in {LOG}")
+            paper_rows = paper_settings_rows(spec)
+            folder = write_plan(spec, cells, output, command, paper_rows)
             if missing:
-                run_cells(missing, output, jobs, threads)
+                outcome = run_cells(missing, output, cache, launcher)
+                if outcome.signal is not None:
+                    notice(f"stopped; the same command {COMPLETES}")
+                    return outcome.exit_code
+                errors = {key: record.error or record.state for key, record in outcome.failures.items()}
+                write_plan(spec, cells, output, command, paper_rows, errors)
             from proxlearn.views.compare.comparison_views import render_comparison, summary
 
             render_comparison(folder)
     echo(summary(folder))
-    return int(not all(is_finished(cell, output) for cell in cells))
+    return int(any(cell.stored_result(cache) is None for cell in cells))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -104,6 +121,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--output", default="outputs/compare", metavar="FOLDER", help="outputs/compare")
     made.add_argument("--jobs", help="cells at a time, each in a process of its own (as many as cores)")
     made.add_argument("--threads", help="of each process (cores / jobs)")
+    made.add_argument(
+        "--launcher",
+        nargs="+",
+        metavar=("NAME", "SETTING"),
+        help="run the cells through a Hydra launcher (joblib, submitit_local, submitit_slurm, ray) with its settings, "
+        "for example --launcher submitit_slurm hydra.launcher.partition=debug",
+    )
     return made
 
 
@@ -201,9 +225,10 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
         raise InputError(problem, f"choose --preset light or --dataset {' '.join(PAPERS)}")
 
 
-def parallelism(options: argparse.Namespace) -> tuple[int, int]:
-    """Processes, and threads of each."""
+def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
+    """What runs the cells: a pool of processes on this machine, or a Hydra launcher."""
     from proxlearn.jobs.launchers import available_cores
+    from proxlearn.jobs.local_pool import LocalPool
 
     whole = integer(at_least=1, below=4097, example=1)
     jobs = available_cores() if options.jobs is None else whole("--jobs", parse_number(options.jobs))
@@ -212,7 +237,14 @@ def parallelism(options: argparse.Namespace) -> tuple[int, int]:
         if options.threads is None
         else whole("--threads", parse_number(options.threads))
     )
-    return jobs, threads
+    if options.launcher is None:
+        return LocalPool(jobs, threads)
+    if options.jobs is not None or options.threads is not None:
+        raise InputError("--jobs and --threads are not for --launcher", "use settings of the launcher")
+    from proxlearn.compare.grid import JOBS_FOLDER
+    from proxlearn.jobs.hydra_launcher import named_launcher
+
+    return named_launcher(options.launcher[0], options.launcher[1:], output / JOBS_FOLDER)
 
 
 def paper_settings_rows(asked: ComparisonSpec) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 from proxlearn.baselines.method import Block
-from proxlearn.compare.cells import DONE
 from proxlearn.compare.comparison import Comparison, read_comparison
 from proxlearn.compare.output_files import (
     BLOCK_FILES,
@@ -111,7 +110,7 @@ def document(found: Comparison) -> str:
     """compare.md."""
     parts = [
         f"# Compared: {found.protocol} protocol, {found.preset} presets",
-        WORDS.format(splits=found.how_many),
+        WORDS.format(splits=found.splits_text),
     ]
     if found.protocol == "paper":
         paper = paper_section(found)
@@ -123,7 +122,7 @@ def document(found: Comparison) -> str:
             parts += [f"### {title}", markdown(pd.DataFrame(rows, columns=head))]
     bad = failures(found)
     parts += ["## Not finished", "\n".join(bad)] if bad else []
-    threads = sorted({r.record.threads for r in found.results if r.record is not None and r.record.state == DONE})
+    threads = sorted({cell.result.threads for cell in found.cells if cell.result is not None})
     timed = f"Seconds are of one fit, with the method's own selection; threads of a process: {_either(threads)}."
     notes = (*((DIFFERENCES,) if found.has_ours else ()), *NOTES, timed)
     parts += ["## How to read it", _list(notes), "## Made by", f"    {found.command}"]
@@ -163,16 +162,15 @@ def own_split(found: Comparison) -> list[str]:
 def failures(found: Comparison) -> list[str]:
     """A line for each cell that has no figures."""
     lines = []
-    for each in found.results:
-        if each.record is None or each.record.state != DONE:
-            why = "not run yet" if each.record is None else each.record.error
-            lines.append(f"- {each.dataset}, split {each.split}, {each.method}: {why}")
+    for cell in found.cells:
+        if cell.result is None:
+            lines.append(f"- {cell.dataset}, split {cell.split}, {cell.method}: {cell.error or 'not run yet'}")
     return lines
 
 
 def _width(found: Comparison) -> str:
     """How many neurons the networks have, as their own notes say."""
-    notes = [each.record.notes or {} for each in found.results if each.record is not None]
+    notes = [cell.result.notes for cell in found.cells if cell.result is not None]
     return _either(sorted({int(note["N"]) for note in notes if "N" in note})) or "as many"
 
 

@@ -34,7 +34,7 @@ def paper_section(found: Comparison) -> PaperTable:
         "Printed: the paper's Table 4, which quotes the samplers' rows. "
         f"Preset {found.preset}, temperature {found.temperature:g}."
     )
-    own = any(each.split == AUTHORS for each in found.results)
+    own = any(cell.split == AUTHORS for cell in found.cells)
     return PaperTable(about, HEAD, rows, (*NOTES, OWN_SPLIT) if own else NOTES)
 
 

@@ -40,7 +40,7 @@ def draw_block(found: Comparison, methods: Sequence[Method], name: str, title: s
         line[0].invert_yaxis()
     for axes, dataset in zip(grid[0], found.datasets, strict=True):
         axes.set_title(dataset)
-    made.suptitle(f"{title}: {found.how_many} splits, {found.protocol} protocol, {found.preset} presets", fontsize=9)
+    made.suptitle(f"{title}: {found.splits_text} splits, {found.protocol} protocol, {found.preset} presets", fontsize=9)
     made.supxlabel(SCALE, fontsize=8)
     return save(made, found.path, name, found.command)
 
