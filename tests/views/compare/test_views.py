@@ -11,11 +11,12 @@ import pytest
 
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare as command
-from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
+from proxlearn.compare.cells import Cell, CellResult
 from proxlearn.compare.comparison import PLAN, read_comparison, write_plan
-from proxlearn.compare.spec import AUTHORS, ComparisonSpec, scaling_of
+from proxlearn.compare.spec import AUTHORS, CELLS, ComparisonSpec, scaling_of
 from proxlearn.compare.statistics import summarise
 from proxlearn.errors import InputError
+from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.views.compare.comparison_views import render_comparison, summary, write_tables
 from proxlearn.views.latex import escaped
 from tests.conftest import config_of
@@ -42,25 +43,27 @@ def made(
 ) -> Path:
     """A comparison of figures that are known, with nothing fitted."""
     datasets = tuple(config_of(f"dataset={name}").dataset for name in ("banana", "twonorm"))
-    asked = ComparisonSpec(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
-    cells = []
+    spec = ComparisonSpec(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
+    cells, cache = [], ResultCache(folder / CELLS)
     for split in range(SPLITS):
         for config in datasets:
-            for method in asked.methods:
+            for method in spec.methods:
                 if method.only and config.name not in method.only:
                     continue
-                scaling = scaling_of(asked.protocol, method, config.name)
+                scaling = scaling_of(spec.protocol, method, config.name)
                 cell = Cell(method, config, "a" * 64, split, "b" * 64, 0.25, scaling)
                 cells.append(cell)
                 figures = {"accuracy": accuracy(method.name, split), "log_likelihood": -0.3, "calibration_error": 0.1}
-                record = CellRecord(DONE, figures | {"seconds": 1.5}, None, {"N": 500} if method.name == "adam" else {})
-                cell.write(folder, CellRecord(FAILED, {}, "a reason") if method.name == missing else record)
+                result = CellResult(figures | {"seconds": 1.5}, {"N": 500} if method.name == "adam" else {})
+                if method.name != missing:
+                    cache.put(cell.identity, result.values())
     if authors:
         alone = Cell(METHODS[authors], datasets[0], "a" * 64, AUTHORS, "c" * 64, 0.25, "standard")
         figures = {"accuracy": 0.125, "log_likelihood": -7.0, "calibration_error": 0.5, "seconds": 99.0}
-        alone.write(folder, CellRecord(DONE, figures, None, {}))
+        cache.put(alone.identity, CellResult(figures).values())
         cells.append(alone)
-    return write_plan(asked, cells, folder, "proxlearn compare ...", ours or {})
+    errors = {cell.key: "a reason" for cell in cells if cell.method.name == missing}
+    return write_plan(spec, cells, folder, "proxlearn compare ...", ours or {}, errors)
 
 
 def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Path) -> None:
@@ -109,8 +112,10 @@ def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_pat
 
 def test_what_has_failed_is_said_and_the_rest_stands(tmp_path: Path) -> None:
     folder = made(tmp_path, missing="swgf")
-    (absent,) = (tmp_path / "cells" / "banana").glob("2-adam-*")
-    absent.unlink()
+    cache = ResultCache(tmp_path / CELLS)
+    adam = ("adam", "banana", 2)
+    (absent,) = (r for r in cache if tuple(r.identity[key] for key in ("method", "dataset", "split")) == adam)
+    cache.remove(absent.identity)
     write_tables(read_comparison(folder))
     document = (folder / "compare.md").read_text()
     assert "- banana, split 0, swgf: a reason" in document
@@ -180,11 +185,11 @@ def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = ComparisonSpec((), (), 1, "light", "paper", 1.0)
-    assert command.paper_settings_rows(asked) == {}
+    spec = ComparisonSpec((), (), 1, "light", "paper", 1.0)
+    assert command.paper_settings_rows(spec) == {}
     command.PAPER_TABLE.parent.mkdir(parents=True)
     command.PAPER_TABLE.write_text("dataset,runs,recursions,weighted,weighted sd\nbanana,5,3500,0.55,0.01\n")
-    assert command.paper_settings_rows(asked)["banana"]["weighted"] == "0.55"
+    assert command.paper_settings_rows(spec)["banana"]["weighted"] == "0.55"
     assert command.paper_settings_rows(ComparisonSpec((), (), 1, "light", "matched", 1.0)) == {}
 
 
