@@ -145,11 +145,11 @@ class ResultCache:
             return []
         header, *lines = content.splitlines(keepends=True) or [b""]
         if header != HEADER:
-            found: object = None
+            file_format: object = None
             with contextlib.suppress(*PARSE_ERRORS):
-                found = parse_json(header.decode()).get("format")
-            refuse_newer_format(self.path, found, FORMAT)
-            if found != FORMAT:
+                file_format = parse_json(header.decode()).get("format")
+            refuse_newer_format(self.path, file_format, FORMAT)
+            if file_format != FORMAT:
                 raise UnreadableFile(self.path, "it is not a cache of results", "move it to another place")
         return lines
 

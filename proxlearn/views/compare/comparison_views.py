@@ -88,11 +88,11 @@ def summary(folder: Path) -> str:
         title, head, rows = next(tables(comparison, section))
         lines += ["", f"{section.title}: {title.lower()}", "", *narrow_tables(head, rows)]
     lines += authors_split_lines(comparison) + unfinished_cells(comparison)
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    page = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     rest = (
         "Differences with intervals, the other figures and plots" if comparison.has_ours else "Other figures and plots"
     )
-    return "\n".join([*lines, f"\n{rest}: {shown / 'compare.md'}"]) + "\n"
+    return "\n".join([*lines, f"\n{rest}: {page / 'compare.md'}"]) + "\n"
 
 
 def block_sections(comparison: Comparison) -> list[Section]:

@@ -115,10 +115,10 @@ def _best_methods(comparison: Comparison) -> str:
             method.title: summarise(comparison.values(dataset, method.name, "accuracy").values()).mean
             for method in comparison.methods
         }
-        known = {title: mean for title, mean in means.items() if not math.isnan(mean)}
-        if known:
-            title = max(known, key=lambda name: known[name])
-            best.append(f"{dataset} {known[title]:.4f} ({title})")
+        finished = {title: mean for title, mean in means.items() if not math.isnan(mean)}
+        if finished:
+            title = max(finished, key=lambda name: finished[name])
+            best.append(f"{dataset} {finished[title]:.4f} ({title})")
     return f"Highest mean test accuracy: {', '.join(best)}." if best else "No cell has finished."
 
 

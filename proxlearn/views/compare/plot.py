@@ -29,14 +29,14 @@ def draw_block(comparison: Comparison, methods: Sequence[Method], name: str, tit
     others = [method for method in methods if method.name != OURS]
     rows: list[tuple[str, Sequence[Method]]] = [("accuracy", methods)]
     rows += [("difference", others)] if comparison.has_ours and others else []
-    heights = [len(shown) for _, shown in rows]
+    heights = [len(row_methods) for _, row_methods in rows]
     figure = Figure(figsize=(2.6 + 2.3 * len(comparison.datasets), 1.3 + 0.27 * sum(heights)), layout="constrained")
     grid = figure.subplots(len(rows), len(comparison.datasets), squeeze=False, sharey="row", height_ratios=heights)
-    for line, (kind, shown) in zip(grid, rows, strict=True):
+    for line, (kind, row_methods) in zip(grid, rows, strict=True):
         for axes, dataset in zip(line, comparison.datasets, strict=True):
-            _panel(axes, comparison, dataset, shown, kind)
+            _panel(axes, comparison, dataset, row_methods, kind)
             axes.set_xlabel("test accuracy" if kind == "accuracy" else "accuracy − ProxLearn's")
-        line[0].set_yticks(range(len(shown)), [method.title for method in shown])
+        line[0].set_yticks(range(len(row_methods)), [method.title for method in row_methods])
         line[0].invert_yaxis()
     for axes, dataset in zip(grid[0], comparison.datasets, strict=True):
         axes.set_title(dataset)
