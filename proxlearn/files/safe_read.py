@@ -115,9 +115,14 @@ def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
     """A JSON object of plain values."""
     text = read_text(path, most)
     try:
-        return _plain_object(json.loads(text))
+        return parse_json(text)
     except PARSE_ERRORS as error:
         raise UnreadableFile(path, parse_error(error, "JSON")) from error
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """A JSON object of plain values; one of PARSE_ERRORS for any other text."""
+    return _plain_object(json.loads(text))
 
 
 def read_yaml(path: Path, most: int = MOST_YAML) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from small_runs import composed, run, small
 
 from proxlearn.config.run_name import digest
 from proxlearn.config.schema import TrainConfig, build
-from proxlearn.run.sweep_folder import Job, SweepFolder
+from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.views.report.page import Builder
 from proxlearn.views.report.server import Server
 
@@ -40,7 +40,7 @@ def sweep_of(folder: Path, values: list[dict[str, str]]) -> Path:
     for number, own in enumerate(values):
         path = folder / "runs" / str(number)
         run(small(steps=30, **{key: json.loads(value) for key, value in own.items()}), path)
-        jobs.append(Job(number, own, 30, os.path.relpath(path, sweep.path)))
+        jobs.append(SweepJob(number, own, 30, os.path.relpath(path, sweep.path)))
     sweep.create("a test", jobs)
     return sweep.path
 

@@ -1,0 +1,204 @@
+"""A cache of results in one append-only file of JSON lines: hundreds of results are one file to commit.
+
+The first line names the format. Every other line is a record::
+
+    {"key": "<sha256>", "identity": {...}, "result": {...}, "version": "0.2.0"}
+
+The identity holds everything that determines the result: the resolved settings (never the name of a preset alone), the
+data's checksum, and a ``revision`` of the method that is raised when its results change. The key is a hash of the
+identity, and a record whose key does not match its identity is ignored, so that no result passes for another one.
+
+One process writes to a cache at a time: the command that owns the folder, which holds its lock (run/lock.py). Jobs
+return their results to that process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxlearn import __version__
+from proxlearn.errors import refuse_newer_format
+from proxlearn.files.atomic import break_hard_links, write_all, write_atomically
+from proxlearn.files.safe_read import PARSE_ERRORS, AbsentFile, UnreadableFile, parse_json, read_bytes
+from proxlearn.terminal.notice import notice
+
+FORMAT = "proxlearn-results-1"
+MAX_BYTES = 2**28
+HEADER = json.dumps({"format": FORMAT}).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class CachedResult:
+    """One record of a cache."""
+
+    key: str
+    identity: dict[str, Any]
+    result: dict[str, Any]
+    version: str
+    """The version of proxlearn that computed the result; it is not part of the identity."""
+
+    def line(self) -> bytes:
+        """The record as it stands in the file."""
+        values = {"key": self.key, "identity": self.identity, "result": self.result, "version": self.version}
+        return json.dumps(values).encode() + b"\n"
+
+
+def canonical_json(identity: Mapping[str, Any]) -> str:
+    """One text per identity: neither the order of keys nor the kind of sequence matters."""
+    return json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def cache_key(identity: Mapping[str, Any]) -> str:
+    """The sha256 of the identity's canonical JSON."""
+    return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
+
+
+class ResultCache:
+    """Results by identity; ``path`` need not exist before the first ``put``.
+
+    >>> cache = ResultCache(folder / "results.jsonl")
+    >>> identity = {"method": "adam", "revision": 1, "settings": {"rate": 0.1}, "seed": 0}
+    >>> cache.get(identity)
+    >>> cache.put(identity, {"accuracy": 0.9})
+    >>> cache.get(identity)
+    {'accuracy': 0.9}
+
+    Raises UnreadableFile for a file that is not such a cache. Damaged lines are skipped with a notice and stay in the
+    file. A last line without its end, which a killed process leaves, is removed by the next ``put``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._records: dict[str, CachedResult] = {}
+        self._lock = threading.Lock()
+        self._read()
+
+    def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The result of this identity; None where there is none."""
+        record = self._records.get(cache_key(identity))
+        return None if record is None else copy.deepcopy(record.result)
+
+    def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Store a result durably; an earlier one of the same identity is replaced."""
+        key = cache_key(identity)
+        stored_identity = json.loads(canonical_json(identity))
+        # Parsed again so that memory holds what the file holds: lists for tuples, texts for keys.
+        record = CachedResult(key, stored_identity, json.loads(json.dumps(result)), __version__)
+        with self._lock:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if key in self._records:
+                self._rewrite_without(key, record.line())
+                del self._records[key]
+            else:
+                self._append(record)
+            self._records[key] = record
+
+    def remove(self, identity: Mapping[str, Any]) -> None:
+        """Delete the result of this identity, if there is one: it is computed again."""
+        key = cache_key(identity)
+        with self._lock:
+            if key in self._records:
+                self._rewrite_without(key)
+                del self._records[key]
+
+    def __iter__(self) -> Iterator[CachedResult]:
+        """The newest record of each identity, in the order of the file."""
+        return iter(list(self._records.values()))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, identity: Mapping[str, Any]) -> bool:
+        return cache_key(identity) in self._records
+
+    def _read(self) -> None:
+        lines = self._lines()
+        damaged = 0
+        for number, line in enumerate(lines):
+            try:
+                record = parse_record(line)
+            except PARSE_ERRORS:
+                torn = number == len(lines) - 1 and not line.endswith(b"\n")
+                damaged += not torn
+                continue
+            # A later record of the same identity takes the place of an earlier one.
+            self._records.pop(record.key, None)
+            self._records[record.key] = record
+        if damaged:
+            lines_skipped = "1 damaged line is" if damaged == 1 else f"{damaged} damaged lines are"
+            notice(f"{self.path}: {lines_skipped} skipped; the results are computed again where they are needed")
+
+    def _lines(self) -> list[bytes]:
+        """The lines below the header; UnreadableFile where the file is not a cache."""
+        try:
+            content = read_bytes(self.path, MAX_BYTES)
+        except AbsentFile:
+            return []
+        header, *lines = content.splitlines(keepends=True) or [b""]
+        if header != HEADER:
+            file_format: object = None
+            with contextlib.suppress(*PARSE_ERRORS):
+                file_format = parse_json(header.decode()).get("format")
+            refuse_newer_format(self.path, file_format, FORMAT)
+            if file_format != FORMAT:
+                raise UnreadableFile(self.path, "it is not a cache of results", "move it to another place")
+        return lines
+
+    def _append(self, record: CachedResult) -> None:
+        if not os.path.lexists(self.path):
+            write_atomically(self.path, HEADER)
+        break_hard_links(self.path)
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            start = self._repair(handle)
+            try:
+                write_all(handle, record.line())
+                os.fsync(handle)
+            except BaseException:
+                # A full disk takes a part of the line: without it the file is as before.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(handle, start)
+                raise
+        finally:
+            os.close(handle)
+
+    def _repair(self, handle: int) -> int:
+        """Complete or remove a last line without its end; returns the file's size."""
+        size = os.fstat(handle).st_size
+        if os.pread(handle, 1, size - 1) == b"\n":
+            return size
+        content = os.pread(handle, size, 0)
+        start = content.rfind(b"\n") + 1
+        try:
+            parse_record(content[start:])
+        except PARSE_ERRORS:
+            os.ftruncate(handle, start)
+            return start
+        write_all(handle, b"\n")
+        return size + 1
+
+    def _rewrite_without(self, key: str, last_line: bytes = b"") -> None:
+        """Rewrite the file without the records of ``key`` and with ``last_line``; damaged lines stay."""
+        prefix = f'{{"key": "{key}"'.encode()
+        kept = [line for line in self._lines() if not line.startswith(prefix) and line.endswith(b"\n")]
+        write_atomically(self.path, b"".join((HEADER, *kept, last_line)))
+
+
+def parse_record(line: bytes) -> CachedResult:
+    """A line of the file; one of PARSE_ERRORS where it is not a record or its key is not that of its identity."""
+    values = parse_json(line.decode())
+    record = CachedResult(values["key"], values["identity"], values["result"], values["version"])
+    if not (isinstance(record.identity, dict) and isinstance(record.result, dict) and isinstance(record.version, str)):
+        raise TypeError("a field of another type")
+    if record.key != cache_key(record.identity):
+        raise ValueError("the key is not that of the identity")
+    return record
