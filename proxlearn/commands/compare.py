@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from proxlearn.baselines.method import Block, Method, Preset
-from proxlearn.baselines.registry import METHODS, OURS, method
+from proxlearn.baselines.registry import METHODS, OURS, find_method
 from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, PAPERS, PUBLISHED, ComparisonSpec, Protocol
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
@@ -184,7 +184,7 @@ def splits_of(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str,
 
 def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
     """In the order of the tables, each once."""
-    wanted = {method(name).name for name in names} if names else set(METHODS)
+    wanted = {find_method(name).name for name in names} if names else set(METHODS)
     return tuple(each for each in METHODS.values() if each.name in wanted)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from proxlearn import __version__
 from proxlearn.baselines.method import Method, Preset
-from proxlearn.baselines.registry import settings_of
+from proxlearn.baselines.registry import method_settings
 from proxlearn.compare.spec import AUTHORS, Name
 from proxlearn.compare.splits import UNREADABLE
 from proxlearn.config.schema import DatasetConfig
@@ -79,7 +79,7 @@ class Cell:
             FORMAT,
             self.method.name,
             self.method.revision,
-            settings_text(settings_of(self.method, self.preset, self.dataset.name)),
+            settings_text(method_settings(self.method, self.preset, self.dataset.name)),
             self.dataset.name,
             self.data_sha256,
             self.split,

@@ -63,7 +63,7 @@ def split_of(folder: Path, table: Table, config: DatasetConfig, name: Name) -> S
     else:
         seed = name
         shuffled = replace(config, split="shuffled", train_fraction=TRAIN_FRACTION)
-        made = Split(*prepare.split(table, shuffled, seed))
+        made = Split(*prepare.split_rows(table, shuffled, seed))
     values = {"format": FORMAT, "dataset": config.name, "data_sha256": table.sha256, "seed": seed}
     values |= {"train": made.train.tolist(), "test": made.test.tolist()}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,35 +18,35 @@ from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError, did_you_mean
 
 DELIMITERS = ",;\t|"
-FEW_CATEGORIES = 20
-MISSING = (
+MAX_ONE_HOT = 20
+MISSING_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """Cells without a value, as pandas counts them: a column of texts that is kept as it is written has none."""
-SHOWN_COLUMNS = 4
+MAX_SUGGESTED_COLUMNS = 4
 
 
-def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
     """Features, the target's values, the features' names and the target's; missing cells are NaN."""
-    file = as_text(io.BytesIO(content))
+    file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     if target is None:
         raise InputError("dataset=csv needs the column to predict", _target_remedy(header))
     if target not in header:
         raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
-    (frame,) = frames(path, file, header, delimiter)
+    (frame,) = read_frames(path, file, header, delimiter)
     values = _target_values(frame.pop(target), target)
-    return numbers(frame), values, list(frame.columns), target
+    return feature_matrix(frame), values, list(frame.columns), target
 
 
-def target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
+def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
     """The target's cells as they are written, for a table that ``read`` has accepted."""
     import pandas as pd
 
-    file = as_text(io.BytesIO(content))
+    file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
-    with _translated(path):
+    with _pandas_errors_as_input_error(path):
         frame = pd.read_csv(
             file,
             sep=delimiter,
@@ -60,7 +60,7 @@ def target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
     return found
 
 
-def as_text(file: BinaryIO) -> TextIO:
+def open_text(file: BinaryIO) -> TextIO:
     """UTF-8, with or without a mark at its beginning; the csv module and pandas see to the line ends."""
     return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
 
@@ -70,7 +70,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[st
     try:
         records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
+        raise _encoding_error(path, error) from error
     except csv.Error as error:
         raise InputError(f"{path} is no text table: {error}", "save it as .csv, encoded in UTF-8") from error
     delimiter = max(records, key=lambda each: len(records[each]))
@@ -92,7 +92,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[st
     return header, delimiter
 
 
-def frames(
+def read_frames(
     path: Path | str,
     file: TextIO,
     header: list[str],
@@ -106,7 +106,7 @@ def frames(
     """
     import pandas as pd
 
-    with _translated(path):
+    with _pandas_errors_as_input_error(path):
         found = pd.read_csv(
             file,
             sep=delimiter,
@@ -116,14 +116,14 @@ def frames(
             chunksize=rows,
             dtype=dict.fromkeys(texts, str),
             keep_default_na=not texts,
-            na_values={name: MISSING for name in header if name not in texts} if texts else None,
+            na_values={name: MISSING_VALUES for name in header if name not in texts} if texts else None,
             # In a table of one column an empty line is a row whose cell is empty.
             skip_blank_lines=len(header) > 1,
             header=0 if len(header) > 1 else _lines_before_header(file),
         )
     parts: Iterator[Any] = iter(found if rows else [found])
     while True:
-        with _translated(path):
+        with _pandas_errors_as_input_error(path):
             frame = next(parts, None)
         if frame is None:
             return
@@ -134,7 +134,7 @@ def frames(
 
 
 @contextlib.contextmanager
-def _translated(path: Path | str) -> Iterator[None]:
+def _pandas_errors_as_input_error(path: Path | str) -> Iterator[None]:
     """What pandas has to say of a table, in one line with a remedy."""
     import pandas as pd
 
@@ -144,7 +144,7 @@ def _translated(path: Path | str) -> Iterator[None]:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
+        raise _encoding_error(path, error) from error
     except pd.errors.ParserWarning as error:
         raise InputError(f"{path}: rows have more fields than the header", "name every column") from error
     except pd.errors.ParserError as error:
@@ -166,7 +166,7 @@ def _lines_before_header(file: TextIO) -> int:
     return count
 
 
-def parsed_again(series: Any) -> Any:
+def parse_text_column(series: Any) -> Any:
     """A column of texts as it would have been read without being kept: numbers, NaN where a cell is missing."""
     import pandas as pd
 
@@ -189,16 +189,16 @@ def _target_values(series: Any, name: str) -> np.ndarray:
     return values
 
 
-def numbers(frame: Any) -> np.ndarray:
+def feature_matrix(frame: Any) -> np.ndarray:
     """The features as float64; a column of anything else is refused by name."""
     for name in frame.columns if len(frame) else ():
         if frame[name].dtype.kind not in "biuf":
-            raise _text_column(frame[name].dropna(), name)
+            raise _text_column_error(frame[name].dropna(), name)
     found: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
     return found
 
 
-def _text_column(series: Any, name: str) -> InputError:
+def _text_column_error(series: Any, name: str) -> InputError:
     wrong = series[[parse_numeral(str(value)) is None for value in series]]
     if len(wrong) == 0:
         return InputError(f"column `{name}` holds numbers beyond the range of float64", "correct or delete it")
@@ -208,7 +208,7 @@ def _text_column(series: Any, name: str) -> InputError:
         remedy = "write decimals with a point"
     elif len(wrong) < len(series) / 2:
         remedy = "correct these cells, or delete the rows or the column"
-    elif categories <= FEW_CATEGORIES:
+    elif categories <= MAX_ONE_HOT:
         remedy = f"replace it by 0/1 columns, one for each of its {categories} categories, or delete it"
     else:
         remedy = "turn it into numbers, or delete it"
@@ -217,12 +217,12 @@ def _text_column(series: Any, name: str) -> InputError:
 
 def _target_remedy(header: list[str]) -> str:
     """The columns as overrides to paste; the target is often the last one."""
-    words = [override_word("dataset.target", name) for name in header[: -SHOWN_COLUMNS - 1 : -1]]
-    more = f", or another of its {len(header)} columns" if len(header) > SHOWN_COLUMNS else ""
+    words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
+    more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
     return "give " + " or ".join(words) + more
 
 
-def _not_utf8(path: Path | str, error: UnicodeDecodeError) -> InputError:
+def _encoding_error(path: Path | str, error: UnicodeDecodeError) -> InputError:
     return InputError(
         f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as .csv, encoded in UTF-8"
     )

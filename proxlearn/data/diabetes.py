@@ -20,5 +20,5 @@ def load(config: DatasetConfig) -> Table:
         "binary",
         FILE.sha256,
         classes=("negative", "positive"),
-        paper_scaling=scaling.largest,
+        paper_scaling=scaling.max_abs,
     )

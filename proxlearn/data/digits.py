@@ -6,14 +6,14 @@ import numpy as np
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.sklearn_files import rows_of
+from proxlearn.data.sklearn_files import read_rows
 from proxlearn.data.table import DatasetInfo, Table
 
 ABOUT = DatasetInfo(1797, 64, 10, "UCI archive, data set 80, within scikit-learn", "CC BY 4.0")
 
 
 def load(config: DatasetConfig) -> Table:
-    rows = rows_of("digits.csv.gz")
+    rows = read_rows("digits.csv.gz")
     # Ink from 0 to 16 becomes [-1, 1], as SHD's pixels are.
     X = np.ascontiguousarray(rows[:, :-1]) / 8 - 1
     target = rows[:, -1].astype(np.int64)

@@ -13,9 +13,9 @@ from proxlearn.core.options import Task
 from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError
 
-MOST_GUESSED = 20
+MAX_GUESSED_CLASSES = 20
 """Whole numbers with at most so many different values are taken for classes, unless the user says otherwise."""
-SHOWN = 6
+MAX_LISTED_CLASSES = 6
 LEADING_ZERO = re.compile(r"[-+]?0\d+")
 
 
@@ -37,10 +37,10 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
         raise InputError(f"target column `{name}` holds an infinite value", "correct it, or delete the row")
     if len(distinct) < 2:
         raise InputError(
-            f"target column `{name}` holds one value only, `{_label(distinct[0])}`",
+            f"target column `{name}` holds one value only, `{_class_name(distinct[0])}`",
             "choose another dataset.target, or add rows with other values",
         )
-    task = task or _guess(distinct, numeric, len(values))
+    task = task or _guess_task(distinct, numeric, len(values))
     if task == "regression":
         if not numeric:
             row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
@@ -60,13 +60,13 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
             f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: less than two rows a class",
             remedy,
         )
-    classes = tuple(_label(value) for value in distinct)
-    shown = ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
+    classes = tuple(_class_name(value) for value in distinct)
+    shown = ", ".join(classes[:MAX_LISTED_CLASSES]) + (", ..." if len(classes) > MAX_LISTED_CLASSES else "")
     description = f"column `{name}` is taken for {len(classes)} classes ({task}): {shown}"
     return TargetEncoding(task, indices.reshape(-1).astype(np.int64), classes, description)
 
 
-def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
+def keep_spelling(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
     """A target's values; its texts instead, where these are classes that numbers would rename or merge.
 
     That is so where a whole number has leading zeros, or where different numbers are the same float. Other spellings
@@ -75,7 +75,7 @@ def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | No
     if values.dtype.kind not in "iuf" or task == "regression":
         return values
     distinct = np.unique(values)
-    if task is None and len(distinct) > 1 and _guess(distinct, True, len(values)) == "regression":
+    if task is None and len(distinct) > 1 and _guess_task(distinct, True, len(values)) == "regression":
         return values
     cells, inverse = np.unique(texts(), return_inverse=True)
     numbers: dict[float, set[Decimal]] = {}
@@ -91,14 +91,14 @@ def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | No
     }
     if not names or not np.isfinite(values).all():
         return values
-    return np.array([names.get(cell, _label(float(cell))) for cell in cells.tolist()])[inverse.reshape(-1)]
+    return np.array([names.get(cell, _class_name(float(cell))) for cell in cells.tolist()])[inverse.reshape(-1)]
 
 
-def _guess(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
+def _guess_task(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
     if len(distinct) == 2:
         return "binary"
     whole = numeric and bool(np.all(distinct == np.floor(distinct)))
-    classes = not numeric or (whole and len(distinct) <= MOST_GUESSED and 2 * len(distinct) <= rows)
+    classes = not numeric or (whole and len(distinct) <= MAX_GUESSED_CLASSES and 2 * len(distinct) <= rows)
     return "multiclass" if classes else "regression"
 
 
@@ -122,6 +122,6 @@ def _canonical(text: str) -> object:
     return stripped.lower() if stripped.lower() in ("true", "false") else stripped
 
 
-def _label(value: object) -> str:
+def _class_name(value: object) -> str:
     """A class's name as the user wrote it: 1.0 among whole numbers is 1."""
     return np.format_float_positional(value, trim="-") if isinstance(value, (float, np.floating)) else str(value)

@@ -9,12 +9,12 @@ import numpy as np
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
-LARGEST = 1e300
+MAX_MAGNITUDE = 1e300
 """Of a number in a table: the distance of two such numbers is still finite."""
 OTHER_UNIT = "give the column in another unit"
 
 
-def largest_scaled(*dtypes: str | None) -> float:
+def max_scaled_magnitude(*dtypes: str | None) -> float:
     """How large a scaled number may be in the widest of these precisions: its square must be finite."""
     return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
 
@@ -35,7 +35,7 @@ def check_scaled(
     remedy: str,
 ) -> None:
     """Refuse numbers that are too large as they are, or once they are scaled."""
-    for numbers, most, means in ((X, LARGEST, ""), (scaled, limit, " once it is scaled")):
+    for numbers, most, means in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " once it is scaled")):
         bad = np.argwhere(~(np.abs(numbers) <= most))
         if len(bad):
             row, column = (int(i) for i in bad[0])

@@ -18,8 +18,8 @@ import numpy as np
 
 from proxlearn.errors import InputError, did_you_mean
 
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-DAMAGED = (
+HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+READ_ERRORS = (
     *(ValueError, OSError, EOFError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError),
     *(SyntaxError, struct.error, zlib.error, LZMAError, zipfile.BadZipFile),
     # zipfile's own words for an encrypted file, and for a compression that it does not know.
@@ -27,14 +27,14 @@ DAMAGED = (
 )
 
 
-def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
     """Features, the target's values, the features' names (array ``columns``, if there is one) and the target's."""
     target = target or "y"
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             arrays = {name: _read_array(archive, name) for name in ("X", "columns", target) if name in names}
-    except DAMAGED as error:
+    except READ_ERRORS as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
             f"{path} cannot be read: {why:.100}", "save plain arrays: numpy.savez(path, X=X, y=y)"
@@ -66,9 +66,9 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     about = archive.getinfo(f"{name}.npy")
     with archive.open(about) as file:
         version = np.lib.format.read_magic(file)
-        if version not in HEADERS:
+        if version not in HEADER_READERS:
             raise ValueError(f"array `{name}` has a format of version {version}")
-        shape, by_column, dtype = HEADERS[version](file)
+        shape, by_column, dtype = HEADER_READERS[version](file)
         if dtype.hasobject:
             raise ValueError(f"array `{name}` holds Python objects")
         size = math.prod(shape) * dtype.itemsize

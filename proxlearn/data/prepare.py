@@ -11,14 +11,14 @@ import torch
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.core.problem import Samples
 from proxlearn.data import scaling
-from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
-from proxlearn.data.scaling import Fit, Scaler
+from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
+from proxlearn.data.scaling import Scaler, ScalerFit
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedData:
     """The two parts of a dataset, ready for a problem; float64 on the CPU."""
 
     train: Samples
@@ -34,7 +34,7 @@ class Prepared:
     table: Table
 
 
-def split(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers of the training and of the test part."""
     rows = len(table.X)
     order = np.arange(rows)
@@ -49,11 +49,11 @@ def split(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndar
     return order[:train_rows], order[train_rows:]
 
 
-def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
+def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedData:
     """Split, then scale with figures of the training part (``scaling=paper``: of each part by itself)."""
-    train_rows, test_rows = split(table, config, split_seed)
+    train_rows, test_rows = split_rows(table, config, split_seed)
     _check_classes(table, train_rows, config)
-    fit = _fit(table, config)
+    fit = _scaler_fit(table, config)
     scaler = fit(table.X[train_rows])
     test_scaler = fit(table.X[test_rows]) if config.scaling == "paper" else scaler
     real = table.task == "regression"
@@ -69,7 +69,7 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
         return Samples(X, y, labels)
 
-    return Prepared(
+    return PreparedData(
         train=samples(train_rows, scaler),
         test=samples(test_rows, test_scaler),
         scaler=scaler,
@@ -80,9 +80,9 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
     )
 
 
-def check_magnitudes(prepared: Prepared, dtypes: tuple[str | None, ...]) -> None:
+def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
     """Refuse data that cannot be scaled, or computed with in any of these precisions, by the column's name."""
-    table, limit = prepared.table, largest_scaled(*dtypes)
+    table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]
     check_scaler(prepared.scaler, names)
@@ -99,7 +99,7 @@ def check_magnitudes(prepared: Prepared, dtypes: tuple[str | None, ...]) -> None
             check_scaled(table.target[rows, None], samples.y.numpy()[:, None], target, limit, row_name, remedy)
 
 
-def _fit(table: Table, config: DatasetConfig) -> Fit:
+def _scaler_fit(table: Table, config: DatasetConfig) -> ScalerFit:
     if config.scaling != "paper":
         return scaling.FITS[config.scaling]
     if table.paper_scaling is None:

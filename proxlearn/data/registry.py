@@ -19,28 +19,28 @@ LOADERS = {
     "sine": "proxlearn.data.sine",
     "csv": "proxlearn.data.user_table",
 }
-OPTIONAL = ("path", "target", "task", "points")
+OPTIONAL_KEYS = ("path", "target", "task", "points")
 """Keys of dataset that only some loaders read."""
 
 
 def dataset_info(name: str) -> DatasetInfo:
     """What is known of a dataset without loading it."""
-    found: DatasetInfo = _module(name).ABOUT
+    found: DatasetInfo = _import_loader(name).ABOUT
     return found
 
 
 def load(config: DatasetConfig) -> Table:
     """The table that ``dataset.name`` names."""
     reads = dataset_info(config.name).reads
-    for key in OPTIONAL:
+    for key in OPTIONAL_KEYS:
         if getattr(config, key) is not None and key not in reads:
             own = ", or use dataset=csv for your own table" if key in dataset_info("csv").reads else ""
             raise InputError(f"dataset={config.name} does not read dataset.{key}", f"leave it out{own}")
-    table: Table = _module(config.name).load(config)
+    table: Table = _import_loader(config.name).load(config)
     return table
 
 
-def _module(name: str) -> ModuleType:
+def _import_loader(name: str) -> ModuleType:
     if name not in LOADERS:
         raise InputError(f"no loader for dataset `{name}`", did_you_mean(name, LOADERS))
     return importlib.import_module(LOADERS[name])

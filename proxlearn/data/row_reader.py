@@ -18,15 +18,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from proxlearn.data import csv_file
-from proxlearn.data.magnitude import LARGEST, OTHER_UNIT
+from proxlearn.data.magnitude import MAX_MAGNITUDE, OTHER_UNIT
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import user_path
 
-STDIN = "-"
-CELLS = 2_000_000
+STANDARD_INPUT = "-"
+MAX_CHUNK_CELLS = 2_000_000
 """Numbers of a piece: some 16 MB, whatever the number of columns."""
-MOST_ROWS = 50_000
-SHOWN = 5
+MAX_CHUNK_ROWS = 50_000
+MAX_LISTED_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,22 @@ class Chunk:
     kept: dict[str, list[str]] = field(default_factory=dict)
 
 
-class Rows:
+class RowReader:
     """A table of new rows: a file, or the standard input (``-``); ``done`` of ``size`` bytes have been read."""
 
     def __init__(self, source: str) -> None:
-        self.name = "the standard input" if source == STDIN else source
+        self.name = "the standard input" if source == STANDARD_INPUT else source
         self._source = source
 
-    def __enter__(self) -> Rows:
-        self._file = _spooled(sys.stdin.buffer) if self._source == STDIN else _opened(user_path("--data", self._source))
+    def __enter__(self) -> RowReader:
+        self._file = (
+            _copy_to_disk(sys.stdin.buffer)
+            if self._source == STANDARD_INPUT
+            else _open_seekable(user_path("--data", self._source))
+        )
         self.size = self._file.seek(0, 2)
         self._file.seek(0)
-        self._text = csv_file.as_text(self._file)
+        self._text = csv_file.open_text(self._file)
         if self.size == 0:
             self._text.close()
             raise InputError(f"{self.name} is empty", "give a header line and rows")
@@ -75,29 +79,29 @@ class Rows:
         self._text.close()
 
     @property
-    def done(self) -> int:
+    def bytes_read(self) -> int:
         return self._file.tell()
 
-    def pieces(self, wanted: ColumnSpec) -> Iterator[Chunk]:
+    def chunks(self, wanted: ColumnSpec) -> Iterator[Chunk]:
         """The rows, in order; nothing is kept of a piece once the next one is asked for."""
         header, delimiter = csv_file.read_header(self.name, self._text, least=1)
         check_columns(header, wanted, self.name)
-        size = max(1, min(MOST_ROWS, CELLS // len(header)))
+        size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(header)))
         target = [wanted.target] if wanted.needs_target and wanted.target is not None else []
         texts = [*target, *wanted.keep]
-        for frame in csv_file.frames(self.name, self._text, header, delimiter, size, texts):
-            both = {name: csv_file.parsed_again(frame[name]) for name in wanted.features if name in texts}
+        for frame in csv_file.read_frames(self.name, self._text, header, delimiter, size, texts):
+            both = {name: csv_file.parse_text_column(frame[name]) for name in wanted.features if name in texts}
             yield Chunk(
-                _features(frame.assign(**both) if both else frame, wanted.features),
+                _feature_rows(frame.assign(**both) if both else frame, wanted.features),
                 [cell for name in target for cell in frame[name].tolist()],
                 {name: frame[name].tolist() for name in wanted.keep},
             )
 
 
-def _features(frame: Any, columns: Sequence[str]) -> np.ndarray:
+def _feature_rows(frame: Any, columns: Sequence[str]) -> np.ndarray:
     """The numbers of a frame; what is wrong is as in training, but no column can be left out now."""
     try:
-        X = csv_file.numbers(frame[list(columns)])
+        X = csv_file.feature_matrix(frame[list(columns)])
         check_finite(X, columns, int(frame.index[0]) if len(frame) else 0)
     except InputError as error:
         raise InputError(error.problem, "write a number there (decimals with a point), or delete the row") from error
@@ -110,19 +114,19 @@ def check_columns(header: Collection[str], wanted: ColumnSpec, name: str) -> Non
     extra = [column for column in header if column not in known]
     missing = [column for column in wanted.features if column not in header]
     if missing:
-        remedy = "give all the columns of the training table: " + _listed(wanted.features)
+        remedy = "give all the columns of the training table: " + _quote_names(wanted.features)
         if extra:
             near = did_you_mean(missing[0], extra)
             remedy = f"rename {near.removeprefix('did you mean ')[:-1]}, if that is it" if "did you" in near else remedy
-        raise InputError(f"{name} lacks the column {_listed(missing)} that the model was trained on", remedy)
+        raise InputError(f"{name} lacks the column {_quote_names(missing)} that the model was trained on", remedy)
     needed = [wanted.target] if wanted.needs_target and wanted.target is not None else []
     for column in (*needed, *wanted.keep):
         if column not in header:
             raise InputError(f"{name} has no column `{column}`", did_you_mean(column, header))
     if extra and not wanted.ignore_extra:
         raise InputError(
-            f"{name} has the column {_listed(extra)} that the model does not know",
-            f"--keep {_quoted(extra[0])} copies it to the output, --ignore-extra leaves such columns out",
+            f"{name} has the column {_quote_names(extra)} that the model does not know",
+            f"--keep {_shell_word(extra[0])} copies it to the output, --ignore-extra leaves such columns out",
         )
 
 
@@ -130,8 +134,8 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
     """Refuse cells that hold no finite number; ``first`` is the table's row that X begins with, from 0."""
     finite = np.isfinite(X)
     if finite.all():
-        if (np.abs(X) > LARGEST).any():
-            row, column = (int(i) for i in np.argwhere(np.abs(X) > LARGEST)[0])
+        if (np.abs(X) > MAX_MAGNITUDE).any():
+            row, column = (int(i) for i in np.argwhere(np.abs(X) > MAX_MAGNITUDE)[0])
             problem = f"column `{columns[column]}` holds {X[row, column]:.6g} in data row {first + row + 1}"
             raise InputError(f"{problem}, too large", OTHER_UNIT)
         return
@@ -144,14 +148,14 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
     )
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_seekable(path: Path) -> BinaryIO:
     try:
         file = path.open("rb")
         # A pipe, `--data <(...)`, is read once only.
         if file.seekable():
             return file
         with file:
-            return _spooled(file)
+            return _copy_to_disk(file)
     except FileNotFoundError as error:
         raise InputError(
             f"--data: no file {path}", f"relative paths start where the command did: {Path.cwd()}"
@@ -160,7 +164,7 @@ def _opened(path: Path) -> BinaryIO:
         raise InputError(f"cannot read {path}: {error.strerror}", "name a readable .csv file") from error
 
 
-def _spooled(file: BinaryIO) -> BinaryIO:
+def _copy_to_disk(file: BinaryIO) -> BinaryIO:
     """A copy on disk: the header is looked at more than once, and memory stays bounded."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
@@ -173,10 +177,10 @@ def _spooled(file: BinaryIO) -> BinaryIO:
     return made
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(f"`{name}`" for name in names[:SHOWN]) + more
+def _quote_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(f"`{name}`" for name in names[:MAX_LISTED_NAMES]) + more
 
 
-def _quoted(name: str) -> str:
+def _shell_word(name: str) -> str:
     return f'"{name}"' if " " in name else name

@@ -27,19 +27,19 @@ class Scaler:
         return scaled
 
 
-CONSTANT_ERROR = 1e-3
+MAX_CONSTANT_ERROR = 1e-3
 """Rounding error of a constant column's mean that is left as it is: nothing is learnt from it."""
 
-Fit = Callable[[np.ndarray], Scaler]
+ScalerFit = Callable[[np.ndarray], Scaler]
 """From the rows that may be looked at to the map."""
 
 
 def none(X: np.ndarray) -> Scaler:
     """Features as they are."""
-    return times(X, 1.0)
+    return constant_factor(X, 1.0)
 
 
-def times(X: np.ndarray, factor: float) -> Scaler:
+def constant_factor(X: np.ndarray, factor: float) -> Scaler:
     """Every feature times one number."""
     return Scaler(np.zeros(X.shape[1]), np.full(X.shape[1], factor))
 
@@ -57,7 +57,7 @@ def standard(X: np.ndarray) -> Scaler:
             mean = np.where(beyond, unit * relative.mean(axis=0), mean)
             width = np.where(beyond, unit * relative.std(axis=0), width)
     # A constant column's mean may be rounded; of 1e200 that alone is 1e184.
-    mean = np.where(constant & (np.abs(mean - X[0]) > CONSTANT_ERROR), X[0], mean)
+    mean = np.where(constant & (np.abs(mean - X[0]) > MAX_CONSTANT_ERROR), X[0], mean)
     return Scaler(mean, _inverse(width, X))
 
 
@@ -73,7 +73,7 @@ def symmetric(X: np.ndarray) -> Scaler:
     return Scaler(twice.shift + 1 / twice.factor, twice.factor)
 
 
-def largest(X: np.ndarray) -> Scaler:
+def max_abs(X: np.ndarray) -> Scaler:
     """Each column divided by its largest magnitude."""
     return Scaler(np.zeros(X.shape[1]), _inverse(np.abs(X).max(axis=0), X))
 
@@ -86,5 +86,5 @@ def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
     return inverse
 
 
-FITS: dict[str, Fit] = {"none": none, "standard": standard, "minmax": minmax, "max": largest}
+FITS: dict[str, ScalerFit] = {"none": none, "standard": standard, "minmax": minmax, "max": max_abs}
 """Every scaling by its name in a config; ``paper`` is the dataset's own."""

@@ -11,7 +11,7 @@ import numpy as np
 from proxlearn.errors import InputError
 
 
-def rows_of(name: str) -> np.ndarray:
+def read_rows(name: str) -> np.ndarray:
     """The numbers of one of its CSV files, without the line of names that some begin with."""
     spec = importlib.util.find_spec("sklearn")
     folders = spec.submodule_search_locations if spec is not None else None

@@ -8,7 +8,7 @@ import numpy as np
 
 from proxlearn.core.options import Task
 from proxlearn.data.dataset_files import DataFile
-from proxlearn.data.scaling import Fit
+from proxlearn.data.scaling import ScalerFit
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Table:
     classes: tuple[str, ...] = ()
     train_rows: int | None = None
     """Where the source itself says which rows are for training: the first so many."""
-    paper_scaling: Fit | None = None
+    paper_scaling: ScalerFit | None = None
     """What the paper did to the features of each part; None where the paper has no such data."""
     target_column: str | None = None
     """What the target is called, where it is a column of the user's."""

@@ -21,5 +21,5 @@ def load(config: DatasetConfig) -> Table:
         "binary",
         FILE.sha256,
         classes=("0", "1"),
-        paper_scaling=partial(scaling.times, factor=8.0),
+        paper_scaling=partial(scaling.constant_factor, factor=8.0),
     )

@@ -14,7 +14,7 @@ import numpy as np
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import csv_file, npz_file
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.labels import infer_target, spelled
+from proxlearn.data.labels import infer_target, keep_spelling
 from proxlearn.data.row_reader import check_finite
 from proxlearn.data.table import DatasetInfo, Table
 from proxlearn.errors import InputError
@@ -29,9 +29,9 @@ ABOUT = DatasetInfo(
     "yours",
     reads=("path", "target", "task"),
 )
-LONG = 50_000_000
+LARGE_FILE = 50_000_000
 """Bytes from which reading takes seconds, and is announced."""
-SHOWN = 5
+MAX_LISTED_NAMES = 5
 """Names in one message; the rest is counted."""
 
 
@@ -40,12 +40,12 @@ def load(config: DatasetConfig) -> Table:
         target = " and dataset.target=COLUMN" if config.target is None else ""
         raise InputError("dataset=csv needs a file", f"give dataset.path=FILE{target}")
     path = user_path("dataset.path", config.path)
-    content = _content(path)
+    content = _read_file(path)
     reader = npz_file if path.suffix.lower() == ".npz" else csv_file
-    X, values, columns, target = reader.read(path, content, config.target)
+    X, values, columns, target = reader.read_table(path, content, config.target)
     _check_features(X, columns, path)
     if reader is csv_file:
-        values = spelled(values, lambda: csv_file.target_texts(path, content, target), config.task)
+        values = keep_spelling(values, lambda: csv_file.read_target_texts(path, content, target), config.task)
     found = infer_target(values, target, config.task)
     if config.task is None:
         notice(f"{found.description}; dataset.task=... overrides this guess")
@@ -54,9 +54,9 @@ def load(config: DatasetConfig) -> Table:
     )
 
 
-def _content(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
-        if path.stat().st_size > LONG:
+        if path.stat().st_size > LARGE_FILE:
             notice(f"reading {path} ({path.stat().st_size / 1e6:.0f} MB)")
         content = path.read_bytes()
     except FileNotFoundError as error:
@@ -79,8 +79,8 @@ def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
     check_finite(X, columns)
     constant = [columns[i] for i in np.flatnonzero(X.max(axis=0) == X.min(axis=0)).tolist()]
     if constant:
-        names = ", ".join(f"`{name}`" for name in constant[:SHOWN])
-        more = f" and {len(constant) - SHOWN} more" if len(constant) > SHOWN else ""
+        names = ", ".join(f"`{name}`" for name in constant[:MAX_LISTED_NAMES])
+        more = f" and {len(constant) - MAX_LISTED_NAMES} more" if len(constant) > MAX_LISTED_NAMES else ""
         be = "is" if len(constant) == 1 else "are"
         raise InputError(
             f"column {names}{more} {be} the same in every row", "delete what is constant: nothing is learnt from it"

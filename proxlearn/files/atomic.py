@@ -12,9 +12,9 @@ from typing import Any
 
 from proxlearn.errors import SAME_COMMAND, RunError
 
-GOES_ON_FROM_CHECKPOINT = "goes on from the newest checkpoint"
-TEMPORARY = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
-OLD_TEMPORARY = re.compile(
+CONTINUES_FROM_CHECKPOINT = "goes on from the newest checkpoint"
+TEMPORARY_NAME = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
+OLD_TEMPORARY_NAME = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
     r"|cloud-\d+\.safetensors)\.\d+\.tmp"
 )
@@ -76,7 +76,7 @@ def temporary_name(path: Path) -> Path:
 
 def is_temporary(path: Path) -> bool:
     """Whether a file has a name that only unfinished files of proxlearn have."""
-    return bool(TEMPORARY.fullmatch(path.name) or OLD_TEMPORARY.fullmatch(path.name))
+    return bool(TEMPORARY_NAME.fullmatch(path.name) or OLD_TEMPORARY_NAME.fullmatch(path.name))
 
 
 def remove_temporaries(folder: Path) -> None:
@@ -87,7 +87,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {GOES_ON_FROM_CHECKPOINT}") -> Iterator[None]:
+def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}") -> Iterator[None]:
     """A full disk, a removed or a read-only folder, in one line, with what happens ``then``."""
     try:
         yield

@@ -24,11 +24,11 @@ from proxlearn.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_JSON = 64 * 2**20
-MOST_YAML = 2**18
+MAX_JSON_BYTES = 64 * 2**20
+MAX_YAML_BYTES = 2**18
 """A config has some kilobytes, and YAML takes seconds for each megabyte."""
-MOST_TABLE = 2**31
-MOST_DEPTH = 32
+MAX_TABLE_BYTES = 2**31
+MAX_DEPTH = 32
 """Levels of lists and groups in JSON or YAML: ours have five."""
 PARSE_ERRORS = (
     ValueError,
@@ -41,7 +41,7 @@ PARSE_ERRORS = (
     yaml.YAMLError,
 )
 """What parsers raise on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
-READ_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
+MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
 """Errors of the machine, which say nothing about the file."""
 REMEDY = "copy the run folder again, or repeat its `train` command"
 
@@ -79,9 +79,11 @@ def open_regular(path: Path) -> int:
     except OSError as error:
         # macOS and the BSDs have other numbers for a link than Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
-        if not link and error.errno in READ_ERRORS:
+        if not link and error.errno in MACHINE_ERRORS:
             raise
-        raise UnreadableFile(path, "it is a link, and links are not followed" if link else reason(error)) from error
+        raise UnreadableFile(
+            path, "it is a link, and links are not followed" if link else os_error_text(error)
+        ) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UnreadableFile(path, "it is not a regular file")
@@ -95,9 +97,9 @@ def read_bytes(path: Path, most: int) -> bytes:
             size = os.fstat(file.fileno()).st_size
             content = file.read(most + 1) if size <= most else b""
         except OSError as error:
-            if error.errno in READ_ERRORS:
+            if error.errno in MACHINE_ERRORS:
                 raise
-            raise UnreadableFile(path, reason(error)) from error
+            raise UnreadableFile(path, os_error_text(error)) from error
     if size > most or len(content) > most:
         raise UnreadableFile(path, f"it has {size} bytes, and {most} at most are expected")
     return content
@@ -110,26 +112,26 @@ def read_text(path: Path, most: int) -> str:
         raise UnreadableFile(path, f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x})") from error
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """A JSON object of plain values."""
     text = read_text(path, most)
     try:
-        return _plain_object(json.loads(text))
+        return _require_plain_mapping(json.loads(text))
     except PARSE_ERRORS as error:
-        raise UnreadableFile(path, parse_error(error, "JSON")) from error
+        raise UnreadableFile(path, parse_error_text(error, "JSON")) from error
 
 
-def read_yaml(path: Path, most: int = MOST_YAML) -> dict[str, Any]:
+def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
     """A YAML mapping of plain values, without aliases."""
     text = read_text(path, most)
     try:
-        return _plain_object(yaml.load(text, Loader=PlainLoader))
+        return _require_plain_mapping(yaml.load(text, Loader=PlainLoader))
     except PARSE_ERRORS as error:
-        raise UnreadableFile(path, parse_error(error, "YAML")) from error
+        raise UnreadableFile(path, parse_error_text(error, "YAML")) from error
 
 
 def read_table(
-    path: Path, most: int = MOST_TABLE, convert: Callable[[str], str] = lambda content: content
+    path: Path, most: int = MAX_TABLE_BYTES, convert: Callable[[str], str] = lambda content: content
 ) -> pd.DataFrame:
     """A CSV file with a header line; a last line without its end is still being written, and is left out.
 
@@ -145,26 +147,26 @@ def read_table(
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
             table = pd.read_csv(io.StringIO(convert(whole.decode("utf-8"))), index_col=False)
     except (pd.errors.ParserWarning, *PARSE_ERRORS) as error:
-        raise UnreadableFile(path, parse_error(error, "table")) from error
+        raise UnreadableFile(path, parse_error_text(error, "table")) from error
     return table
 
 
-def parse_error(error: BaseException, kind: str) -> str:
+def parse_error_text(error: BaseException, kind: str) -> str:
     """A parser's account in a few words."""
     said = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
     return f"it is no {kind} ({said:.80})"
 
 
-def reason(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _plain_object(value: Any) -> dict[str, Any]:
+def _require_plain_mapping(value: Any) -> dict[str, Any]:
     """``value``, if it is a group of plain values that every later reader can walk through and print."""
     if not isinstance(value, dict):
         raise TypeError("not a group of values")
     level: list[Any] = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for each in level:
             if isinstance(each, dict):

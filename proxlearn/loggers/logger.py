@@ -74,7 +74,7 @@ class LoggerKind:
     """What the package reads as it is imported, unless the user has set it otherwise."""
 
 
-KINDS = {
+LOGGER_KINDS = {
     "tensorboard": LoggerKind("proxlearn.loggers.tensorboard_events", "TensorBoardLogger", "tensorboard"),
     "mlflow": LoggerKind(
         "proxlearn.loggers.mlflow_run",
@@ -91,26 +91,26 @@ KINDS = {
     ),
 }
 """Every logger: a new one is added here, to ``Logger`` in the schema, and as an extra of its name."""
-DATABASE = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
-EVENTS, RUN_ID = "tensorboard", "mlflow.json"
+DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
+EVENTS_FOLDER, RUN_ID_FILE = "tensorboard", "mlflow.json"
 """What a logger keeps in the run folder: a folder of event files, and which run of MLflow's it is."""
 
 
 def check_logger(config: LoggerConfig) -> None:
     """Refuse a logger whose package is not here, before anything is begun."""
-    kind = KINDS.get(config.name)
+    kind = LOGGER_KINDS.get(config.name)
     if kind is not None and find_spec(kind.package) is None:
         problem = f"logger={config.name} needs the package {kind.package}, which is not installed"
         raise InputError(problem, f"pip install 'proxlearn[{config.name}]', or leave logger= out")
-    if config.uri is not None and DATABASE.match(config.uri) and find_spec("sqlalchemy") is None:
+    if config.uri is not None and DATABASE_URI.match(config.uri) and find_spec("sqlalchemy") is None:
         raise InputError("logger.uri names a database, for which the whole of MLflow is needed", "pip install mlflow")
 
 
 def open_logger(config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> RunLogger:
     """The logger of the config; ``warn`` is told what goes wrong there and does not stop the run."""
-    if config.name not in KINDS:
+    if config.name not in LOGGER_KINDS:
         return NoLogger()
-    kind = KINDS[config.name]
+    kind = LOGGER_KINDS[config.name]
     for name, value in kind.environment.items():
         os.environ.setdefault(name, value)
     made = getattr(importlib.import_module(kind.module), kind.name)(config, about, warn)
@@ -120,10 +120,10 @@ def open_logger(config: LoggerConfig, about: RunInfo, warn: Callable[[str], None
 def read_rows(path: Path) -> list[Row]:
     """The whole rows of metrics.csv."""
     with path.open(encoding="utf-8", newline="") as file:
-        return [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+        return [{name: _parse_value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def _value(name: str, text: str) -> float | int | bool | None:
+def _parse_value(name: str, text: str) -> float | int | bool | None:
     if name == "step":
         return int(text)
     if text in ("", "True", "False"):

@@ -26,20 +26,20 @@ from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import RunError
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.files.user_paths import expand_home
-from proxlearn.loggers.logger import RUN_ID, Row, RunInfo, read_rows
+from proxlearn.loggers.logger import RUN_ID_FILE, Row, RunInfo, read_rows
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
-ADDRESS = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
+SERVER_URI = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
 """Of a server or a database; anything else is a folder."""
-HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
-TABLES = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
-STATES = {"finished": "FINISHED", "stopped": "KILLED"}
+MLFLOW_RUN_ID = re.compile(r"[0-9a-f]{32}")
+ARTIFACTS = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
+MLFLOW_STATUS = {"finished": "FINISHED", "stopped": "KILLED"}
 MOST_METRICS, MOST_SETTINGS, LONGEST = 1000, 100, 500
 """What MLflow takes at once, and in one setting."""
 LOCK_SECONDS = 30.0
 """How long a run waits for others that make their experiment in the same folder."""
-SILENT_SECONDS = 300.0
-_silent_since: dict[str, float] = {}
+RETRY_SERVER_SECONDS = 300.0
+_unanswered_since: dict[str, float] = {}
 """Servers that gave no answer, and when: they are not asked again for SILENT_SECONDS."""
 
 
@@ -50,20 +50,20 @@ class MlflowLogger:
         assert config.uri is not None, "the schema lets no such config pass"
         self._about, self._warn = about, warn
         self._uri = config.uri
-        self._local = None if ADDRESS.match(config.uri) else Path(expand_home(config.uri)).absolute()
+        self._local = None if SERVER_URI.match(config.uri) else Path(expand_home(config.uri)).absolute()
         self._run_id = ""
         self._present: set[tuple[str, int]] = set()
         self._silent = False
         self._client: Any = None
 
     def begin(self, metrics: Path) -> None:
-        if time.monotonic() - _silent_since.get(self._uri, -math.inf) < SILENT_SECONDS:
+        if time.monotonic() - _unanswered_since.get(self._uri, -math.inf) < RETRY_SERVER_SECONDS:
             self._silent = True
             return
         try:
             with self._alone():
                 client = MlflowClient(self._uri if self._local is None else self._local.as_uri())
-                self._client = client if self._local is not None else PatientClient(client)
+                self._client = client if self._local is not None else TimeoutClient(client)
                 run = self._known() or self._created()
             self._run_id = run.info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
@@ -76,17 +76,17 @@ class MlflowLogger:
             self._send(read_rows(metrics))
         except Exception as error:
             # MLflow's own errors, those of files and networks, and where a store has gone, a bare Exception.
-            if self._local is None and _is_silence(error):
+            if self._local is None and _is_timeout(error):
                 self._give_up(error)
                 return
-            problem = f"MLflow at {_public(self._uri)} cannot be used: {_line(error)}"
+            problem = f"MLflow at {_without_password(self._uri)} cannot be used: {_error_line(error)}"
             raise RunError(problem, "put that right, or give the command with logger=csv") from error
 
     def row(self, row: Row) -> None:
         self._attempt(lambda: self._send([row]))
 
     def pictures(self, paths: Iterable[Path], step: int) -> None:
-        tables = (self._about.folder / name for name in TABLES)
+        tables = (self._about.folder / name for name in ARTIFACTS)
 
         def send() -> None:
             for path in paths:
@@ -99,15 +99,15 @@ class MlflowLogger:
 
     def close(self, state: str) -> None:
         if self._run_id:
-            self._attempt(lambda: self._client.set_terminated(self._run_id, STATES.get(state, "FAILED")))
+            self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
     def _known(self) -> Run | None:
         """The run of earlier sessions, if this store has it."""
         try:
-            run_id = read_json(self._about.folder / RUN_ID)["run_id"]
+            run_id = read_json(self._about.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):
             return None
-        if not isinstance(run_id, str) or not HEXADECIMAL.fullmatch(run_id):
+        if not isinstance(run_id, str) or not MLFLOW_RUN_ID.fullmatch(run_id):
             return None
         try:
             run = self._client.get_run(run_id)
@@ -123,7 +123,7 @@ class MlflowLogger:
         experiment = self._client.create_experiment(name) if found is None else found.experiment_id
         tags = {"mlflow.source.name": "proxlearn", "proxlearn.folder": str(self._about.folder)}
         run = self._client.create_run(experiment, tags=tags, run_name=self._about.folder.name)
-        (self._about.folder / RUN_ID).write_text(json.dumps({"run_id": run.info.run_id}) + "\n", encoding="utf-8")
+        (self._about.folder / RUN_ID_FILE).write_text(json.dumps({"run_id": run.info.run_id}) + "\n", encoding="utf-8")
         return run
 
     def _send_settings(self) -> None:
@@ -155,9 +155,11 @@ class MlflowLogger:
 
     def _give_up(self, error: Exception) -> None:
         self._silent = True
-        if self._local is None and _is_silence(error):
-            _silent_since[self._uri] = time.monotonic()
-        self._warn(f"MLflow at {_public(self._uri)} takes no more: {_line(error)}; metrics.csv has everything")
+        if self._local is None and _is_timeout(error):
+            _unanswered_since[self._uri] = time.monotonic()
+        self._warn(
+            f"MLflow at {_without_password(self._uri)} takes no more: {_error_line(error)}; metrics.csv has everything"
+        )
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -167,11 +169,11 @@ class MlflowLogger:
             return
         self._local.parent.mkdir(parents=True, exist_ok=True)
         with (self._local.parent / f".{self._local.name}.lock").open("w") as file:
-            _lock(file.fileno())
+            _acquire_lock(file.fileno())
             yield
 
 
-class PatientClient:
+class TimeoutClient:
     """MLflow's client for a server: a call that gets no answer ends, whatever the network does.
 
     The time-out of its requests alone is not enough: it starts anew with every byte and every try. And Python obeys no
@@ -190,12 +192,12 @@ class PatientClient:
         method = getattr(self._client, name)
 
         def call(*args: Any, **options: Any) -> Any:
-            return within(self._seconds, lambda: method(*args, **options))
+            return call_with_timeout(self._seconds, lambda: method(*args, **options))
 
         return call
 
 
-def within(seconds: float, call: Callable[[], Any]) -> Any:
+def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
     """The result of ``call``; TimeoutError where it takes longer, and then it is left to itself."""
     results: list[Any] = []
     errors: list[BaseException] = []
@@ -216,12 +218,12 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def _is_silence(error: BaseException) -> bool:
+def _is_timeout(error: BaseException) -> bool:
     """Whether a server took the call and gave no answer; one that refuses it is another matter."""
     return isinstance(error, TimeoutError) or "timed out" in str(error)
 
 
-def _lock(handle: int) -> None:
+def _acquire_lock(handle: int) -> None:
     """Wait for an exclusive lock, but not for ever: a process that hangs with it must not block others.
 
     A file system without locks: a run there goes on without one.
@@ -238,12 +240,12 @@ def _lock(handle: int) -> None:
             return
 
 
-def _public(uri: str) -> str:
+def _without_password(uri: str) -> str:
     """The place, without a password that may be in it."""
     return re.sub(r"//[^/@]*@", "//", uri)
 
 
-def _line(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     """What went wrong, without the library's account of its tries."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return _public(first.partition(" with exception")[0][:200])
+    return _without_password(first.partition(" with exception")[0][:200])

@@ -19,7 +19,7 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from proxlearn.config.schema import LoggerConfig
-from proxlearn.loggers.logger import EVENTS, Row, RunInfo, read_rows
+from proxlearn.loggers.logger import EVENTS_FOLDER, Row, RunInfo, read_rows
 
 PNG_SIZE = slice(16, 24)
 """Where a PNG file says how wide and how high it is."""
@@ -29,7 +29,7 @@ class TensorBoardLogger:
     """A new event file for each session that has something to add; scalars are float32, as TensorBoard has them."""
 
     def __init__(self, config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> None:
-        self._about, self._folder = about, about.folder / EVENTS
+        self._about, self._folder = about, about.folder / EVENTS_FOLDER
         self._file: BinaryIO | None = None
         self._shown: set[tuple[str, int]] = set()
         """Plots by their names, and settings by their text, each with its step."""

@@ -16,10 +16,10 @@ from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
-from proxlearn.run.checkpoint_file import CheckpointFile, InvalidCheckpoint, list_checkpoints, unseal
+from proxlearn.run.checkpoint_file import CheckpointFile, InvalidCheckpoint, list_checkpoints, read_checkpoint_file
 from proxlearn.run.log_schedule import is_film
 
-Figure = float | int | bool | None
+Number = float | int | bool | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Checkpoint:
     switched_at: int | None = None
     """Step at which the fallback precision took over."""
     metrics: MetricsPosition = MetricsPosition()
-    proximal: Mapping[str, Figure] | None = None
+    proximal: Mapping[str, Number] | None = None
     """Figures of the step that led to the cloud, which the cloud alone does not tell: a run may be asked to end here.
     Empty for a step without them; None where they are not known (checkpoints of version 0.1.0)."""
 
@@ -80,13 +80,13 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     path = checkpoint_file.checkpoint_path(folder, cloud.step)
-    write_atomically(path, checkpoint_file.seal(blob, state))
+    write_atomically(path, checkpoint_file.encode_checkpoint(blob, state))
     return path
 
 
 def load(path: Path) -> Checkpoint:
     """Read one checkpoint, or raise InvalidCheckpoint."""
-    return parse_checkpoint(unseal(path))
+    return parse_checkpoint(read_checkpoint_file(path))
 
 
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
@@ -111,11 +111,11 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
         )
         if not whole:
             raise InvalidCheckpoint("its tensors or its state are not those of a run")
-        screen = _screen(tensors.get("reference"), file.state["radius"], theta)
-        cloud = PointCloud(theta, log_rho, step, screen, _positive(file.state.get("epsilon"), "epsilon"))
-        proximal = _figures(file.state.get("proximal"))
+        screen = _parse_screen(tensors.get("reference"), file.state["radius"], theta)
+        cloud = PointCloud(theta, log_rho, step, screen, _parse_positive(file.state.get("epsilon"), "epsilon"))
+        proximal = _parse_proximal(file.state.get("proximal"))
         return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark, proximal)
-    except (*checkpoint_file.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
+    except (*checkpoint_file.PARSE_ERRORS, safetensors.SafetensorError, RuntimeError) as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
@@ -151,33 +151,33 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
             path.unlink(missing_ok=True)
 
 
-def to(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
+def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
     """The same moment with its cloud on a device."""
     return replace(checkpoint, cloud=checkpoint.cloud.to(device, checkpoint.cloud.theta.dtype))
 
 
-def _screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
+def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
     """The neighbour list's reference, if there was one."""
     if reference is None and radius is None:
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
         raise InvalidCheckpoint("its reference cloud does not fit its cloud")
-    reach = _positive(radius, "radius")
+    reach = _parse_positive(radius, "radius")
     if reach is None:
         raise InvalidCheckpoint("its reference cloud has no radius")
     return Screen(reference, reach)
 
 
-def _figures(values: object) -> dict[str, Figure] | None:
+def _parse_proximal(values: object) -> dict[str, Number] | None:
     """The figures of the last step; checkpoints of version 0.1.0 have none."""
     if values is None:
         return None
-    if not isinstance(values, dict) or not all(isinstance(value, Figure) for value in values.values()):
+    if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
         raise InvalidCheckpoint("its figures of the last step are no numbers")
     return values
 
 
-def _positive(value: object, name: str) -> float | None:
+def _parse_positive(value: object, name: str) -> float | None:
     """A positive number, or none."""
     if value is not None and (not isinstance(value, float) or not 0 < value < math.inf):
         raise InvalidCheckpoint(f"its {name} is no positive number")

@@ -10,7 +10,7 @@ from proxlearn.errors import InputError
 from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 
-DIGEST = 64
+DIGEST_LENGTH = 64
 """Characters of a run's identity that stand for its settings; those of the data follow."""
 
 
@@ -43,19 +43,19 @@ def describe_difference(config: TrainConfig, began: Any, made_with: str) -> tupl
         return None
     earlier, now = flat_settings(began), flat_settings(trajectory(config))
     names = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
-    return _named(names, earlier), _named(names, now)
+    return _format_settings(names, earlier), _format_settings(names, now)
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
     """``expected`` if a checkpoint has it, otherwise what the newest one has; None where there is none."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
-        found = str(file.state.get("run"))[:DIGEST]
+        found = str(file.state.get("run"))[:DIGEST_LENGTH]
         if found == expected:
             return found
         newest = newest or found
     return newest
 
 
-def _named(names: list[str], values: Mapping[str, Any]) -> str:
+def _format_settings(names: list[str], values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={values.get(name)}" for name in names[:4]) + (", ..." if len(names) > 4 else "")

@@ -28,7 +28,7 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
         raise
 
 
-def publish(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
+def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
     """Tell the logger of what was drawn at the end of a session, and of rows that it missed."""
     if choice.name == "csv":
         return
@@ -48,7 +48,7 @@ def run_info(folder: RunFolder) -> RunInfo:
     config = folder.read_config()
     chosen = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: chosen[key] for key in config.selected if key in chosen})
-    every = flat(dataclasses.asdict(config))
+    every = flatten(dataclasses.asdict(config))
     changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY or key == "device.threads"}
     return RunInfo(
         folder.path,
@@ -59,10 +59,10 @@ def run_info(folder: RunFolder) -> RunInfo:
     )
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``."""
     found: dict[str, str] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
+        found |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
     return found

@@ -20,16 +20,16 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
 from proxlearn.core.step import Info
 from proxlearn.files.atomic import break_hard_links, sync_folder, write_all
-from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_bytes
-from proxlearn.run.checkpoint import Figure, MetricsPosition
-from proxlearn.run.metrics_version import CHANGING
+from proxlearn.files.safe_read import MAX_TABLE_BYTES, AbsentFile, read_bytes
+from proxlearn.run.checkpoint import MetricsPosition, Number
+from proxlearn.run.metrics_version import HYPER_COLUMNS
 from proxlearn.training.hyper_schedule import Plan
 
-Row = dict[str, Figure]
+Row = dict[str, Number]
 
 
 def measure(
-    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Figure] | None, plan: Plan
+    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, plan: Plan
 ) -> Row:
     """Every reported figure of one moment; ``proximal`` are those of the step that led there, if there was one."""
     hyper = plan.hyper_before(cloud)
@@ -37,7 +37,7 @@ def measure(
     # Numbers that stay the same are in the config.
     if plan.changes:
         numbers = (hyper.h, hyper.beta, hyper.epsilon) if cloud.step else (None, None, None)
-        row |= dict(zip(CHANGING, numbers, strict=True))
+        row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
     for part, samples in (("train", problem.samples), ("test", test)):
         row |= {f"{part}_{name}": value for name, value in scores.scores(problem.neuron, cloud, samples).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
@@ -135,7 +135,7 @@ class MetricsLog:
 
     def _content(self) -> bytes:
         try:
-            return read_bytes(self.path, MOST_TABLE)
+            return read_bytes(self.path, MAX_TABLE_BYTES)
         except AbsentFile:
             return b""
 

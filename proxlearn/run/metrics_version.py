@@ -21,17 +21,17 @@ from proxlearn.files.safe_read import UnreadableFile, read_json
 
 VERSION = 2
 MARKS_FORMAT = "proxlearn-marks-1"
-CHANGING = ("h", "beta", "epsilon")
-RISK, FREE_ENERGY = "train_risk_weighted", "discrete_free_energy"
+HYPER_COLUMNS = ("h", "beta", "epsilon")
+RISK_COLUMN, FREE_ENERGY_COLUMN = "train_risk_weighted", "discrete_free_energy"
 
 
-def version_of(header: str) -> int:
+def metrics_file_version(header: str) -> int:
     """The version of a metrics.csv with this first line."""
-    return 1 if tuple(header.strip().split(",")[-len(CHANGING) :]) == CHANGING else VERSION
+    return 1 if tuple(header.strip().split(",")[-len(HYPER_COLUMNS) :]) == HYPER_COLUMNS else VERSION
 
 
 @dataclass(frozen=True)
-class Conversion:
+class MetricsConversion:
     """Rows of version 1 as rows of version 2."""
 
     settings: Mapping[str, Any]
@@ -45,28 +45,33 @@ class Conversion:
         names = lines[0].split(",")
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        order = ["step", *CHANGING, *(name for name in names if name not in ("step", *CHANGING))]
+        order = ["step", *HYPER_COLUMNS, *(name for name in names if name not in ("step", *HYPER_COLUMNS))]
         writer.writerow(order)
         before: dict[str, str] | None = None
         for line in lines[1:]:
-            row = dict(zip(names, line.split(","), strict=True))
-            converted = self.row(row, before)
+            convert_row = dict(zip(names, line.split(","), strict=True))
+            converted = self.row(convert_row, before)
             writer.writerow(converted[name] for name in order)
-            before = row
+            before = convert_row
         return text.getvalue()
 
     def row(self, row: dict[str, str], before: dict[str, str] | None) -> dict[str, str]:
         """One row; ``before`` is the one above it, unconverted."""
         step = int(row["step"])
         if step == 0:
-            return row | dict.fromkeys(CHANGING, "")
+            return row | dict.fromkeys(HYPER_COLUMNS, "")
         h, beta = self._scheduled(step - 1)
-        energy = row[FREE_ENERGY]
+        energy = row[FREE_ENERGY_COLUMN]
         if beta != float(row["beta"]):
             # risk + entropy / beta, with the other beta.
-            risk = float(row[RISK])
+            risk = float(row[RISK_COLUMN])
             energy = repr(risk + (float(energy) - risk) * float(row["beta"]) / beta)
-        return row | {"h": repr(h), "beta": repr(beta), "epsilon": self._epsilon(row, before), FREE_ENERGY: energy}
+        return row | {
+            "h": repr(h),
+            "beta": repr(beta),
+            "epsilon": self._epsilon(row, before),
+            FREE_ENERGY_COLUMN: energy,
+        }
 
     def _scheduled(self, step: int) -> tuple[float, float]:
         """h and beta of the step from ``step`` on: the expressions of Plan.hyper_at, for the same bits."""
@@ -98,7 +103,7 @@ def metrics_position(content: bytes, size: int) -> Position:
     return size, hashlib.sha256(content[:size]).hexdigest()
 
 
-def marks_json(old: bytes, new: bytes, positions: list[Position]) -> dict[str, Any]:
+def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> dict[str, Any]:
     """Where the positions in the old file are in the new one: what is written before the file is replaced."""
     marks: dict[str, Position] = {}
     ends = [i + 1 for i, byte in enumerate(new) if byte == ord("\n")]
@@ -108,7 +113,7 @@ def marks_json(old: bytes, new: bytes, positions: list[Position]) -> dict[str, A
     return {"format": MARKS_FORMAT, "marks": marks}
 
 
-def read_marks(path: Path) -> dict[Position, Position]:
+def read_converted_positions(path: Path) -> dict[Position, Position]:
     """Positions in a file that was converted -> those in the present one; empty where none was."""
     try:
         stored = read_json(path)

@@ -12,7 +12,7 @@ from proxlearn.errors import refuse_newer_format
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.run_folder import MODEL_FORMAT
 
-TEXTS = ("columns", "classes")
+TEXT_LISTS = ("columns", "classes")
 SCALINGS = ("scaling", "target_scaling")
 
 
@@ -31,7 +31,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 def _problem(values: dict[str, Any]) -> str:
     """What makes a description unusable; empty where nothing does. KeyError where something is absent."""
-    for key in TEXTS:
+    for key in TEXT_LISTS:
         if not isinstance(values[key], list) or not all(isinstance(each, str) for each in values[key]):
             return f"its {key} are not a list of texts"
     columns, classes = values["columns"], values["classes"]

@@ -27,13 +27,13 @@ from proxlearn.files.atomic import disk_errors_as_run_error, is_temporary, remov
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.checkpoint_file import valid_checkpoints
 from proxlearn.run.lock import FolderLock, FolderLost, is_locked
-from proxlearn.run.ownership import STAGING
+from proxlearn.run.ownership import STAGES
 from proxlearn.run.run_folder import RunFolder
 
-NEW, READY, OLD, PLACED = STAGING
-LIST = "new-files.json"
+NEW, READY, OLD, PLACED = STAGES
+NEW_FILES_LIST = "new-files.json"
 """In .proxlearn-old: the names of the new run's files."""
-EXCHANGE_SECONDS = 2.0
+SWAP_SECONDS = 2.0
 """How long a reader waits for another process that is just placing a new run: that takes milliseconds."""
 
 
@@ -57,16 +57,16 @@ def swap_in(folder: RunFolder) -> None:
 
     The caller holds the lock; every file of the new run is on disk.
     """
-    new, ready, old, placed = (folder.path / stage for stage in STAGING)
+    new, ready, old, placed = (folder.path / stage for stage in STAGES)
     try:
         os.replace(new, ready)
         sync_folder(folder.path)
-        names = _files(ready)
+        names = _stage_files(ready)
         old.mkdir()
-        write_json(old / LIST, {"files": [str(name) for name in names]})
+        write_json(old / NEW_FILES_LIST, {"files": [str(name) for name in names]})
         sync_folder(folder.path)
         touched = {folder.path, old}
-        for path in folder.own_files():
+        for path in folder.run_files():
             touched |= _move(path, old / path.relative_to(folder.path))
         for name in names:
             touched |= _move(ready / name, folder.path / name)
@@ -98,19 +98,19 @@ def recover(folder: RunFolder) -> None:
 
 def recover_locked(path: Path) -> None:
     """The same for a command that is going to write, and must read the run's config first."""
-    if any((path / stage).is_dir() for stage in STAGING):
+    if any((path / stage).is_dir() for stage in STAGES):
         with disk_errors_as_run_error(path), FolderLock(path):
             recover(RunFolder(path))
 
 
 def is_interrupted(path: Path) -> bool:
     """Whether a folder holds neither the old run nor the new one in its place."""
-    return (path / OLD / LIST).is_file() and not (path / PLACED).is_dir()
+    return (path / OLD / NEW_FILES_LIST).is_file() and not (path / PLACED).is_dir()
 
 
 def refuse_interrupted(path: Path) -> None:
     """For a command that only reads: refuse a folder in which an overwrite was interrupted halfway."""
-    end = time.monotonic() + EXCHANGE_SECONDS
+    end = time.monotonic() + SWAP_SECONDS
     while is_interrupted(path):
         if time.monotonic() > end or not is_locked(path):
             raise InputError(f"an overwrite of {path} was interrupted", _recovery_remedy(path))
@@ -125,11 +125,11 @@ def _restore_old(folder: RunFolder) -> None:
     """The old run's files back in their places; the new run is deleted. Can be interrupted and done again."""
     ready, old = folder.path / READY, folder.path / OLD
     # One that is not in "ready" any more is in the folder. Without "ready" nobody can tell, and no file is replaced.
-    for name in _listed(old) if ready.is_dir() else ():
+    for name in _read_new_files(old) if ready.is_dir() else ():
         if not (ready / name).exists() and (folder.path / name).is_file():
             _move(folder.path / name, ready / name)
-    for name in _files(old):
-        if name != PurePosixPath(LIST):
+    for name in _stage_files(old):
+        if name != PurePosixPath(NEW_FILES_LIST):
             if (folder.path / name).exists():
                 remedy = f"move {old} away, or its files into their places"
                 raise InputError(f"an overwrite of {folder.path} was interrupted, and {name} is there twice", remedy)
@@ -137,7 +137,7 @@ def _restore_old(folder: RunFolder) -> None:
     if old.is_dir():
         sync_folder(folder.checkpoints if folder.checkpoints.is_dir() else folder.path)
         sync_folder(folder.path)
-        (old / LIST).unlink(missing_ok=True)
+        (old / NEW_FILES_LIST).unlink(missing_ok=True)
         shutil.rmtree(old)
         sync_folder(folder.path)
     if ready.is_dir():
@@ -160,7 +160,7 @@ def _move(path: Path, target: Path) -> set[Path]:
     return {path.parent, target.parent}
 
 
-def _files(folder: Path) -> list[PurePosixPath]:
+def _stage_files(folder: Path) -> list[PurePosixPath]:
     """The files of a stage, the config and the status last, which say that there is a run."""
     if not folder.is_dir() or folder.is_symlink():
         return []
@@ -169,10 +169,10 @@ def _files(folder: Path) -> list[PurePosixPath]:
     return sorted(names, key=lambda name: (name.name in ("config.yaml", "status.json"), name))
 
 
-def _listed(old: Path) -> list[PurePosixPath]:
+def _read_new_files(old: Path) -> list[PurePosixPath]:
     """The names of the new run's files, as far as they are names inside the folder."""
     try:
-        listed = read_json(old / LIST)["files"]
+        listed = read_json(old / NEW_FILES_LIST)["files"]
     except (UnreadableFile, KeyError):
         return []
     names = [PurePosixPath(name) for name in listed if isinstance(name, str)] if isinstance(listed, list) else []

@@ -19,19 +19,19 @@ from typing import Any
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import is_temporary
 from proxlearn.files.safe_read import UnreadableFile, open_regular
-from proxlearn.run.run_folder import WRITTEN
+from proxlearn.run.run_folder import RUN_FILES
 
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
 """Top-level keys of config.yaml that together no other program's config has."""
-STAGING = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-old", ".proxlearn-placed")
+STAGES = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-old", ".proxlearn-placed")
 """Folders of an overwrite on its way (run/overwrite.py)."""
-SIGNED = b'{"pid": '
+LOCK_START = b'{"pid": '
 """How the content of a lock file begins (run/lock.py)."""
 PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
 """How the files of a comparison begin (compare/)."""
-STARTS = {
+RUN_FILE_STARTS = {
     "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
     "metrics.csv": re.compile(rb"step,"),
@@ -40,35 +40,37 @@ STARTS = {
     "confusion.csv": re.compile(rb"part,estimate,actual,"),
 }
 """How a run's files begin; other files of a run are recognised only beside its status or its checkpoints."""
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 """Read of a file that may be anything."""
 
 
 def is_run(folder: Path) -> bool:
     """Whether ``folder`` holds a run of proxlearn, complete or not."""
     # While an overwrite is on its way, they are in a folder below.
-    return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGING[1:3])))
+    return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGES[1:3])))
 
 
 def _has_marker(folder: Path) -> bool:
-    config = _content(folder / "config.yaml")
+    config = _read_start(folder / "config.yaml")
     return all(re.search(rb"^%s:" % key, config, re.MULTILINE) for key in CONFIG_KEYS) or _has_status(folder)
 
 
 def _has_status(folder: Path) -> bool:
-    versions = _json(folder / "status.json").get("versions")
+    versions = _read_json(folder / "status.json").get("versions")
     return isinstance(versions, dict) and "proxlearn" in versions
 
 
-def _unrecognised(folder: Path) -> list[str]:
+def _unrecognised_files(folder: Path) -> list[str]:
     """Files with a run's names that a run did not write, in a folder whose only other sign of a run is its config.
 
     A checkpoint or a status shows that a run was here: then damaged files are the run's.
     """
-    if _has_status(folder) or any(folder.glob("checkpoints/cloud-*")) or any((folder / s).is_dir() for s in STAGING):
+    if _has_status(folder) or any(folder.glob("checkpoints/cloud-*")) or any((folder / s).is_dir() for s in STAGES):
         return []
-    present = sorted(name for name in WRITTEN - {"config.yaml", "train.log"} if (folder / name).is_file())
-    return [name for name in present if name not in STARTS or not begins_with(folder / name, STARTS[name])]
+    present = sorted(name for name in RUN_FILES - {"config.yaml", "train.log"} if (folder / name).is_file())
+    return [
+        name for name in present if name not in RUN_FILE_STARTS or not begins_with(folder / name, RUN_FILE_STARTS[name])
+    ]
 
 
 def require_run_or_empty(folder: Path) -> None:
@@ -86,7 +88,7 @@ def require_run_or_empty(folder: Path) -> None:
     foreign = [entry.name for entry in entries if not _is_transient(entry)]
     if foreign and not is_run(folder):
         raise foreign_files_error(folder, foreign, "run")
-    unrecognised = _unrecognised(folder)
+    unrecognised = _unrecognised_files(folder)
     if unrecognised:
         problem = f"{folder} holds a config.yaml of proxlearn, and {', '.join(unrecognised[:3])} that no run wrote"
         raise InputError(problem, "choose a new or an empty folder: hydra.run.dir=...")
@@ -94,7 +96,7 @@ def require_run_or_empty(folder: Path) -> None:
 
 def refuse_stages(folder: Path) -> None:
     """Refuse a folder inside a stage of an overwrite, which would be deleted with it."""
-    for name in STAGING:
+    for name in STAGES:
         if name in folder.parts:
             raise InputError(f"{name} in {folder} is a name that proxlearn uses itself", "choose another folder")
 
@@ -105,7 +107,7 @@ def require_sweep_or_empty(folder: Path) -> None:
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     names = [path.name for path in paths if not is_temporary(path)]
     started = names == ["jobs"] and (folder / "jobs").is_dir() and not any((folder / "jobs").iterdir())
-    plan = _content(folder / "sweep.yaml")
+    plan = _read_start(folder / "sweep.yaml")
     ours = plan.startswith(b"command:") and re.search(rb"^jobs:", plan, re.MULTILINE)
     if names and not started and not ours:
         raise foreign_files_error(folder, names, "sweep")
@@ -127,7 +129,7 @@ def is_comparison(folder: Path) -> bool:
 
 def begins_with(path: Path, start: re.Pattern[bytes]) -> bool:
     """Whether ``path`` is a regular file, no link, whose content begins so."""
-    return is_regular(path) and start.match(_content(path)) is not None
+    return is_regular(path) and start.match(_read_start(path)) is not None
 
 
 def is_lock(path: Path) -> bool:
@@ -136,7 +138,7 @@ def is_lock(path: Path) -> bool:
         status = path.lstat()
     except FileNotFoundError:
         return True
-    return stat.S_ISREG(status.st_mode) and _content(path)[: len(SIGNED)] == SIGNED[: status.st_size]
+    return stat.S_ISREG(status.st_mode) and _read_start(path)[: len(LOCK_START)] == LOCK_START[: status.st_size]
 
 
 def is_regular(path: Path) -> bool:
@@ -155,7 +157,7 @@ def refuse_table_inside(table: str | None, folder: Path) -> None:
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))
-    if path.parent == Path(os.path.realpath(folder)) and path.name in WRITTEN:
+    if path.parent == Path(os.path.realpath(folder)) and path.name in RUN_FILES:
         problem = f"dataset.path={table} is a file that the run writes itself"
         raise InputError(problem, "rename the table, or choose another folder")
 
@@ -164,7 +166,7 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
     """What a killed process may leave where no run has begun: a lock, an unfinished file, nothing of value."""
     path = Path(entry.path)
     if entry.is_dir(follow_symlinks=False):
-        return entry.name in STAGING or (entry.name in ("checkpoints", "splits") and _holds_temporaries_only(path))
+        return entry.name in STAGES or (entry.name in ("checkpoints", "splits") and _holds_temporaries_only(path))
     if not entry.is_file(follow_symlinks=False):
         return False
     if entry.name == ".lock-owner":
@@ -173,7 +175,7 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
         return is_lock(path)
     if entry.name == "selection.json":
         # Written before the config: what was selected is kept if the run is killed then.
-        return str(_json(path).get("format", "")).startswith("proxlearn-selection-")
+        return str(_read_json(path).get("format", "")).startswith("proxlearn-selection-")
     return is_temporary(path)
 
 
@@ -181,16 +183,16 @@ def _holds_temporaries_only(folder: Path) -> bool:
     return all(is_temporary(path) for path in folder.iterdir())
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(_content(path))
+        value = json.loads(_read_start(path))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _content(path: Path) -> bytes:
+def _read_start(path: Path) -> bytes:
     """The first bytes of a regular file; nothing of a link, a device, or what cannot be read."""
     with contextlib.suppress(OSError, UnreadableFile), os.fdopen(open_regular(path), "rb") as file:
-        return file.read(MOST_BYTES)
+        return file.read(MAX_BYTES)
     return b""

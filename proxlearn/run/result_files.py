@@ -13,7 +13,7 @@ import torch
 from proxlearn.core import scores
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem, Samples
-from proxlearn.data.prepare import Prepared
+from proxlearn.data.prepare import PreparedData
 from proxlearn.data.scaling import Scaler
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import UnreadableFile
@@ -24,7 +24,7 @@ MOST_POINTS = 2000
 """Rows of points.csv: enough for a picture."""
 
 
-def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
+def write_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
     """model.json: what prediction needs besides the cloud, and without the data."""
     table = prepared.table
     write_json(
@@ -44,7 +44,7 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     )
 
 
-def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
+def repair_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
     """Write model.json anew where it is damaged: it follows from the config and the data."""
     try:
         found = read_description(folder.model)
@@ -58,7 +58,7 @@ def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     write_model(folder, prepared, neuron)
 
 
-def write_points(folder: RunFolder, prepared: Prepared) -> None:
+def write_points(folder: RunFolder, prepared: PreparedData) -> None:
     """points.csv, for data of one or two dimensions: what a plot of the learnt function shows beside it, unscaled."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:

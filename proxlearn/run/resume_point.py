@@ -15,22 +15,27 @@ import torch
 from proxlearn.core.neurons.registry import num_parameters
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
-from proxlearn.files.safe_read import MOST_TABLE, read_bytes
+from proxlearn.files.safe_read import MAX_TABLE_BYTES, read_bytes
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint, MetricsPosition
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
-from proxlearn.run.edited_settings import DIGEST, describe_difference
+from proxlearn.run.edited_settings import DIGEST_LENGTH, describe_difference
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.log_schedule import is_logged
 from proxlearn.run.metrics import MetricsLog
-from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, version_of
+from proxlearn.run.metrics_version import (
+    MetricsConversion,
+    converted_positions,
+    metrics_file_version,
+    read_converted_positions,
+)
 from proxlearn.run.run_folder import PreviousSession, RunFolder
 
-AGAIN = "or train again with overwrite=true"
+OR_OVERWRITE = "or train again with overwrite=true"
 
 
-class Rejected(InvalidCheckpoint):
+class RejectedCheckpoint(InvalidCheckpoint):
     """The file is whole and the run cannot go on from it."""
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -65,7 +70,7 @@ class ResumePoints:
         if usable.cloud.step > steps:
             problem = f"{self.folder.path} is at step {usable.cloud.step} already, beyond steps={steps}"
             raise InputError(problem, f"ask for steps={usable.cloud.step} or more, or set overwrite=true")
-        return checkpoints.to(replace(usable, metrics=self._mark(usable)), self.experiment.device)
+        return checkpoints.move_to_device(replace(usable, metrics=self._mark(usable)), self.experiment.device)
 
     def check_settings(self, selected: bool) -> None:
         """Refuse a folder whose config is not the one that its checkpoints were made with.
@@ -75,7 +80,7 @@ class ResumePoints:
         """
         self.folder.refuse_newer_model()
         identity = self.experiment.identity if selected else self.experiment.asked_identity
-        wrong: Rejected | None = None
+        wrong: RejectedCheckpoint | None = None
         for file in checkpoint_file.valid_checkpoints(self.folder.checkpoints):
             run = str(file.state.get("run"))
             if run.startswith(identity):
@@ -95,50 +100,58 @@ class ResumePoints:
         if candidate.run != experiment.identity:
             raise self._other_run(candidate.run)
         if candidate.cloud.theta.shape != shape:
-            raise Rejected("it belongs to another run", "copy the run folder again")
+            raise RejectedCheckpoint("it belongs to another run", "copy the run folder again")
         try:
             torch.Generator(experiment.device).set_state(candidate.generator)
         except RuntimeError as error:
-            raise Rejected("its generator is for another device", "continue it on the device it began on") from error
+            raise RejectedCheckpoint(
+                "its generator is for another device", "continue it on the device it began on"
+            ) from error
         mark = self._mark(candidate)
         self._require_rows(mark)
         closing = final_row_step(candidate.cloud.step, experiment)
         # A checkpoint of version 0.1.0 does not hold the figures of its step, so that step is made once more.
         lacks_figures = closing is not None and candidate.proximal is None
         if lacks_figures and not MetricsLog(self.folder.metrics).holds_row(mark, candidate.cloud.step):
-            raise Rejected("metrics.csv lacks the row of the last step", "ask for more steps")
+            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "ask for more steps")
 
     def _mark(self, candidate: Checkpoint) -> MetricsPosition:
         """Where metrics.csv ended when the checkpoint was written, in the present file."""
         mark = candidate.metrics
-        if version_of(_first_line(self.folder.metrics)) == 1:
+        if metrics_file_version(_first_line(self.folder.metrics)) == 1:
             return mark
-        return MetricsPosition(*read_marks(self.folder.marks).get((mark.size, mark.sha256), (mark.size, mark.sha256)))
+        return MetricsPosition(
+            *read_converted_positions(self.folder.marks).get((mark.size, mark.sha256), (mark.size, mark.sha256))
+        )
 
     def _require_rows(self, mark: MetricsPosition) -> None:
         path = self.folder.metrics
         if not path.is_file():
-            raise Rejected("metrics.csv is missing", f"copy it back, {AGAIN}")
-        content = read_bytes(path, MOST_TABLE)
-        if mark.size and _holds(content, mark):
+            raise RejectedCheckpoint("metrics.csv is missing", f"copy it back, {OR_OVERWRITE}")
+        content = read_bytes(path, MAX_TABLE_BYTES)
+        if mark.size and _starts_with(content, mark):
             return
-        if _holds(content.replace(b"\r\n", b"\n"), mark) and mark.size:
-            raise Rejected("metrics.csv was saved with other line ends (CRLF)", f"save it with LF, {AGAIN}")
-        raise Rejected("metrics.csv was changed, or lacks rows", f"restore it, {AGAIN}")
+        if _starts_with(content.replace(b"\r\n", b"\n"), mark) and mark.size:
+            raise RejectedCheckpoint(
+                "metrics.csv was saved with other line ends (CRLF)", f"save it with LF, {OR_OVERWRITE}"
+            )
+        raise RejectedCheckpoint("metrics.csv was changed, or lacks rows", f"restore it, {OR_OVERWRITE}")
 
-    def _other_run(self, run: str) -> Rejected:
+    def _other_run(self, run: str) -> RejectedCheckpoint:
         """What differs between the run that wrote a checkpoint and this one, as far as can be told."""
         ours = self.experiment.asked_identity
         if run.startswith(ours):
-            return Rejected("selection.json was changed", f"restore it, {AGAIN}")
-        if run[:DIGEST] == ours[:DIGEST]:
-            return Rejected("the data has changed since it began", f"restore it, {AGAIN}")
-        edit = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST])
+            return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
+        if run[:DIGEST_LENGTH] == ours[:DIGEST_LENGTH]:
+            return RejectedCheckpoint("the data has changed since it began", f"restore it, {OR_OVERWRITE}")
+        edit = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST_LENGTH])
         if edit is None:
             known = Path(self.folder.config).name
-            return Rejected(f"it belongs to another run, or {known} was edited", f"undo the edit of {known}, {AGAIN}")
+            return RejectedCheckpoint(
+                f"it belongs to another run, or {known} was edited", f"undo the edit of {known}, {OR_OVERWRITE}"
+            )
         began, now = edit
-        return Rejected(
+        return RejectedCheckpoint(
             f"it began with {began}, and config.yaml has {now}",
             f"set it back, or train with {now} in another hydra.run.dir",
         )
@@ -148,15 +161,15 @@ class ResumePoints:
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
-                raise InputError(f"the checkpoints of {path} are missing", f"copy them back, {AGAIN}")
+                raise InputError(f"the checkpoints of {path} are missing", f"copy them back, {OR_OVERWRITE}")
             return
         reasons = list(dict.fromkeys(str(each) for each in rejected))
         # What concerns the folder as a whole comes first; single files may be damaged besides.
-        cause = next((each for each in rejected if isinstance(each, Rejected)), None)
+        cause = next((each for each in rejected if isinstance(each, RejectedCheckpoint)), None)
         ordered = sorted(reasons, key=lambda reason: reason != str(cause))
         more = f" (and {len(ordered) - 3} other reasons)" if len(ordered) > 3 else ""
         problem = f"none of the checkpoints of {path} can be used: {', '.join(ordered[:3])}{more}"
-        raise InputError(problem, cause.remedy if cause else f"copy the run folder again, {AGAIN}")
+        raise InputError(problem, cause.remedy if cause else f"copy the run folder again, {OR_OVERWRITE}")
 
 
 def load_resume_point(
@@ -177,7 +190,7 @@ def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) 
     The marks of the stored checkpoints are written first: killed before the file is replaced, the run has its old file
     and the old marks; afterwards the new file, in which the old marks are looked up.
     """
-    if not now.metrics.size or version_of(_first_line(folder.metrics)) != 1:
+    if not now.metrics.size or metrics_file_version(_first_line(folder.metrics)) != 1:
         return now
     content = folder.metrics.read_bytes()
     closing = final_row_step(now.cloud.step, experiment)
@@ -186,13 +199,15 @@ def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) 
     if closing is not None and MetricsLog(folder.metrics).holds_row(now.metrics, closing):
         old += row
     states = {int(file.state["step"]): file.state for file in checkpoint_file.valid_checkpoints(folder.checkpoints)}
-    convert = Conversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
+    convert = MetricsConversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
     new = convert(old.decode()).encode()
     positions = [(state["metrics_size"], state["metrics_sha256"]) for state in states.values()]
-    table = marks_json(old, new, positions)
+    table = converted_positions(old, new, positions)
     write_json(folder.marks, table)
     write_atomically(folder.metrics, new)
-    return replace(now, metrics=MetricsPosition(*read_marks(folder.marks)[(now.metrics.size, now.metrics.sha256)]))
+    return replace(
+        now, metrics=MetricsPosition(*read_converted_positions(folder.marks)[(now.metrics.size, now.metrics.sha256)])
+    )
 
 
 def has_rows_beyond_first(path: Path) -> bool:
@@ -212,5 +227,5 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _holds(content: bytes, mark: MetricsPosition) -> bool:
+def _starts_with(content: bytes, mark: MetricsPosition) -> bool:
     return len(content) >= mark.size and hashlib.sha256(content[: mark.size]).hexdigest() == mark.sha256

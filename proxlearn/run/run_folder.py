@@ -19,14 +19,14 @@ from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, traject
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import break_hard_links, remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
-from proxlearn.loggers.logger import EVENTS, RUN_ID
-from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, unseal
+from proxlearn.loggers.logger import EVENTS_FOLDER, RUN_ID_FILE
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, read_checkpoint_file
 from proxlearn.text import printable
 from proxlearn.validators import choice, integer, optional, real
 
 MODEL_FORMAT = "proxlearn-model-1"
 SELECTION_FORMAT = "proxlearn-selection-1"
-CANDIDATES = re.compile(r"selection-\d+-\d+\.safetensors")
+CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
 """Beside the checkpoints: candidates of a selection that was interrupted (selection_store.py)."""
 
 
@@ -50,23 +50,23 @@ class PreviousSession:
     figures_step: int | None = None
     """The step whose figures accuracy.csv and confusion.csv hold; None where it is not known."""
     retention: dict[str, Any] | None = None
-    """Which checkpoints the newest session wrote and kept (see ``retention``); None where that is not known."""
+    """Which checkpoints the newest session wrote and kept (``retention_settings``); None where that is not known."""
     protected: frozenset[int] = frozenset()
     """Steps of the checkpoints that were stored under other such settings: no session deletes them."""
 
 
-def retention(config: TrainConfig) -> dict[str, Any]:
+def retention_settings(config: TrainConfig) -> dict[str, Any]:
     """The settings by which checkpoints are written and deleted."""
     return {key: getattr(config, key) for key in ("checkpoint_every", "keep_checkpoints", "films")}
 
 
-DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
+PLOT_NAMES = ("risk", "health", "confusion", "function", "regions", "images")
 PLOT_ENDINGS = ("png", "pdf")
-PLOTS = frozenset(f"{name}.{ending}" for name in DRAWN for ending in PLOT_ENDINGS)
-WRITTEN = frozenset(
+PLOTS = frozenset(f"{name}.{ending}" for name in PLOT_NAMES for ending in PLOT_ENDINGS)
+RUN_FILES = frozenset(
     (
         *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
-        *("selection.json", "train.log", RUN_ID, "accuracy.md", "metrics-marks.json"),
+        *("selection.json", "train.log", RUN_ID_FILE, "accuracy.md", "metrics-marks.json"),
         *PLOTS,
     )
 )
@@ -105,8 +105,8 @@ class RunFolder:
         self.selection = path / "selection.json"
         self.log = path / "train.log"
         self.checkpoints = path / "checkpoints"
-        self.tensorboard = path / EVENTS
-        self.mlflow = path / RUN_ID
+        self.tensorboard = path / EVENTS_FOLDER
+        self.mlflow = path / RUN_ID_FILE
 
     def create(self, config: TrainConfig) -> None:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -120,11 +120,11 @@ class RunFolder:
             text = f"# {keys}: null here, selected from the training part; status.json has their values.\n{text}"
         write_atomically(self.config, text.encode())
 
-    def own_files(self) -> list[Path]:
+    def run_files(self) -> list[Path]:
         """The run's own files; the status and the config last, by which a run folder is recognised."""
         stored_clouds = (path for _, path in list_checkpoints(self.checkpoints))
-        named = (self.path / name for name in sorted(WRITTEN - PLOTS - {self.status.name, self.config.name}))
-        kept = filter(_is_candidate, candidates(self.checkpoints))
+        named = (self.path / name for name in sorted(RUN_FILES - PLOTS - {self.status.name, self.config.name}))
+        kept = filter(_is_candidate, list_candidates(self.checkpoints))
         logged = self.tensorboard.glob("*tfevents*")
         last = (self.status, self.config)
         paths = (*stored_clouds, *kept, *named, *self._plots(), *logged, *last)
@@ -132,7 +132,7 @@ class RunFolder:
 
     def _plots(self) -> Iterator[Path]:
         """Plots that were drawn here: a user's file may have such a name, but not both files of a plot."""
-        for name in DRAWN:
+        for name in PLOT_NAMES:
             both = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
             if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in both):
                 yield from both
@@ -149,7 +149,7 @@ class RunFolder:
             remedy = "put it right, or start again with overwrite=true"
             raise UnreadableFile(self.config, why, remedy) from error
 
-    def read_earlier(self) -> PreviousSession:
+    def read_previous_session(self) -> PreviousSession:
         """What status.json says of earlier sessions; a damaged one says nothing, and the checkpoints count."""
         try:
             status = read_json(self.status)
@@ -174,17 +174,17 @@ class RunFolder:
     def _retention(self) -> dict[str, Any] | None:
         """Runs of earlier versions have it in their config only."""
         try:
-            return retention(self.read_config())
+            return retention_settings(self.read_config())
         except InputError:
             return None
 
-    def protected(self, config: TrainConfig, earlier: PreviousSession) -> frozenset[int]:
+    def protected_steps(self, config: TrainConfig, earlier: PreviousSession) -> frozenset[int]:
         """Steps of the checkpoints that a session with ``config`` must not delete.
 
         Under unchanged settings those of earlier sessions are as good as its own; under others every one stays, for
         whoever asked for it.
         """
-        if earlier.retention == retention(config):
+        if earlier.retention == retention_settings(config):
             return earlier.protected
         return frozenset(step for step, _ in list_checkpoints(self.checkpoints))
 
@@ -213,7 +213,7 @@ class RunFolder:
             for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
                     raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
-        for name in WRITTEN:
+        for name in RUN_FILES:
             if (self.path / name).is_dir():
                 problem = f"{self.path / name} is a folder, and the run has a file of that name"
                 raise InputError(problem, "rename it, or choose another folder")
@@ -244,14 +244,14 @@ def figures_step(status: Mapping[str, Any]) -> int | None:
     return checked
 
 
-def candidates(folder: Path) -> list[Path]:
+def list_candidates(folder: Path) -> list[Path]:
     """The files of an interrupted selection, by their names."""
-    return [path for path in folder.glob("selection-*") if CANDIDATES.fullmatch(path.name)]
+    return [path for path in folder.glob("selection-*") if CANDIDATE_NAME.fullmatch(path.name)]
 
 
 def _is_candidate(path: Path) -> bool:
     try:
-        return "key" in unseal(path, named=False).state
+        return "key" in read_checkpoint_file(path, named=False).state
     except (InvalidCheckpoint, InputError):
         return False
 

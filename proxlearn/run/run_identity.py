@@ -16,7 +16,7 @@ class ForeignCheckpoint(InvalidCheckpoint):
     """The file is whole, and another run's."""
 
 
-def identity_of(folder: RunFolder) -> str | None:
+def read_identity(folder: RunFolder) -> str | None:
     """Identity of the run in a folder, by its status; None where nothing tells it."""
     try:
         status = read_json(folder.status)
@@ -26,38 +26,40 @@ def identity_of(folder: RunFolder) -> str | None:
         if type(status.get("step")) is not int:
             return None
         return str(
-            checkpoint_file.unseal(checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])).state["run"]
+            checkpoint_file.read_checkpoint_file(
+                checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])
+            ).state["run"]
         )
     except (UnreadableFile, InvalidCheckpoint, KeyError, ValueError):
         return None
 
 
-def require_own(run: str, identity: str | None) -> None:
+def require_same_run(run: str, identity: str | None) -> None:
     """Raise ForeignCheckpoint where a checkpoint of ``run`` is not of the run ``identity``, as far as that is known."""
     if identity is not None and run != identity:
         raise ForeignCheckpoint("it belongs to another run")
 
 
-def tell_foreign(path: Path, why: InvalidCheckpoint) -> None:
+def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
     """Say which whole checkpoint is not used, and why."""
     if isinstance(why, ForeignCheckpoint):
-        _tell_once(path, str(why))
+        _warn_once(path, str(why))
 
 
 @cache
-def _tell_once(path: Path, why: str) -> None:
+def _warn_once(path: Path, why: str) -> None:
     """Each picture of a run looks for its newest cloud."""
     notice(f"skipping the checkpoint {path.name}: {why}")
 
 
-def newest_own(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
+def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
     """The newest checkpoint of the folder's own run whose checksum holds."""
-    identity = identity_of(folder)
+    identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:
-            file = checkpoint_file.unseal(path)
-            require_own(str(file.state.get("run")), identity)
+            file = checkpoint_file.read_checkpoint_file(path)
+            require_same_run(str(file.state.get("run")), identity)
             return file
         except InvalidCheckpoint as why:
-            tell_foreign(path, why)
+            warn_foreign(path, why)
     return None

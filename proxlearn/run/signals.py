@@ -44,7 +44,7 @@ class StopRequest:
             signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """A signal raises Interrupted: for what takes long, changes no file and can be done again."""
         self._at_once = True
         try:

@@ -17,7 +17,7 @@ from proxlearn.config.schema import digest, trajectory
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics_version import VERSION
-from proxlearn.run.run_folder import PreviousSession, RunFolder, retention
+from proxlearn.run.run_folder import PreviousSession, RunFolder, retention_settings
 from proxlearn.run.step_rate import StepRate
 
 EVERY_SECONDS = 2.0
@@ -36,7 +36,7 @@ class Status:
         earlier: PreviousSession,
     ) -> None:
         # Before the session writes its first checkpoint.
-        protected = folder.protected(experiment.config, earlier)
+        protected = folder.protected_steps(experiment.config, earlier)
         self._folder = folder
         self._before, self._start = earlier.seconds, time.monotonic()
         self._written = self._start
@@ -61,7 +61,7 @@ class Status:
             "run": experiment.identity,
             "settings": trajectory(experiment.config),
             "settings_sha256": digest(experiment.config),
-            "retention": retention(experiment.config),
+            "retention": retention_settings(experiment.config),
             "protected": sorted(protected),
             "data_sha256": experiment.prepared.table.sha256,
             "versions": {

@@ -16,11 +16,11 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.errors import SAME_COMMAND, InputError, RunError, StoppedBySignal, continue_command
-from proxlearn.files.atomic import GOES_ON_FROM_CHECKPOINT, disk_errors_as_run_error
+from proxlearn.files.atomic import CONTINUES_FROM_CHECKPOINT, disk_errors_as_run_error
 from proxlearn.loggers.logger import RunLogger, check_logger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
-from proxlearn.run.checkpoint import Checkpoint, Figure
+from proxlearn.run.checkpoint import Checkpoint, Number
 from proxlearn.run.engine import choose_engine
 from proxlearn.run.experiment import (
     Experiment,
@@ -36,7 +36,7 @@ from proxlearn.run.overwrite import recover, staged_run, swap_in
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 from proxlearn.run.progress import Progress
 from proxlearn.run.resume_point import ResumePoints, convert_metrics, final_row_step, load_resume_point
-from proxlearn.run.run_folder import RunFolder, retention
+from proxlearn.run.run_folder import RunFolder, retention_settings
 from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status import Status
@@ -78,7 +78,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
     again = (
         f"{SAME_COMMAND} begins again: the old run is as it was"
         if config.overwrite
-        else f"{SAME_COMMAND} {GOES_ON_FROM_CHECKPOINT}"
+        else f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}"
     )
     with StopRequest() as stop, contextlib.ExitStack() as held:
         with disk_errors_as_run_error(path, again):
@@ -93,8 +93,8 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
             # The old run stays until the new one is known to be possible: it is made in a folder of its own first.
             made = held.enter_context(staged_run(folder)) if config.overwrite else folder
             made.check_same_run(config)
-            earlier = made.read_earlier()
-        with stop.at_once():
+            earlier = made.read_previous_session()
+        with stop.interruptible():
             experiment = build_experiment(config)
         # Before anything is called finished: old figures must not pass for those of a file that was edited since.
         if earlier.data_sha256 not in (None, experiment.prepared.table.sha256):
@@ -122,7 +122,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
                 f" steps={earlier.steps} goes on to there, with the result of an uninterrupted run"
             )
         with (
-            disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {GOES_ON_FROM_CHECKPOINT}"),
+            disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {CONTINUES_FROM_CHECKPOINT}"),
             torch.no_grad(),
         ):
             stop.check()
@@ -135,7 +135,7 @@ def _train(config: TrainConfig, path: Path, command: str) -> Outcome:
                     lock.require_current()
                     swap_in(folder)
                 now = load_resume_point(folder, experiment, earlier, warnings.append) or now
-                earlier = replace(earlier, retention=retention(config))
+                earlier = replace(earlier, retention=retention_settings(config))
             status = Status(folder, experiment, engine, threads, command, earlier)
             return run_session(experiment, now, folder, status, stop, warnings)
 
@@ -231,7 +231,7 @@ def training_loop(
             keep, every = config.keep_checkpoints, config.checkpoint_every
             checkpoints.prune(folder.checkpoints, now.cloud.step, keep, every, config.films, protected)
 
-        def proximal() -> Mapping[str, Figure] | None:
+        def proximal() -> Mapping[str, Number] | None:
             """The figures of the step that led to ``now``, computed where they are stored or logged only."""
             nonlocal now
             if now.proximal is None and now.cloud.step > first:
@@ -256,7 +256,7 @@ def training_loop(
                 # The first step may compile for a minute, and a large cloud's takes as long: such a step is given up.
                 state = generator.get_state()
                 try:
-                    with stop.at_once():
+                    with stop.interruptible():
                         cloud, info = advance(now.cloud)
                 except Interrupted:
                     generator.set_state(state)

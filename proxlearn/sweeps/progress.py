@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.run.sweep_folder import DONE, JobRecord, SweepFolder
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 from proxlearn.text import printable
 
 POLL_SECONDS = 0.5
@@ -92,4 +92,4 @@ class SweepProgress:
 
     def _line(self, text: str) -> None:
         self._shown = time.monotonic()
-        write_words(printable(text) + "\n", sys.stderr)
+        try_write(printable(text) + "\n", sys.stderr)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 from proxlearn.text import printable
 
 
 def notice(text: str) -> None:
-    write_words(f"proxlearn: {printable(text)}\n", sys.stderr)
+    try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -15,14 +15,14 @@ from typing import TextIO
 
 from proxlearn.errors import RunError
 
-INPUT, OUTPUT, ERRORS = 0, 1, 2
+STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 class OutputError(RunError):
     """Standard output cannot be written, and it is all that the command has to give."""
 
 
-class ReaderGone(Exception):
+class OutputClosed(Exception):
     """Whoever read the standard output has closed it."""
 
 
@@ -44,7 +44,7 @@ class StandardStream(io.FileIO):
                 if not self.required:
                     break
                 if isinstance(error, BrokenPipeError):
-                    raise ReaderGone from error
+                    raise OutputClosed from error
                 problem = f"cannot write to standard output: {error.strerror or error}"
                 raise OutputError(problem, "send it to a place that takes it") from error
             if written is not None:
@@ -56,20 +56,20 @@ class StandardStream(io.FileIO):
 
 def open_standard_streams() -> None:
     """Make sys.stdin, sys.stdout and sys.stderr usable whatever they were started with."""
-    for number in (INPUT, OUTPUT, ERRORS):
+    for number in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(number)
         except OSError:
             # A closed one would be the number of the next file that is opened, and words would go into that. Opened
             # the wrong way round, so that it still fails as a closed one does.
-            os.open(os.devnull, os.O_WRONLY if number == INPUT else os.O_RDONLY)
+            os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
     if sys.stdin is None:
-        sys.stdin = open(INPUT, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
-    sys.stdout = _tolerant(sys.stdout, OUTPUT)
-    sys.stderr = _tolerant(sys.stderr, ERRORS)
+        sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+    sys.stdout = _tolerant_stream(sys.stdout, STDOUT)
+    sys.stderr = _tolerant_stream(sys.stderr, STDERR)
 
 
-def _tolerant(stream: TextIO | None, number: int) -> io.TextIOWrapper:
+def _tolerant_stream(stream: TextIO | None, number: int) -> io.TextIOWrapper:
     if stream is not None:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -80,7 +80,7 @@ def _tolerant(stream: TextIO | None, number: int) -> io.TextIOWrapper:
         io.BufferedWriter(raw),
         encoding=getattr(stream, "encoding", None) or "utf-8",
         errors="backslashreplace" if errors in (None, "strict", "surrogateescape") else errors,
-        line_buffering=number == ERRORS or raw.isatty(),
+        line_buffering=number == STDERR or raw.isatty(),
     )
 
 
@@ -91,7 +91,7 @@ def require_output(required: bool) -> None:
         raw.required = required
 
 
-def write_words(text: str, stream: TextIO | None) -> None:
+def try_write(text: str, stream: TextIO | None) -> None:
     """Write and flush; what the stream cannot take is lost, and the caller goes on."""
     if stream is None:
         return

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from proxlearn.baselines.icnn import LEAST_W
-from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, new_net, pretrain, step
+from proxlearn.baselines.icnn import MIN_W
+from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, make_net, pretrain, step
 from proxlearn.baselines.method import FittedMethod, Request
-from proxlearn.baselines.sampler import prior
+from proxlearn.baselines.sampler import draw_prior
 from tests.baselines.targets import gaussian, implicit_euler, logistic_rows
 
 PLAN = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, h=0.2)
@@ -58,7 +58,7 @@ def test_density_is_followed_through_the_maps(generator: torch.Generator) -> Non
 def test_stationary_density_stays(generator: torch.Generator) -> None:
     target = gaussian((0.0, 0.0, 0.0), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
     pool = torch.randn(8192, 3, generator=generator)
-    net = new_net(pool, PLAN, generator)
+    net = make_net(pool, PLAN, generator)
     step(target, pool, net, PLAN, 1.0, generator)
     mapped, _ = net.push(pool)
     assert float((mapped - pool).square().mean().sqrt()) < 0.05
@@ -70,9 +70,9 @@ def test_units_live_through_a_steep_potential(generator: torch.Generator) -> Non
     target = gaussian((0.0, -4.0), ((1000.0, 0.0), (0.0, 5.0)))
     pool = torch.randn(4096, 2, generator=generator)
     plan = replace(PLAN, lr=1e-3, iterations=600, batch=128, h=0.1)
-    net = new_net(pool, plan, generator)
+    net = make_net(pool, plan, generator)
     step(target, pool, net, plan, 1.0, generator)
-    assert float((net.w > 10 * LEAST_W).double().mean()) > 0.8
+    assert float((net.w > 10 * MIN_W).double().mean()) > 0.8
     mapped, _ = net.push(pool)
     # Implicit Euler would go to -4 / 3.
     assert float(mapped[:, 1].mean()) < -0.9
@@ -80,7 +80,7 @@ def test_units_live_through_a_steep_potential(generator: torch.Generator) -> Non
 
 @torch.no_grad()
 def test_pretrained_network_is_the_identity_by_its_units_alone(generator: torch.Generator) -> None:
-    pool, _ = prior(8192, 3, generator)
+    pool, _ = draw_prior(8192, 3, generator)
     net = pretrain(pool, replace(PAPER["banana"], width=32, batch=256, pretraining=800), generator)
     mapped, log_det = net.push(pool)
     assert float((mapped - pool).square().mean()) < 1e-3 * float(pool.square().mean())

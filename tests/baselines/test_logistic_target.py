@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.baselines import logistic_target
-from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget, probability
+from proxlearn.baselines.logistic_target import MAX_LOG_ALPHA, LogisticTarget, positive_probability
 from tests.baselines.targets import logistic_rows
 
 shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 30), st.integers(1, 6))
@@ -37,7 +37,7 @@ def test_gradient_is_what_autodiff_finds(shape: tuple[int, int, int, int], sprea
 def test_potential_is_the_negative_log_posterior(shape: tuple[int, int, int, int]) -> None:
     """Up to a constant: labels, theta given alpha, alpha, and the Jacobian of its logarithm, from torch's densities."""
     target, x = target_and_cloud(*shape)
-    log_alpha = x[:, -1].clamp(-LARGEST, LARGEST)
+    log_alpha = x[:, -1].clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA)
     alpha, theta = log_alpha.exp(), x[:, :-1]
     logits = -target.A @ theta.T
     labels = torch.distributions.Bernoulli(logits=logits).log_prob(torch.ones_like(logits)).sum(0)
@@ -93,7 +93,7 @@ def test_drawn_rows_are_rows_and_all_rows_need_no_draw(generator: torch.Generato
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_nothing_changes_where_log_alpha_is_clipped(side: float) -> None:
     target, x = target_and_cloud(1, 4, 10, 3)
-    x[:, -1] = side * torch.tensor([LARGEST + 1, LARGEST + 2, LARGEST + 3, LARGEST + 50])
+    x[:, -1] = side * torch.tensor([MAX_LOG_ALPHA + 1, MAX_LOG_ALPHA + 2, MAX_LOG_ALPHA + 3, MAX_LOG_ALPHA + 50])
     moved = x.clone()
     moved[:, -1] *= 2
     torch.testing.assert_close(target.value(x), target.value(moved))
@@ -114,9 +114,11 @@ def test_laplace_is_at_the_mode_with_the_inverse_hessian(seed: int, n: int, d: i
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     target, x = target_and_cloud(3, 50, 40, 4)
     X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    whole = target.value(x), target.gradient(x), probability(x[:, :-1], X)
-    monkeypatch.setattr(logistic_target, "PIECE", 300)
-    for found, wanted in zip((target.value(x), target.gradient(x), probability(x[:, :-1], X)), whole, strict=True):
+    whole = target.value(x), target.gradient(x), positive_probability(x[:, :-1], X)
+    monkeypatch.setattr(logistic_target, "CHUNK_SIZE", 300)
+    for found, wanted in zip(
+        (target.value(x), target.gradient(x), positive_probability(x[:, :-1], X)), whole, strict=True
+    ):
         torch.testing.assert_close(found, wanted)
 
 
@@ -124,4 +126,4 @@ def test_prediction_is_the_mean_over_samples() -> None:
     X = torch.from_numpy(logistic_rows(5)[0])
     theta = torch.tensor([[1.0, 2.0], [-3.0, 0.5]], dtype=torch.float64)
     wanted = (1 / (1 + torch.exp(-X @ theta[0])) + 1 / (1 + torch.exp(-X @ theta[1]))) / 2
-    torch.testing.assert_close(probability(theta, X), wanted)
+    torch.testing.assert_close(positive_probability(theta, X), wanted)

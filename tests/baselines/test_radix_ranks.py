@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from proxlearn.baselines.radix_ranks import subtract_partners
+from proxlearn.baselines.radix_ranks import subtract_equal_ranks
 
 shapes = array_shapes(min_dims=2, max_dims=2, max_side=40)
 
@@ -25,5 +25,5 @@ def test_partners_are_those_of_a_stable_sort(dtype: type, width: int, data: st.D
     wanted = np.empty_like(x)
     np.put_along_axis(wanted, order, np.take_along_axis(x, order, axis=1) - y, axis=1)
     found = x.copy()
-    subtract_partners(found, y)
+    subtract_equal_ranks(found, y)
     np.testing.assert_array_equal(found, wanted)

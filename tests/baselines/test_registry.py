@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxlearn.baselines.registry import METHODS, OURS, fit_of, method
+from proxlearn.baselines.registry import METHODS, OURS, find_method, load_fit
 from proxlearn.errors import InputError
 
 
@@ -16,9 +16,9 @@ def test_every_method_is_under_its_name_and_ours_is_first() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_its_function_is_there(name) -> None:
-    assert callable(fit_of(METHODS[name]))
+    assert callable(load_fit(METHODS[name]))
 
 
 def test_a_misspelt_one_is_answered_with_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean `adam`"):
-        method("adm")
+        find_method("adm")

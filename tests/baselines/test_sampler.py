@@ -12,12 +12,12 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget
-from proxlearn.baselines.method import Fit, FittedMethod
-from proxlearn.baselines.sampler import Ledger, ledger_row, prior, standard_normal
+from proxlearn.baselines.logistic_target import MAX_LOG_ALPHA, LogisticTarget
+from proxlearn.baselines.method import FitFunction, FittedMethod
+from proxlearn.baselines.sampler import Ledger, append_ledger_row, draw_prior, draw_standard_normal
 from proxlearn.compare.spec import PAPERS, PUBLISHED
 from proxlearn.data import registry
-from proxlearn.data.prepare import split
+from proxlearn.data.prepare import split_rows
 from proxlearn.data.scaling import minmax
 from proxlearn.errors import InputError, RunError
 from tests.baselines.targets import gaussian, logistic_rows, request
@@ -33,8 +33,8 @@ SHORT = {
 """Enough for what does not depend on the answer's quality."""
 
 
-def fit_of(name: str) -> Fit:
-    found: Fit = importlib.import_module(f"proxlearn.baselines.{name}").fit
+def fit_of(name: str) -> FitFunction:
+    found: FitFunction = importlib.import_module(f"proxlearn.baselines.{name}").fit
     return found
 
 
@@ -106,32 +106,32 @@ def test_unpublished_settings_are_refused(name: str) -> None:
 
 def test_prior_has_its_density(generator: torch.Generator) -> None:
     """log rho_0 by torch's densities, also where log alpha is clipped; alpha's mean, and theta's spread there."""
-    x, log_rho = prior(20000, 4, generator)
+    x, log_rho = draw_prior(20000, 4, generator)
     theta, log_alpha = x[:, :-1].double(), x[:, -1].double()
-    spread = (-log_alpha.clamp(-LARGEST, LARGEST) / 2).exp()
+    spread = (-log_alpha.clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA) / 2).exp()
     of_theta = torch.distributions.Normal(0.0, spread[:, None]).log_prob(theta).sum(1)
     of_alpha = torch.distributions.Gamma(1.0, torch.tensor(100.0).double()).log_prob(log_alpha.exp()) + log_alpha
     torch.testing.assert_close(log_rho.double(), of_theta + of_alpha, rtol=1e-5, atol=1e-3)
     assert abs(float(log_alpha.exp().mean()) - 0.01) < 0.0005
-    clipped = log_alpha < -LARGEST
+    clipped = log_alpha < -MAX_LOG_ALPHA
     # P(alpha < exp(-8)) = 1 - exp(-100 exp(-8)).
     assert abs(float(clipped.double().mean()) - 0.033) < 0.005
-    assert abs(float(theta[clipped].std()) / math.exp(LARGEST / 2) - 1) < 0.1
+    assert abs(float(theta[clipped].std()) / math.exp(MAX_LOG_ALPHA / 2) - 1) < 0.1
     assert abs(float((theta / spread[:, None]).std()) - 1) < 0.02
 
 
 def test_diverged_particles_are_an_error_with_a_remedy() -> None:
     x = torch.full((10, 2), torch.inf)
     with pytest.raises(RunError, match="diverged in step 0; scale the features"):
-        ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
+        append_ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
 
 
 def test_ledger_without_a_density_is_the_gaussians() -> None:
     """For Gaussian particles the two ways to enter a row agree."""
-    x, log_rho = standard_normal(20000, 2, torch.Generator().manual_seed(0))
+    x, log_rho = draw_standard_normal(20000, 2, torch.Generator().manual_seed(0))
     ledger: Ledger = []
-    ledger_row(gaussian(), x, log_rho, 2.0, ledger)
-    ledger_row(gaussian(), x, None, 2.0, ledger)
+    append_ledger_row(gaussian(), x, log_rho, 2.0, ledger)
+    append_ledger_row(gaussian(), x, None, 2.0, ledger)
     assert ledger[0]["functional"] == pytest.approx(ledger[1]["functional"], abs=0.05)
     # E[V] = (tr precision + mean' precision mean) / 2 under N(0, I).
     assert ledger[0]["potential"] == pytest.approx((3 + 4) / 2, rel=0.03)
@@ -151,7 +151,7 @@ def test_diabetes_light_is_as_good_as_logistic_regression(name: str, seed: int, 
     """On the same split: the log-likelihood differs by .07 from one split to another, and hardly between methods."""
     config = config_of("dataset=diabetes", "dataset.train_fraction=0.8").dataset
     table = registry.load(config)
-    train, test = split(table, config, seed)
+    train, test = split_rows(table, config, seed)
     scale, y = minmax(table.X[train], top=2.0), 2.0 * table.target - 1.0
     X = scale(table.X) - 1
     plain = LogisticRegression(C=20, fit_intercept=False).fit(X[train], y[train])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.baselines.realnvp import RealNvp
-from proxlearn.baselines.swgf import PAPER, SwgfSettings, flow, sliced_distance, sliced_slope, step
+from proxlearn.baselines.swgf import PAPER, SwgfSettings, flow, sliced_distance, sliced_gradient, step
 from tests.baselines.targets import MEAN, PRECISION, gaussian, implicit_euler
 
 clouds = st.tuples(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))
@@ -48,7 +48,7 @@ def test_distance_is_one_of_clouds_not_of_lists(cloud: tuple[int, int, int]) -> 
     order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
     torch.testing.assert_close(sliced_distance(x[order], x, directions), torch.zeros((), dtype=torch.float64))
     torch.testing.assert_close(sliced_distance(x[order], y, directions), sliced_distance(y, x, directions))
-    torch.testing.assert_close(sliced_slope(x[order], y, directions), sliced_slope(x, y, directions)[order])
+    torch.testing.assert_close(sliced_gradient(x[order], y, directions), sliced_gradient(x, y, directions)[order])
 
 
 @given(clouds)
@@ -57,7 +57,7 @@ def test_slope_is_what_autodiff_finds(cloud: tuple[int, int, int]) -> None:
     seed, B, D = cloud
     x, y, directions = normal(seed, B, D).requires_grad_(), normal(seed + 1, B, D), normal(seed + 2, 7, D)
     (wanted,) = torch.autograd.grad(sliced_distance(x, y, directions), x)
-    torch.testing.assert_close(sliced_slope(x.detach(), y, directions), wanted)
+    torch.testing.assert_close(sliced_gradient(x.detach(), y, directions), wanted)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])

@@ -125,7 +125,7 @@ def test_the_order_of_columns_and_the_size_of_pieces_do_not_matter(
 ) -> None:
     expected = predicted(runs / "three", "--data", runs / "three.csv", capsys=capsys)
     table("three")[["petal width", "length"]].to_csv(tmp_path / "new.csv", index=False, sep=";")
-    monkeypatch.setattr(rows_module, "MOST_ROWS", 7)
+    monkeypatch.setattr(rows_module, "MAX_CHUNK_ROWS", 7)
     found = predicted(runs / "three", "--data", tmp_path / "new.csv", capsys=capsys)
     pd.testing.assert_frame_equal(found, expected, rtol=1e-12)
 
@@ -165,7 +165,7 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(
     runs: Path, tmp_path: Path, edit: dict, said: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(rows_module, "MOST_ROWS", 50)
+    monkeypatch.setattr(rows_module, "MAX_CHUNK_ROWS", 50)
     frame = table("two").rename(columns=edit.get("rename", {})).drop(columns=edit.get("drop", []))
     if "add" in edit:
         frame[edit["add"]] = 1
@@ -259,8 +259,8 @@ def test_an_empty_line_of_a_one_column_table_is_a_missing_value(tmp_path: Path) 
 
     def read(content: str) -> list[float]:
         (tmp_path / "new.csv").write_text(content)
-        with rows_module.Rows(str(tmp_path / "new.csv")) as rows:
-            return [x for piece in rows.pieces(rows_module.ColumnSpec(["a"])) for x in piece.X[:, 0].tolist()]
+        with rows_module.RowReader(str(tmp_path / "new.csv")) as rows:
+            return [x for piece in rows.chunks(rows_module.ColumnSpec(["a"])) for x in piece.X[:, 0].tolist()]
 
     assert read("a\n1\n-1\n") == read("\n\na\r\n1\r\n-1") == [1.0, -1.0]
     for content in ("a\n1\n\n-1\n", "\na\n1\n\n-1\n", "a\r\n1\r\n\r\n-1\r\n"):

@@ -19,8 +19,8 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from proxlearn.baselines import adam, networks
-from proxlearn.baselines.registry import METHODS, settings_of
-from proxlearn.baselines.sampler import settings_dict
+from proxlearn.baselines.registry import METHODS, method_settings
+from proxlearn.baselines.sampler import make_settings_function
 from proxlearn.cli import main
 from proxlearn.compare import cells
 from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord, settings_text, stored_record
@@ -161,7 +161,7 @@ def test_one_changed_number_of_a_preset_makes_its_cells_stale(data, name: str, p
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         cell.write(Path(folder), RECORD)
         assert cell.read(Path(folder)) == RECORD
-        patch.setattr(module, "settings", settings_dict(plans["light"], paper | {"banana": plans["paper"]}))
+        patch.setattr(module, "settings", make_settings_function(plans["light"], paper | {"banana": plans["paper"]}))
         assert cell.read(Path(folder)) is None
 
 
@@ -209,7 +209,7 @@ def test_the_committed_cells_are_of_the_present_settings_and_revisions() -> None
     for path in paths:
         values = json.loads(path.read_text())
         method = METHODS[values["method"]]
-        settings = settings_text(settings_of(method, values["preset"] or "light", values["dataset"]))
+        settings = settings_text(method_settings(method, values["preset"] or "light", values["dataset"]))
         assert (values["settings"], values["revision"]) == (settings, method.revision), path.name
         assert stored_record(path) is not None
 

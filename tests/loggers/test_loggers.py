@@ -22,8 +22,8 @@ from small_runs import FORKSERVER, assert_same_run, run, small
 from proxlearn.cli import main
 from proxlearn.config.schema import LoggerConfig, TrainConfig, build, digest
 from proxlearn.errors import InputError, RunError
-from proxlearn.loggers.logger import KINDS
-from proxlearn.run.logger_session import publish
+from proxlearn.loggers.logger import LOGGER_KINDS
+from proxlearn.run.logger_session import log_session_end
 from proxlearn.run.signals import StopRequest
 from tests.loggers.reading import Figures, assert_same, client, events, of_csv, of_mlflow, of_tensorboard
 
@@ -95,7 +95,7 @@ def test_a_finished_run_can_be_told_later_and_again_and_has_everything_once(name
     run(small(**LENGTH), tmp_path / "run")
     Image.new("RGB", (4, 3)).save(tmp_path / "run" / "risk.png")
     for _ in range(2):
-        publish(logging(name).logger, tmp_path / "run", [tmp_path / "run" / "risk.png"])
+        log_session_end(logging(name).logger, tmp_path / "run", [tmp_path / "run" / "risk.png"])
         assert_logged(name, tmp_path / "run")
         if name == "tensorboard":
             (image,) = events(tmp_path / "run").Images("risk")
@@ -207,7 +207,7 @@ def test_a_missing_package_is_one_line_before_anything_is_made(
 
 def in_a_new_process(config: TrainConfig, folder: Path) -> None:
     run(config, folder)
-    publish(config.logger, folder, [])
+    log_session_end(config.logger, folder, [])
     sys.exit(sum(name in sys.modules for name in LOGGERS))
 
 
@@ -323,7 +323,7 @@ def test_a_silent_server_is_one_notice_and_the_run_goes_on(
     folder, config = tmp_path / "run", small(logger=LoggerConfig("mlflow", silent_server), **LENGTH)
     start = time.monotonic()
     assert run(config, folder).state == "finished"
-    publish(config.logger, folder, [])
+    log_session_end(config.logger, folder, [])
     assert time.monotonic() - start < 30
     said = capfd.readouterr().err
     assert said.count("proxlearn: ") == 1
@@ -339,7 +339,7 @@ def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_pat
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
     with StopRequest() as stop:
         with pytest.raises(TimeoutError, match="did not answer within 1 s"):
-            mlflow_run.within(1, lambda: time.sleep(20))
+            mlflow_run.call_with_timeout(1, lambda: time.sleep(20))
         assert stop.signal == signal.SIGTERM
     assert time.monotonic() - start < 10
     config = small(logger=LoggerConfig("mlflow", silent_server), **(LENGTH | {"steps": 10**7}))
@@ -350,5 +350,5 @@ def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_pat
 
 def test_requests_have_a_short_time_out_unless_the_user_sets_one() -> None:
     names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
-    seconds, retries = (int(KINDS["mlflow"].environment[name]) for name in names)
+    seconds, retries = (int(LOGGER_KINDS["mlflow"].environment[name]) for name in names)
     assert seconds * (1 + retries) <= 20

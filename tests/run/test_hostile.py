@@ -42,7 +42,7 @@ def resealed(blob: bytes, change) -> bytes:
     place = checkpoint_file.CHECKSUM.search(forged)
     if place is None:
         return forged
-    blank = forged[: place.start(1)] + checkpoint_file.BLANK + forged[place.end(1) :]
+    blank = forged[: place.start(1)] + checkpoint_file.BLANK_CHECKSUM + forged[place.end(1) :]
     return blank[: place.start(1)] + hashlib.sha256(blank).hexdigest().encode() + blank[place.end(1) :]
 
 

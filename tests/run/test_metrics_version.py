@@ -11,7 +11,7 @@ from proxlearn.core import energy
 from proxlearn.run import checkpoint, checkpoint_file, training_loop
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.metrics import measure
-from proxlearn.run.metrics_version import CHANGING, version_of
+from proxlearn.run.metrics_version import HYPER_COLUMNS, metrics_file_version
 from proxlearn.training.stepper import Stepper
 from proxlearn.views.run.run_data import read_run_data
 from tests.run.test_faults import Failing
@@ -39,8 +39,8 @@ def old_measure(problem, test, cloud, proximal, plan):
     row = measure(problem, test, cloud, proximal, plan)
     risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     row["discrete_free_energy"] = float(energy.discrete_free_energy(risk, cloud.log_rho, hyper.beta))
-    row = {name: value for name, value in row.items() if name not in CHANGING}
-    return row | {name: getattr(hyper, name) for name in CHANGING}
+    row = {name: value for name, value in row.items() if name not in HYPER_COLUMNS}
+    return row | {name: getattr(hyper, name) for name in HYPER_COLUMNS}
 
 
 def old_run(configured, folder, patch):
@@ -79,9 +79,9 @@ def test_the_numbers_of_a_row_are_those_its_step_was_made_with(variant, tmp_path
     monkeypatch.setattr(Stepper, "_make", spied)
     run(config(variant, "log_every=1"), tmp_path)
     table = pd.read_csv(tmp_path / "metrics.csv", index_col="step")
-    assert table.loc[0, list(CHANGING)].isna().all()
+    assert table.loc[0, list(HYPER_COLUMNS)].isna().all()
     for step in range(1, STEPS + 1):
-        assert tuple(table.loc[step, list(CHANGING)]) == tuple(getattr(used[step], name) for name in CHANGING)
+        assert tuple(table.loc[step, list(HYPER_COLUMNS)]) == tuple(getattr(used[step], name) for name in HYPER_COLUMNS)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -91,7 +91,7 @@ def test_an_old_folder_is_converted_and_goes_on_as_if_made_today(variant, cut, t
     run(config(variant), whole)
     old_run(config(variant, steps=cut), old, monkeypatch)
     first_line = (old / "metrics.csv").read_text().splitlines()[0]
-    assert version_of(first_line) == 1
+    assert metrics_file_version(first_line) == 1
     shown = read_run_data(old).metrics
     unconverted = (old / "metrics.csv").read_bytes()
     run(config(variant), old)

@@ -11,7 +11,7 @@ from small_runs import assert_same_run, composed, run, small, status
 
 from proxlearn.errors import StoppedBySignal
 from proxlearn.run import selection, training_loop
-from proxlearn.run.run_folder import candidates
+from proxlearn.run.run_folder import list_candidates
 from proxlearn.training import successive_halving as halving
 from proxlearn.training.stepper import Stepper
 
@@ -93,7 +93,7 @@ def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatc
     run(tuned(), stopped)
     assert fits == every
     assert_same_run(stopped, whole)
-    assert not candidates(stopped / "checkpoints")
+    assert not list_candidates(stopped / "checkpoints")
 
 
 def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
@@ -110,7 +110,7 @@ def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(halving, "fit", interrupted)
     with pytest.raises(StoppedBySignal):
         run(tuned(), tmp_path)
-    kept = sorted(candidates(tmp_path / "checkpoints"))
+    kept = sorted(list_candidates(tmp_path / "checkpoints"))
     # One candidate's result under another's name, and a damaged one.
     kept[0].write_bytes(kept[1].read_bytes())
     kept[2].write_bytes(kept[2].read_bytes()[:-5])
