@@ -1,4 +1,4 @@
-"""The compiled passes: inverses are inverses, Adam is Adam. The others are tested with the network they serve."""
+"""The compiled kernels: inverses are inverses, Adam is Adam. The others are tested through the network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_sweeping_inverts(seed: int, D: int, count: int, factor: float, least: f
     Q = np.linalg.qr(draw.standard_normal((count, D, D)))[0]
     values = 10 ** draw.uniform(least, 0, (count, 1, D))
     H = (Q * values) @ Q.transpose(0, 2, 1)
-    wanted = factor * np.eye(D)
-    found = H.copy()
-    invert_matrices(found, factor)
-    assert (found == found.transpose(0, 2, 1)).all()
+    expected = factor * np.eye(D)
+    inverses = H.copy()
+    invert_matrices(inverses, factor)
+    assert (inverses == inverses.transpose(0, 2, 1)).all()
     # The condition is at most 1e6, and rounding 1e-16.
-    np.testing.assert_allclose(found @ H, np.broadcast_to(wanted, H.shape), atol=1e-7)
+    np.testing.assert_allclose(inverses @ H, np.broadcast_to(expected, H.shape), atol=1e-7)
 
 
 def test_adam_is_that_of_torch(generator: torch.Generator) -> None:

@@ -36,8 +36,8 @@ def test_far_out_no_step_is_longer_than_one(generator: torch.Generator) -> None:
 
 def test_ledger_falls_to_the_least_value(generator: torch.Generator) -> None:
     covariance = torch.linalg.inv(torch.tensor(PRECISION))
-    plan = LangevinSettings(eta=0.1, steps=120, between=60)
-    _, notes = flow(gaussian(), torch.linalg.cholesky(covariance), plan, 1.0, generator)
+    settings = LangevinSettings(eta=0.1, steps=120, between=60)
+    _, notes = flow(gaussian(), torch.linalg.cholesky(covariance), settings, 1.0, generator)
     least = -float(torch.logdet(2 * torch.pi * covariance)) / 2
     ledger = notes["ledger"]
     assert ledger[0]["functional"] > ledger[1]["functional"]

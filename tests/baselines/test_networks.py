@@ -87,7 +87,7 @@ def test_adam_takes_the_candidate_and_step_of_the_least_held_out_risk() -> None:
     part = Problem(problem.neuron, training)
     for init_scale, rate in adam.CANDIDATES:
         for cloud in adam.descend(part, adam.draw_initial_cloud(part, 40, init_scale, 2), rate, 60):
-            found = adam.risk_of(problem.neuron, cloud, held_out.to("cpu", adam.DTYPE))
-            assert found >= chosen.risk
+            candidate_risk = adam.risk_of(problem.neuron, cloud, held_out.to("cpu", adam.DTYPE))
+            assert candidate_risk >= chosen.risk
             if (init_scale, rate, cloud.step) == (chosen.init_scale, chosen.rate, chosen.steps):
-                assert found == chosen.risk
+                assert candidate_risk == chosen.risk

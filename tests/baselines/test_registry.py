@@ -9,9 +9,9 @@ from proxlearn.errors import InputError
 
 
 def test_every_method_is_under_its_name_and_ours_is_first() -> None:
-    assert all(name == each.name for name, each in METHODS.items())
+    assert all(name == method.name for name, method in METHODS.items())
     assert next(iter(METHODS)) == OURS
-    assert {each.block for each in METHODS.values()} == {"network", "sampler", "reference"}
+    assert {method.block for method in METHODS.values()} == {"network", "sampler", "reference"}
 
 
 @pytest.mark.parametrize("name", METHODS)
