@@ -1,4 +1,4 @@
-"""Words to the user while something takes long or was guessed: on stderr, so that results stay alone on stdout."""
+"""Notices to the user on stderr, while something takes long or was guessed; stdout carries results only."""
 
 from __future__ import annotations
 
@@ -9,4 +9,5 @@ from proxlearn.text import printable
 
 
 def notice(text: str) -> None:
+    """Print one line on stderr."""
     try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -154,7 +154,7 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
     [
         ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
         ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
-        ({"add": "id"}, "has the column `id` that the model does not know*--keep id"),
+        ({"add": "id"}, "has the column `id`, which the model does not know*--keep id"),
         ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number there"),
         ({"cell": ""}, "column `length` lacks a value in data row 118*write a number there"),
         ({"cell": "1e999"}, "column `length` is infinite in data row 118*write a number there"),

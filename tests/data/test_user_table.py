@@ -78,7 +78,7 @@ MALFORMED = {
     ),
     "free text": (
         "x,note,label\n" + "".join(f"{i},w{i},{i % 2}\n" for i in range(50)),
-        "column `note` is not numeric: 'w0' in data row 1; turn it into numbers",
+        "column `note` is not numeric: 'w0' in data row 1; convert it to numbers",
     ),
     "decimal comma": (
         "x;z;label\n1;2,5;a\n2;3,5;b\n3;1,0;a\n4;4,0;b\n",
@@ -108,7 +108,7 @@ MALFORMED = {
     ),
     "duplicate names": ("x,x,label\n1,2,a\n2,3,b\n3,4,a\n4,4,b\n", "two columns are called `x`; rename"),
     "unnamed column": (",x,label\n0,2,a\n1,3,b\n", "column 1 has no name; name it, or delete it"),
-    "no header": ("1,2,0\n2,3,1\n3,4,0\n", "the first line holds numbers, not names of columns; add a header line"),
+    "no header": ("1,2,0\n2,3,1\n3,4,0\n", "the first line holds numbers, not column names; add a header line"),
     "not UTF-8": (
         "x,z,label\n1,2,æ\n2,3,b\n3,4,æ\n4,5,b\n".encode("latin-1"),
         "is not UTF-8 text (byte 0xe6); save it as .csv, encoded in UTF-8",
@@ -151,7 +151,7 @@ def test_target_left_out_lists_the_columns(write: Write) -> None:
 def test_no_path_no_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="dataset=csv needs a file"):
         registry.load(dataset_config("csv", target="y"))
-    with pytest.raises(InputError, match=r"no file .*relative paths start where the command did"):
+    with pytest.raises(InputError, match=r"no file .*relative paths start in the current folder"):
         load(tmp_path / "absent.csv")
     with pytest.raises(InputError, match="Is a directory"):
         load(tmp_path)
