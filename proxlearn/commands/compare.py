@@ -48,9 +48,9 @@ def main(args: list[str]) -> int:
     from proxlearn.compare.output_files import refuse_foreign_cells, refuse_foreign_files
     from proxlearn.compare.splits import split_path
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
+    from proxlearn.run.folder_checks import check_writable
     from proxlearn.run.lock import FolderLock
     from proxlearn.run.ownership import require_comparison_or_empty
-    from proxlearn.run.run_folder import check_writable
 
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)

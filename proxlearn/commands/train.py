@@ -22,9 +22,9 @@ from proxlearn.errors import InputError, ProxlearnError, continue_command
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
+from proxlearn.run.folder_checks import check_writable, nearest_existing_folder, remove_if_empty
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 from proxlearn.run.run_config import validate_config
-from proxlearn.run.run_folder import check_writable, nearest_existing_folder, remove_if_empty
 from proxlearn.sweeps.plan import SweepPlan, plan_sweep
 from proxlearn.terminal.notice import notice
 from proxlearn.train_session import run_session

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import struct
 import zipfile
 import zlib
@@ -16,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.files.safe_read import physical_memory
 
 HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 READ_ERRORS = (
@@ -74,8 +74,8 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or file.tell() + size != entry.file_size:
             raise ValueError(f"array `{name}` claims the shape {shape}, which does not match its number of bytes")
-        # It is in memory twice: as it is, and as float64.
-        if 2 * size > physical_memory():
+        # As float64 it is here once more.
+        if 2 * size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
             raise ValueError(f"array `{name}` has {size} bytes, more than fit into this machine's memory")
         content = file.read(size)
         # Reading beyond the last byte makes zipfile compare the checksum.

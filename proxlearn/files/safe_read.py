@@ -70,7 +70,7 @@ class PlainLoader(yaml.SafeLoader):
 def open_regular(path: Path) -> int:
     """Open a regular file for reading and return its descriptor; any other kind is an UnreadableFile."""
     try:
-        # Without O_NONBLOCK, opening a pipe would block until another process writes to it.
+        # Without O_NONBLOCK a pipe would be waited for until it is written to.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise AbsentFile(path, "there is no such file") from error
@@ -160,11 +160,6 @@ def parse_error_text(error: BaseException, kind: str) -> str:
 def os_error_text(error: OSError) -> str:
     """The system's description of an error."""
     return error.strerror or type(error).__name__
-
-
-def physical_memory() -> int:
-    """Bytes of this machine's memory, the limit for a file that is read as a whole."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _require_plain_mapping(value: Any) -> dict[str, Any]:

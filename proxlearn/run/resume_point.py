@@ -30,7 +30,8 @@ from proxlearn.run.metrics_version import (
     metrics_file_version,
     read_converted_positions,
 )
-from proxlearn.run.run_folder import PreviousSession, RunFolder
+from proxlearn.run.previous_session import PreviousSession
+from proxlearn.run.run_folder import RunFolder
 
 OR_OVERWRITE = "or train again with overwrite=true"
 

@@ -17,7 +17,8 @@ from proxlearn.config.schema import digest, trajectory
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics_version import VERSION
-from proxlearn.run.run_folder import PreviousSession, RunFolder, retention_settings
+from proxlearn.run.previous_session import PreviousSession, retention_settings
+from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.step_rate import StepRate
 
 EVERY_SECONDS = 2.0

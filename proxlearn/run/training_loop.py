@@ -34,9 +34,11 @@ from proxlearn.run.logger_session import logger_session
 from proxlearn.run.metrics import MetricsLog, Row, measure, proximal_figures
 from proxlearn.run.overwrite import recover, staged_run, swap_in
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
+from proxlearn.run.previous_session import retention_settings
 from proxlearn.run.progress import Progress
 from proxlearn.run.resume_point import ResumePoints, convert_metrics, final_row_step, load_resume_point
-from proxlearn.run.run_folder import RunFolder, retention_settings
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_log import open_run_log
 from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status import Status
@@ -160,7 +162,7 @@ def run_session(
     folder.create(experiment.config)
     foreign = MetricsLog(folder.metrics).foreign_lines(now.metrics)
     now = convert_metrics(folder, experiment, now)
-    journal = folder.journal()
+    journal = open_run_log(folder.log)
     try:
         for warning in warnings:
             journal.warning(warning)
@@ -221,7 +223,7 @@ def training_loop(
         def record(row: Row, scheduled: bool = True) -> None:
             folder.require_held()
             metrics.write(row, scheduled)
-            logger.row(row)
+            logger.log_row(row)
 
         def save() -> None:
             folder.require_held()

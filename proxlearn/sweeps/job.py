@@ -16,8 +16,8 @@ from proxlearn.errors import ProxlearnError, StoppedBySignal
 from proxlearn.jobs.subprocess_job import run_in_subprocess
 from proxlearn.jobs.worker import JOB_RUNNING, is_orphaned
 from proxlearn.run.device import check_memory
+from proxlearn.run.folder_checks import remove_if_empty
 from proxlearn.run.lock import FolderInUse
-from proxlearn.run.run_folder import remove_if_empty
 from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.run.sweep_folder import SweepFolder
 from proxlearn.terminal.notice import notice

@@ -26,7 +26,7 @@ from proxlearn.jobs.launchers import (
     shutdown_launcher,
     threads_per_job,
 )
-from proxlearn.run.run_folder import nearest_existing_folder
+from proxlearn.run.folder_checks import nearest_existing_folder
 from proxlearn.run.sweep_folder import DONE, SweepFolder
 from proxlearn.sweeps.job import THREAD_LIMITS, SweepJob
 from proxlearn.sweeps.plan import SweepPlan

@@ -255,17 +255,17 @@ def test_a_store_that_fails_on_the_way_stops_no_run_and_gets_the_rest_later(
     from proxlearn.loggers.mlflow_run import MlflowLogger
 
     folder, store = tmp_path / "run", tmp_path / "outputs" / "mlruns"
-    log = MlflowLogger.row
+    log_row = MlflowLogger.log_row
 
-    def row(self: MlflowLogger, row: dict) -> None:
+    def failing_log_row(self: MlflowLogger, row: dict) -> None:
         if row["step"] == 8:
             store.rename(tmp_path / "away")
             store.write_text("in the way")
-        log(self, row)
+        log_row(self, row)
 
-    monkeypatch.setattr(MlflowLogger, "row", row)
+    monkeypatch.setattr(MlflowLogger, "log_row", failing_log_row)
     assert run(logging("mlflow"), folder).state == "finished"
-    assert capfd.readouterr().err.count("metrics.csv has everything") == 1
+    assert capfd.readouterr().err.count("metrics.csv holds all rows") == 1
     monkeypatch.undo()
     os.chdir(tmp_path)
     store.unlink()
@@ -327,8 +327,8 @@ def test_a_silent_server_is_one_notice_and_the_run_goes_on(
     assert time.monotonic() - start < 30
     said = capfd.readouterr().err
     assert said.count("proxlearn: ") == 1
-    assert f"MLflow at {silent_server} takes no more: " in said
-    assert "metrics.csv has everything" in said
+    assert f"MLflow at {silent_server} has failed: " in said
+    assert "metrics.csv holds all rows" in said
 
 
 def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from proxlearn.run import checkpoint_file
 from proxlearn.run.edited_settings import refuse_edited_settings
 from proxlearn.run.metrics_version import MetricsConversion, metrics_file_version
 from proxlearn.run.model_description import read_description
-from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder, figures_step
+from proxlearn.run.previous_session import figures_step
+from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder
 from proxlearn.validators import choice, integer, optional, real, text
 
 MOST_VALUE = 1e100
