@@ -339,7 +339,7 @@ def test_the_lock_covers_an_overwrite(folder):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_run_is_made_inside_a_stage(stage, tmp_path):
-    with pytest.raises(InputError, match="is a name that proxlearn uses itself"):
+    with pytest.raises(InputError, match="is a name that proxlearn reserves"):
         run(OLD, tmp_path / stage / "run")
     assert not list(tmp_path.iterdir())
 
