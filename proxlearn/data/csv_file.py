@@ -42,20 +42,9 @@ def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarr
 
 def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
     """The target's cells as written, for a table that ``read_table`` has accepted."""
-    import pandas as pd
-
     file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
-    with _pandas_errors_as_input_error(path):
-        frame = pd.read_csv(
-            file,
-            sep=delimiter,
-            skipinitialspace=True,
-            index_col=False,
-            usecols=[header.index(target)],
-            dtype=str,
-            keep_default_na=False,
-        )
+    frame = _read_csv(path, file, delimiter, usecols=[header.index(target)], dtype=str, keep_default_na=False)
     texts: np.ndarray = frame.iloc[:, 0].to_numpy(dtype=object)
     return texts
 
@@ -106,21 +95,19 @@ def read_frames(
     """
     import pandas as pd
 
-    with _pandas_errors_as_input_error(path):
-        table = pd.read_csv(
-            file,
-            sep=delimiter,
-            skipinitialspace=True,
-            index_col=False,
-            low_memory=False,
-            chunksize=rows,
-            dtype=dict.fromkeys(texts, str),
-            keep_default_na=not texts,
-            na_values={name: MISSING_VALUES for name in header if name not in texts} if texts else None,
-            # In a table of one column an empty line is a row with an empty cell.
-            skip_blank_lines=len(header) > 1,
-            header=0 if len(header) > 1 else _lines_before_header(file),
-        )
+    table = _read_csv(
+        path,
+        file,
+        delimiter,
+        low_memory=False,
+        chunksize=rows,
+        dtype=dict.fromkeys(texts, str),
+        keep_default_na=not texts,
+        na_values={name: MISSING_VALUES for name in header if name not in texts} if texts else None,
+        # In a table of one column an empty line is a row with an empty cell.
+        skip_blank_lines=len(header) > 1,
+        header=0 if len(header) > 1 else _lines_before_header(file),
+    )
     parsed_frames: Iterator[Any] = iter(table if rows else [table])
     while True:
         with _pandas_errors_as_input_error(path):
@@ -131,6 +118,14 @@ def read_frames(
             raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
         frame.columns = pd.Index(header)
         yield frame
+
+
+def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) -> Any:
+    """Call pandas.read_csv with the options that hold for every table."""
+    import pandas as pd
+
+    with _pandas_errors_as_input_error(path):
+        return pd.read_csv(file, sep=delimiter, skipinitialspace=True, index_col=False, **options)
 
 
 @contextlib.contextmanager
