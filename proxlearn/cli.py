@@ -20,7 +20,7 @@ from proxlearn import __version__
 from proxlearn.errors import ProxlearnError, RunError, did_you_mean, system_failure
 from proxlearn.memory import is_out_of_memory
 from proxlearn.terminal.notice import notice
-from proxlearn.terminal.streams import OutputError, ReaderGone, open_standard_streams, require_output
+from proxlearn.terminal.streams import OutputClosed, OutputError, open_standard_streams, require_output
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def run(name: str, args: list[str]) -> int:
     except ProxlearnError as error:
         notice(str(error))
         return error.exit_code
-    except ReaderGone:
+    except OutputClosed:
         # `proxlearn data | head`: the reader has what it wanted.
         return 0
     except (OSError, MemoryError) as error:
@@ -177,7 +177,7 @@ def console() -> NoReturn:
     except OutputError as error:
         notice(str(error))
         code = error.exit_code
-    except ReaderGone:
+    except OutputClosed:
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -196,6 +196,6 @@ def _exit_code(error: SystemExit) -> int:
     except OutputError as failure:
         notice(str(failure))
         return failure.exit_code
-    except ReaderGone:
+    except OutputClosed:
         return 0
     return error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -21,7 +21,7 @@ from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.problem import Problem
 from proxlearn.core.thread_limit import usable_threads
-from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
+from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 from proxlearn.predict.model import Model, Prediction
@@ -171,7 +171,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             check_scaler(scaler, names)
             scaled = scaler(X)
             remedy = "correct it, or leave its row out"
-            check_scaled(X, scaled, names, largest_scaled(self._given().dtype), lambda i: f"row {i}", remedy)
+            check_scaled(X, scaled, names, max_scaled_magnitude(self._given().dtype), lambda i: f"row {i}", remedy)
         return torch.from_numpy(scaled)
 
     def _feature_name(self, i: int) -> str:

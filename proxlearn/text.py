@@ -1,7 +1,7 @@
-"""Text from files and names of files, made safe for a terminal.
+"""Text from files and file names, made safe for a terminal.
 
-A run's name, a column, a class or a host may hold control characters, which a terminal would obey. Everything that
-is printed for people passes through here; tables for programs (CSV, JSON) keep their bytes.
+A run's name, a column, a class or a host may contain control characters, which a terminal would execute. Everything
+that is printed for people passes through here; tables for programs (CSV, JSON) keep their bytes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """One line: control and format characters as escapes (``\\x1b``), line ends and tabs as blanks."""
-    return "".join(" " if sign in "\n\r\t" else _escape(sign) for sign in text)
+    """One line: control and format characters as escapes (``\\x1b``), line ends and tabs as spaces."""
+    return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of several lines, which keeps its line ends."""
-    return "".join(sign if sign == "\n" else _escape(sign) for sign in text)
+    """Several lines: control and format characters as escapes; line ends stay."""
+    return "".join(character if character == "\n" else _escape(character) for character in text)
 
 
-def _escape(sign: str) -> str:
-    # Python does not call the wide blanks of other scripts printable; they do no harm.
-    return sign if sign.isprintable() or unicodedata.category(sign) == "Zs" else ascii(sign)[1:-1]
+def _escape(character: str) -> str:
+    # isprintable() is false for the wide spaces of other scripts, which are harmless.
+    is_safe = character.isprintable() or unicodedata.category(character) == "Zs"
+    return character if is_safe else ascii(character)[1:-1]

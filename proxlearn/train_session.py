@@ -10,7 +10,7 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 from proxlearn.text import printable_lines
 
 
@@ -35,7 +35,7 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
     # torch, pandas and matplotlib take seconds to import: not before the input is known to be good.
     from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.memory import out_of_memory_as_run_error
-    from proxlearn.run.logger_session import publish
+    from proxlearn.run.logger_session import log_session_end
     from proxlearn.run.train import train
     from proxlearn.views.run.run_views import render_run, summary
 
@@ -47,7 +47,7 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
     draws = f"{continue_command(config.overwrite)} draws what is missing"
     try:
         with disk_errors_as_run_error(folder, draws):
-            publish(config.logger, folder, render_run(folder))
+            log_session_end(config.logger, folder, render_run(folder))
     except KeyboardInterrupt as stopped:
         raise StoppedBySignal(signal.SIGINT, f"interrupted after step {outcome.step}", draws) from stopped
     echo(summary(folder))
@@ -56,7 +56,7 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
 
 def echo(text: str) -> None:
     """Print lines for people on the standard output; a run goes on where nobody can read them."""
-    write_words(printable_lines(text), sys.stdout)
+    try_write(printable_lines(text), sys.stdout)
 
 
 def display_path(folder: Path) -> str:

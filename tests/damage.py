@@ -142,9 +142,9 @@ def damaged_copy(draw: random.Random, source: Path, copy: Path) -> str:
     """A copy of a folder in which one to three files are damaged; returns what was done."""
     shutil.copytree(source, copy)
     files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".yaml", ".csv", ".safetensors"))
-    told = []
+    descriptions = []
     for path in draw.sample(files, draw.choice((1, 1, 1, 2, 3))):
         damage = draw.choice(damages_of(path))
         damage(draw, path)
-        told.append(f"{damage.__name__} {path.relative_to(copy)}")
-    return ", ".join(told)
+        descriptions.append(f"{damage.__name__} {path.relative_to(copy)}")
+    return ", ".join(descriptions)

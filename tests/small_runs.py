@@ -44,9 +44,9 @@ def status(folder: Path) -> dict:
 def assert_same_run(folder: Path, reference: Path) -> None:
     """Bit for bit: every checkpoint of the reference (cloud, generator, precision), every row, every figure."""
     assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
-    ours = {step: path.read_bytes() for step, path in list_checkpoints(folder / "checkpoints")}
+    checkpoints = {step: path.read_bytes() for step, path in list_checkpoints(folder / "checkpoints")}
     for step, path in list_checkpoints(reference / "checkpoints"):
-        assert ours[step] == path.read_bytes(), f"checkpoint {step} differs"
+        assert checkpoints[step] == path.read_bytes(), f"checkpoint {step} differs"
     assert (folder / "accuracy.csv").read_bytes() == (reference / "accuracy.csv").read_bytes()
     for key in ("state", "step", "switched_at", "unmet", "dtype"):
         assert status(folder)[key] == status(reference)[key], key

@@ -24,11 +24,11 @@ def assert_harmless(text: str) -> None:
 
 def test_every_character_is_printed_or_escaped() -> None:
     for code in range(0x3000):
-        shown = printable(chr(code))
-        assert shown.replace("\xa0", " ").isprintable() or chr(code).isspace(), hex(code)
-        assert "\x1b" not in shown
+        printed = printable(chr(code))
+        assert printed.replace("\xa0", " ").isprintable() or chr(code).isspace(), hex(code)
+        assert "\x1b" not in printed
         assert printable_lines(chr(code)) == (
-            "\n" if code == 10 else shown if code not in (9, 13) else ascii(chr(code))[1:-1]
+            "\n" if code == 10 else printed if code not in (9, 13) else ascii(chr(code))[1:-1]
         )
     assert printable("naïve 日本 €\u3000→") == "naïve 日本 €\u3000→"
     assert printable("a\nb") == "a b"
@@ -38,9 +38,9 @@ def test_errors_and_notices_are_one_harmless_line(capsys: pytest.CaptureFixture[
     assert_harmless(str(InputError(f"no column `{HOSTILE}\n`", HOSTILE)))
     notice(f"column `{HOSTILE}\n`")
     assert cli.main([HOSTILE]) == 2
-    said = capsys.readouterr().err
-    assert_harmless(said)
-    assert said.count("\n") == 2
+    message = capsys.readouterr().err
+    assert_harmless(message)
+    assert message.count("\n") == 2
 
 
 def test_status_shows_names_and_remarks_without_control_characters(
@@ -54,9 +54,9 @@ def test_status_shows_names_and_remarks_without_control_characters(
     dead.mkdir()
     (dead / "status.json").write_text(json.dumps(values | {"state": "running", "host": HOSTILE}))
     assert cli.main(["status", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert_harmless(shown)
-    assert len(shown.splitlines()) == 3
+    printed = capsys.readouterr().out
+    assert_harmless(printed)
+    assert len(printed.splitlines()) == 3
 
 
 def test_warnings_of_a_run_are_harmless_too(

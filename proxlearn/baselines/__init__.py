@@ -1,1 +1,1 @@
-"""What else one would train on the same problem, one small module a method."""
+"""Methods that proxlearn is compared with, one module per method."""

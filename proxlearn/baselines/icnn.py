@@ -1,4 +1,4 @@
-"""The convex network of JKO-ICNN, its gradient map and Hessian in closed form, and the way back, written by hand.
+"""The convex network of JKO-ICNN with gradient map, Hessian and backward pass in closed form.
 
     f(x) = sum_k w_k softplus(u_k) + (lambda + 1e-6)|x|^2 / 2,   u = W q0(x) + q1(x),   q(x) = |A x|^2 + b'x + c
 
@@ -8,9 +8,9 @@ s = sigmoid(u), G_k = M_k x + p_k, c = w s, a = w s (1 - s):
 
     grad f = sum_k c_k G_k + lambda x,      Hess f = sum_k a_k G_k G_k' + sum_k c_k M_k + lambda I
 
-The quadratics are *packed*: a column (M's upper triangle, p, r) of length S a unit, S x width in all. Then u, sum c M
-and sum c p are plain products with that matrix at half the price of the full M, and only the a-term needs G itself,
-which is laid out particles x D x width so that every pass over it runs along the units.
+The quadratics are *packed*: one column (M's upper triangle, p, r) of length S per unit, S x width in all. Then u,
+sum c M and sum c p are products with that matrix at half the cost of the full M, and only the a-term needs G itself,
+which is laid out particles x D x width so that the innermost loop runs over the units.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proxlearn.baselines import icnn_kernels as passes
+from proxlearn.baselines import icnn_kernels as kernels
 
 RIDGE = 1e-6
-LEAST_W = 1e-8
-"""In place of 0, so that the way back may divide by w: such a unit contributes nothing in float32."""
-SMALL_A, SMALL_LINEAR = 0.007, 0.03
-"""Standard deviations that the quadratics begin with. A unit's curvature is twice A's square: were it of order 1, the
-first wish of a steep potential, less curvature, would drive every w to zero before the units learn to shift."""
-PUSHED = 1024
-"""Particles pushed at a time."""
+MIN_W = 1e-8
+"""Lower bound of w, so that the backward pass can divide by w: such a unit contributes nothing in float32."""
+INIT_STD_A, INIT_STD_LINEAR = 0.007, 0.03
+"""Standard deviations of the initial quadratics. A unit's curvature is twice the square of A: if it were of order 1, a
+steep potential would first decrease the curvature, and drive every w to zero before the units learn to shift."""
+PUSH_CHUNK = 1024
+"""Particles that are pushed at once."""
 
 
 class ConvexNet:
-    """All parameters in one vector (one tensor for the optimiser), with a view for each of them."""
+    """The network's parameters in one vector (one tensor for the optimiser), with a view for each of them."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class ConvexNet:
         self.A, self.linear, self.W, self.w, self.lamda = self._views
         if with_lamda:
             # With lambda = 1 and small units the first map is nearly the identity.
-            self.A.normal_(std=SMALL_A * dim**-0.5, generator=generator)
-            self.linear.normal_(std=SMALL_LINEAR, generator=generator)
+            self.A.normal_(std=INIT_STD_A * dim**-0.5, generator=generator)
+            self.linear.normal_(std=INIT_STD_LINEAR, generator=generator)
             self.W.normal_(std=1 / width, generator=generator).abs_()
             self.w.fill_(1 / width)
             self.lamda.fill_(1.0)
         else:
-            # As published: far from the identity, and to be pretrained.
+            # The published initialisation is far from the identity, and is pretrained.
             for part in (self.A, self.linear, self.W, self.w):
                 part.normal_(std=width**-0.5, generator=generator)
             self.clamp_()
@@ -68,109 +68,109 @@ class ConvexNet:
         self.pairs = len(i)
         self.i, self.j = i, j
         self.upper, self.lower = i * dim + j, j * dim + i
-        """Where the pairs i <= j are in a flattened D x D matrix, and their mirror images."""
+        """Positions of the pairs i <= j in a flattened D x D matrix, and of their mirror images."""
         self.full = torch.empty(dim * dim, dtype=torch.long)
         self.full[self.upper] = self.full[self.lower] = torch.arange(self.pairs)
-        """Which pair each place of a D x D matrix is."""
+        """Number of the pair at each position of a flattened D x D matrix."""
         self.halves = torch.where(i == j, 0.5, 1.0).to(dtype)
-        """Of x'Mx / 2 in each pair's entry; a diagonal entry is met once, the others twice."""
+        """Coefficient of each pair's entry in x'Mx / 2: a diagonal entry occurs once, the others twice."""
 
     def clamp_(self) -> None:
-        """Back to convexity, after a step of the optimiser."""
+        """Project the parameters onto the convex networks, after a step of the optimiser."""
         self.W.clamp_(min=0)
-        self.w.clamp_(min=LEAST_W)
+        self.w.clamp_(min=MIN_W)
         self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
 
-    def pack(self) -> Packed:
-        """The units' quadratics, once for as many particles as one likes."""
+    def pack(self) -> PackedNet:
+        """Compute the units' quadratics, which do not depend on the particles."""
         Q = torch.bmm(2 * self.A.mT, self.A).view(2, self.width, -1).index_select(2, self.upper)
         Q0, Q1 = torch.cat((Q.mT, self.linear), dim=1)
-        return Packed(self, Q0, torch.addmm(Q1, Q0, self.W))
+        return PackedNet(self, Q0, torch.addmm(Q1, Q0, self.W))
 
     def push(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """grad f and log det Hess f at each particle; NaN where rounding has eaten the Hessian's least eigenvalue."""
+        """grad f and log det Hess f at each particle; NaN where rounding makes the Hessian indefinite."""
         packed = self.pack()
-        parts = []
-        for some in torch.split(x, PUSHED):
-            now = packed.respond(some)
-            L, failed = torch.linalg.cholesky_ex(now.hessian())
+        results = []
+        for chunk in torch.split(x, PUSH_CHUNK):
+            response = packed.respond(chunk)
+            L, failed = torch.linalg.cholesky_ex(response.hessian())
             log_det = 2 * L.diagonal(dim1=1, dim2=2).log().sum(1)
-            parts.append((now.mapped, log_det.masked_fill(failed > 0, torch.nan)))
-        mapped, log_det = zip(*parts, strict=True)
+            results.append((response.mapped, log_det.masked_fill(failed > 0, torch.nan)))
+        mapped, log_det = zip(*results, strict=True)
         return torch.cat(mapped), torch.cat(log_det)
 
 
-class Packed:
-    """The network between two steps of the optimiser, and what its gradient has come to so far."""
+class PackedNet:
+    """The network between two steps of the optimiser, and its gradient accumulated so far."""
 
     def __init__(self, net: ConvexNet, Q0: Tensor, units: Tensor) -> None:
         self.net, self.Q0, self.units = net, Q0, units
         D, width = net.dim, net.width
         self.full = torch.cat((units.index_select(0, net.full), units[net.pairs : -1])).view(D + 1, D * width)
-        """M and p as one matrix, so that all G_k of a particle are (x, 1) times it."""
+        """M and p as one matrix: (x, 1) times it are all G_k of a particle."""
         self.units_bar, self.w_bar = torch.zeros_like(units), torch.zeros_like(net.w)
         self.full_bar, self.lamda_bar = torch.zeros_like(self.full), torch.zeros_like(net.lamda)
 
-    def respond(self, x: Tensor) -> Response:
-        """The map at some particles."""
-        return Response(self, x)
+    def respond(self, x: Tensor) -> NetResponse:
+        """Evaluate the map at some particles."""
+        return NetResponse(self, x)
 
     def gradient(self) -> Tensor:
-        """Of all that was pulled back, with respect to the network's vector of parameters."""
+        """Gradient with respect to the network's parameter vector, of everything that was pulled back."""
         net, D = self.net, self.net.dim
         bar = self.units_bar
-        of_M, of_p = self.full_bar.view(D + 1, D, -1).tensor_split((D,))
-        of_M = of_M.reshape(D * D, -1)
-        bar[: net.pairs] += (of_M.index_select(0, net.upper) + of_M.index_select(0, net.lower)) * net.halves[:, None]
-        bar[net.pairs : -1] += of_p[0]
+        M_bar, p_bar = self.full_bar.view(D + 1, D, -1).tensor_split((D,))
+        M_bar = M_bar.reshape(D * D, -1)
+        bar[: net.pairs] += (M_bar.index_select(0, net.upper) + M_bar.index_select(0, net.lower)) * net.halves[:, None]
+        bar[net.pairs : -1] += p_bar[0]
         bars = torch.stack((bar @ net.W.T, bar))
-        # Q = 2 A'A is symmetric: an off-diagonal pair's entry is met twice, a diagonal one has slope 4 A.
+        # Q = 2 A'A is symmetric: an off-diagonal pair's entry occurs twice, a diagonal one has derivative 4 A.
         Q_bar = (bars[:, : net.pairs] * (2 / net.halves[:, None])).index_select(1, net.full).mT.reshape(-1, D, D)
         W_bar = self.Q0.T @ bar
         parts = (torch.bmm(net.A, Q_bar), bars[:, net.pairs :], W_bar, self.w_bar, self.lamda_bar)
         return torch.cat([part.reshape(-1) for part in parts])
 
 
-class Response:
-    """grad f (``mapped``) at some particles, and what its Hessians and the way back need."""
+class NetResponse:
+    """grad f (``mapped``) at some particles, and the intermediate values for Hessians and backward pass."""
 
-    def __init__(self, packed: Packed, x: Tensor) -> None:
+    def __init__(self, packed: PackedNet, x: Tensor) -> None:
         net, B, D = packed.net, len(x), x.shape[1]
         self.packed, self.x = packed, x
         one = torch.ones_like(x[:, :1])
         self.x1 = torch.cat((x, one), dim=1)
         products = x.index_select(1, net.i).mul_(x.index_select(1, net.j)).mul_(net.halves)
         self.features = torch.cat((products, self.x1), dim=1)
-        self.root = u = self.features @ packed.units
+        self.sqrt_a = u = self.features @ packed.units
         self.s, self.c, self.a = torch.empty_like(u), torch.empty_like(u), torch.empty_like(u)
-        passes.activate(u.numpy(), net.w.numpy(), self.s.numpy(), self.c.numpy(), self.a.numpy())
+        kernels.activate(u.numpy(), net.w.numpy(), self.s.numpy(), self.c.numpy(), self.a.numpy())
         sums = self.c @ packed.units.T
         self.cM = sums.index_select(1, net.full).view(B, D, D)
         self.cM.diagonal(dim1=1, dim2=2).add_(net.lamda + RIDGE)
         self.mapped = torch.baddbmm(sums[:, net.pairs : -1, None], self.cM, x[:, :, None])[:, :, 0]
 
     def hessian(self) -> Tensor:
-        """Of f at every particle."""
+        """Hessian of f at every particle."""
         H = torch.empty_like(self.cM)
-        passes.hessians(self.x1.numpy(), self.packed.full.numpy(), self.root.numpy(), self.cM.numpy(), H.numpy())
+        kernels.hessians(self.x1.numpy(), self.packed.full.numpy(), self.sqrt_a.numpy(), self.cM.numpy(), H.numpy())
         return H
 
     def pull_back(self, g: Tensor, P: Tensor | None = None, log_det: float = 0.0) -> None:
-        """Add the gradient of sum <g, grad f> + <P, Hess f> + log_det log det Hess f to what ``packed`` has.
+        """Add the gradient of sum <g, grad f> + <P, Hess f> + log_det log det Hess f to that of ``packed``.
 
-        Every P symmetric. d log det H = <H^-1, dH>: the only use of the determinant is its slope.
+        Every P is symmetric. The derivative of the log determinant is d log det H = <H^-1, dH>.
         """
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        # a times the slope in a; the slope in c is a product with the packed units again.
+        # a times the derivative in a; the derivative in c is a product with the packed units again.
         aq = torch.zeros_like(self.a)
-        of_hessian = P is not None or log_det != 0
+        needs_hessian = P is not None or log_det != 0
         P = torch.zeros_like(self.cM) if P is None else P.clone()
-        if of_hessian:
-            passes.pull_all(
+        if needs_hessian:
+            kernels.pull_back_hessians(
                 self.x1.numpy(),
                 packed.full.numpy(),
-                self.root.numpy(),
+                self.sqrt_a.numpy(),
                 self.cM.numpy(),
                 log_det,
                 P.numpy(),
@@ -178,10 +178,10 @@ class Response:
                 packed.full_bar.numpy(),
             )
         packed.lamda_bar += (g * x).sum() + P.diagonal(dim1=1, dim2=2).sum()
-        whole = P.addcmul_(g[:, :, None], x[:, None, :]).view(B, D * D)
-        pairs = whole.index_select(1, net.upper).add_(whole.index_select(1, net.lower)).mul_(net.halves)
+        full = P.addcmul_(g[:, :, None], x[:, None, :]).view(B, D * D)
+        pairs = full.index_select(1, net.upper).add_(full.index_select(1, net.lower)).mul_(net.halves)
         R = torch.cat((pairs, g, torch.zeros_like(g[:, :1])), dim=1)
         u_bar = R @ packed.units
         w, w_bar = net.w.numpy(), packed.w_bar.numpy()
-        passes.of_units(u_bar.numpy(), aq.numpy(), self.s.numpy(), self.a.numpy(), w, w_bar)
+        kernels.pull_back_units(u_bar.numpy(), aq.numpy(), self.s.numpy(), self.a.numpy(), w, w_bar)
         packed.units_bar.addmm_(self.features.T, u_bar).addmm_(R.T, self.c)

@@ -1,9 +1,9 @@
-"""What the convex network does particle by particle, compiled: products too small for a matrix library to be good at.
+"""Compiled kernels of the convex network: products per particle that are too small for a matrix library to be fast.
 
-A particle's E = sqrt(a) G is D x width. Sixteen particles at a time go all the way, from their E to what it adds to the
-gradient, so that E never leaves the cache. Rows of it are taken three by three, so that nine products share six rows
-fetched, and particles four by four; where there are not as many, the last one stands in for those that are missing.
-Sums are stored last everywhere: after a store the compiler fetches everything again.
+A particle's E = sqrt(a) G is D x width. Sixteen particles at a time are processed from their E to its contribution to
+the gradient, so that E stays in the cache. Rows of E are processed three by three, so that nine products share six
+loaded rows, and particles four by four; where fewer remain, the last one is repeated in place of the missing ones.
+Sums are stored at the end of each iteration: after a store the compiler loads every value again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, exp
 
 LANES = 16
-"""Particles at a time; their matrices are inverted side by side, one to a lane."""
+"""Particles that are processed together; their matrices are inverted side by side, one per lane."""
 COLUMNS = 256
-"""Of E and of P E at a time: they should stay in the nearest cache."""
+"""Columns of E and of P E that are processed together, so that they stay in the first-level cache."""
 CHUNK = 1024
-"""Numbers of four particles' E at a time, for the same reason."""
+"""Entries of E that are processed together for four particles, for the same reason."""
 
 
 @compile_pass(fastmath=FAST, error_model="numpy")
@@ -29,30 +29,33 @@ def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
         ub, sb, cb, ab = u[b], s[b], c[b], a[b]
         for k in range(len(w)):
             e = exp(-ub[k])
-            share = one / (one + e)
-            weighted = w[k] * share
-            bent = weighted * (e * share)
-            sb[k], cb[k], ab[k], ub[k] = share, weighted, bent, np.sqrt(bent)
+            sigmoid = one / (one + e)
+            weighted = w[k] * sigmoid
+            curvature = weighted * (e * sigmoid)
+            sb[k], cb[k], ab[k], ub[k] = sigmoid, weighted, curvature, np.sqrt(curvature)
 
 
 @compile_pass(fastmath=FAST)
-def of_units(slope, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
-    """From the slopes in c and a (times a), those in u, which replace ``slope``, and in w, which are added to w_bar."""
+def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
+    """Replace the gradient in c, ``c_bar``, by that in u, and add the gradient in w to w_bar.
+
+    ``aq`` is the gradient in a, times a.
+    """
     one, two = s.dtype.type(1), s.dtype.type(2)
-    of_c, of_a = np.zeros_like(w), np.zeros_like(w)
+    c_sums, a_sums = np.zeros_like(w), np.zeros_like(w)
     for b in range(len(s)):
-        slopes, q, sb, ab = slope[b], aq[b], s[b], a[b]
+        bar, q, sb, ab = c_bar[b], aq[b], s[b], a[b]
         for k in range(len(w)):
-            in_c, in_a = of_c[k] + slopes[k] * sb[k], of_a[k] + q[k]
-            in_u = slopes[k] * ab[k] + q[k] * (one - two * sb[k])
-            of_c[k], of_a[k], slopes[k] = in_c, in_a, in_u
+            c_sum, a_sum = c_sums[k] + bar[k] * sb[k], a_sums[k] + q[k]
+            u_bar = bar[k] * ab[k] + q[k] * (one - two * sb[k])
+            c_sums[k], a_sums[k], bar[k] = c_sum, a_sum, u_bar
     for k in range(len(w)):
-        w_bar[k] += of_c[k] + of_a[k] / w[k]
+        w_bar[k] += c_sums[k] + a_sums[k] / w[k]
 
 
 @compile_pass(fastmath=FAST)
-def scaled(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
-    """E = sqrt(a) G of the particles from ``first`` on, G being (x, 1) times ``full``; ``last`` is the last one."""
+def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
+    """E = sqrt(a) G of the particles from ``first`` to ``last``, where G is (x, 1) times ``full``."""
     rows, size = full.shape
     width = root.shape[1]
     flat = E.reshape(LANES, size)
@@ -67,11 +70,11 @@ def scaled(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
             e2, e3 = flat[lane + 2, start:end], flat[lane + 3, start:end]
             e0[:], e1[:], e2[:], e3[:] = 0, 0, 0, 0
             for j in range(0, rows, 2):
-                other = min(j + 1, rows - 1)
-                once = E.dtype.type(0) if other == j else E.dtype.type(1)
+                j1 = min(j + 1, rows - 1)
+                mask = E.dtype.type(0) if j1 == j else E.dtype.type(1)
                 p0, p1, p2, p3 = x1[b0, j], x1[b1, j], x1[b2, j], x1[b3, j]
-                q0, q1, q2, q3 = once * x1[b0, other], once * x1[b1, other], once * x1[b2, other], once * x1[b3, other]
-                f, g = full[j, start:end], full[other, start:end]
+                q0, q1, q2, q3 = mask * x1[b0, j1], mask * x1[b1, j1], mask * x1[b2, j1], mask * x1[b3, j1]
+                f, g = full[j, start:end], full[j1, start:end]
                 for k in range(end - start):
                     v0, v1 = e0[k] + p0 * f[k] + q0 * g[k], e1[k] + p1 * f[k] + q1 * g[k]
                     v2, v3 = e2[k] + p2 * f[k] + q2 * g[k], e3[k] + p3 * f[k] + q3 * g[k]
@@ -85,8 +88,8 @@ def scaled(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
 
 
 @compile_pass(fastmath=FAST)
-def bend(E, before, H):  # type: ignore[no-untyped-def]
-    """H = before + E E' of one particle."""
+def add_outer_product(E, base, H):  # type: ignore[no-untyped-def]
+    """H = base + E E' of one particle."""
     D, width = E.shape
     zero = E.dtype.type(0)
     for i in range(0, D, 3):
@@ -111,8 +114,8 @@ def bend(E, before, H):  # type: ignore[no-untyped-def]
             values = ((s00, s01, s02), (s10, s11, s12), (s20, s21, s22))
             for p in range(3):
                 for q in range(3):
-                    here, there = rows[p], columns[q]
-                    H[here, there] = H[there, here] = before[here, there] + values[p][q]
+                    row, column = rows[p], columns[q]
+                    H[row, column] = H[column, row] = base[row, column] + values[p][q]
 
 
 @compile_pass(fastmath=FAST)
@@ -121,16 +124,16 @@ def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
     B, D, _ = H.shape
     E = np.empty((LANES, D, root.shape[1]), H.dtype)
     for first in range(0, B, LANES):
-        scaled(x1, full, root, first, B - 1, E)
+        scaled_gradients(x1, full, root, first, B - 1, E)
         for lane in range(min(LANES, B - first)):
-            bend(E[lane], cM[first + lane], H[first + lane])
+            add_outer_product(E[lane], cM[first + lane], H[first + lane])
 
 
 @compile_pass(fastmath=FAST, error_model="numpy")
-def invert(H, factor):  # type: ignore[no-untyped-def]
-    """Each H, positive definite, becomes factor H^-1, by sweeping one pivot after the other."""
+def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
+    """Replace each positive definite H by factor H^-1, by sweeping one pivot after another."""
     B, D, _ = H.shape
-    # Lower triangles; the entries (i, j) of all matrices lie side by side.
+    # Lower triangles; the entries (i, j) of all matrices are adjacent.
     A, column, scaled = np.empty((D, D * LANES), H.dtype), np.empty(D * LANES, H.dtype), np.empty(LANES, H.dtype)
     zero, one = H.dtype.type(0), H.dtype.type(1)
     for first in range(0, B, LANES):
@@ -166,14 +169,14 @@ def invert(H, factor):  # type: ignore[no-untyped-def]
 
 
 @compile_pass(fastmath=FAST)
-def pull(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
-    """E of one particle becomes 2 sqrt(a) P E; aq, what E * P E sums to over the coordinates. PE is for work."""
+def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
+    """Replace E of one particle by 2 sqrt(a) P E; aq is the sum of E * P E over the coordinates, PE scratch space."""
     D, width = E.shape
     zero, two = E.dtype.type(0), E.dtype.type(2)
     for start in range(0, width, COLUMNS):
-        many = min(COLUMNS, width - start)
-        r, q = root[start : start + many], aq[start : start + many]
-        PE[:, :many] = 0
+        count = min(COLUMNS, width - start)
+        r, q = root[start : start + count], aq[start : start + count]
+        PE[:, :count] = 0
         q[:] = 0
         for i in range(0, D, 3):
             i1, i2 = min(i + 1, D - 1), min(i + 2, D - 1)
@@ -187,32 +190,32 @@ def pull(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
                     p01 = p11 = p21 = zero
                 if j + 2 >= D:
                     p02 = p12 = p22 = zero
-                e0, e1 = E[j, start : start + many], E[j1, start : start + many]
-                e2 = E[j2, start : start + many]
-                for k in range(many):
+                e0, e1 = E[j, start : start + count], E[j1, start : start + count]
+                e2 = E[j2, start : start + count]
+                for k in range(count):
                     v0 = o0[k] + p00 * e0[k] + p01 * e1[k] + p02 * e2[k]
                     v1 = o1[k] + p10 * e0[k] + p11 * e1[k] + p12 * e2[k]
                     v2 = o2[k] + p20 * e0[k] + p21 * e1[k] + p22 * e2[k]
                     o0[k], o1[k], o2[k] = v0, v1, v2
         for i in range(D):
-            o, e = PE[i], E[i, start : start + many]
-            for k in range(many):
-                in_q, in_e = q[k] + o[k] * e[k], two * r[k] * o[k]
-                q[k], e[k] = in_q, in_e
+            o, e = PE[i], E[i, start : start + count]
+            for k in range(count):
+                new_q, new_e = q[k] + o[k] * e[k], two * r[k] * o[k]
+                q[k], e[k] = new_q, new_e
 
 
 @compile_pass(fastmath=FAST)
-def collect(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
-    """full_bar += the particles' (x, 1) times their E."""
+def accumulate_full_bar(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
+    """Add the particles' (x, 1) times their E to full_bar."""
     rows, size = full_bar.shape
     zero = E.dtype.type(0)
     flat = E.reshape(LANES, size)
     weights = np.empty((4, rows), E.dtype)
     for lane in range(0, min(LANES, last - first + 1), 4):
-        for other in range(4):
-            b = first + lane + other
+        for i in range(4):
+            b = first + lane + i
             for j in range(rows):
-                weights[other, j] = x1[b, j] if b <= last else zero
+                weights[i, j] = x1[b, j] if b <= last else zero
         for start in range(0, size, CHUNK):
             end = min(start + CHUNK, size)
             e0, e1 = flat[lane, start:end], flat[lane + 1, start:end]
@@ -223,9 +226,9 @@ def collect(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
                 q0, q1, q2, q3 = weights[0, j + 1], weights[1, j + 1], weights[2, j + 1], weights[3, j + 1]
                 f, g = full_bar[j, start:end], full_bar[j + 1, start:end]
                 for k in range(end - start):
-                    in_f = f[k] + p0 * e0[k] + p1 * e1[k] + p2 * e2[k] + p3 * e3[k]
-                    in_g = g[k] + q0 * e0[k] + q1 * e1[k] + q2 * e2[k] + q3 * e3[k]
-                    f[k], g[k] = in_f, in_g
+                    new_f = f[k] + p0 * e0[k] + p1 * e1[k] + p2 * e2[k] + p3 * e3[k]
+                    new_g = g[k] + q0 * e0[k] + q1 * e1[k] + q2 * e2[k] + q3 * e3[k]
+                    f[k], g[k] = new_f, new_g
                 j += 2
             if j < rows:
                 p0, p1, p2, p3 = weights[0, j], weights[1, j], weights[2, j], weights[3, j]
@@ -235,36 +238,36 @@ def collect(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
 
 
 @compile_pass(fastmath=FAST)
-def pull_all(x1, full, root, cM, log_det, P, aq, full_bar):  # type: ignore[no-untyped-def]
-    """P gets ``log_det`` times the inverse Hessian added, and is pulled back through the term of the Hessian with E."""
+def pull_back_hessians(x1, full, root, cM, log_det, P, aq, full_bar):  # type: ignore[no-untyped-def]
+    """Add ``log_det`` times the inverse Hessian to P, and pull P back through the term E E' of the Hessian."""
     B, D, _ = P.shape
     width = root.shape[1]
     E, H = np.zeros((LANES, D, width), P.dtype), np.empty((LANES, D, D), P.dtype)
     PE = np.empty((D + 2, COLUMNS), P.dtype)
     for first in range(0, B, LANES):
         count = min(LANES, B - first)
-        scaled(x1, full, root, first, B - 1, E)
+        scaled_gradients(x1, full, root, first, B - 1, E)
         if log_det != 0:
             for lane in range(count):
-                bend(E[lane], cM[first + lane], H[lane])
-            invert(H[:count], log_det)
+                add_outer_product(E[lane], cM[first + lane], H[lane])
+            invert_matrices(H[:count], log_det)
             for lane in range(count):
                 for i in range(D):
                     for j in range(D):
                         P[first + lane, i, j] += H[lane, i, j]
         for lane in range(count):
-            pull(P[first + lane], E[lane], root[first + lane], aq[first + lane], PE)
-        collect(x1, E, first, B - 1, full_bar)
+            pull_back_particle(P[first + lane], E[lane], root[first + lane], aq[first + lane], PE)
+        accumulate_full_bar(x1, E, first, B - 1, full_bar)
 
 
 @compile_pass(fastmath=FAST, error_model="numpy")
-def adam(parameters, gradient, first, second, lr, step):  # type: ignore[no-untyped-def]
-    """One step of Adam with its usual constants: for a few thousand parameters torch's takes longer to be called."""
+def adam_step(parameters, gradient, first, second, lr, step):  # type: ignore[no-untyped-def]
+    """One step of Adam with its usual constants: for a few thousand parameters, calling torch's takes longer."""
     kind = parameters.dtype.type
     a, b, tiny, one = kind(0.9), kind(0.999), kind(1e-8), kind(1)
-    rate, spread = kind(lr / (1 - 0.9**step)), kind(np.sqrt(1 - 0.999**step))
+    rate, correction = kind(lr / (1 - 0.9**step)), kind(np.sqrt(1 - 0.999**step))
     for k in range(len(parameters)):
-        in_first = a * first[k] + (one - a) * gradient[k]
-        in_second = b * second[k] + (one - b) * gradient[k] * gradient[k]
-        moved = parameters[k] - rate * in_first / (np.sqrt(in_second) / spread + tiny)
-        parameters[k], first[k], second[k] = moved, in_first, in_second
+        new_first = a * first[k] + (one - a) * gradient[k]
+        new_second = b * second[k] + (one - b) * gradient[k] * gradient[k]
+        new_parameter = parameters[k] - rate * new_first / (np.sqrt(new_second) / correction + tiny)
+        parameters[k], first[k], second[k] = new_parameter, new_first, new_second

@@ -1,11 +1,12 @@
-"""Unadjusted Langevin: the simplest sampler one would try on the same target.
+"""Unadjusted Langevin: the simplest sampler of the same target.
 
     v <- v - eta L'grad V(L v) + sqrt(2 eta T) xi,     x = L v
 
 L L' is the inverse Hessian of V at its mode, so that one eta suits all coordinates (their scales differ by a factor of
-thirty on banana). Far out V is steep and the explicit step would overshoot: there the drift is shortened to length 1,
-one posterior standard deviation; near the mode that never happens. The answer's variance is 1 / (1 - eta / 2) times too
-large, the usual bias of a step without acceptance test. Nothing of this is published: both presets are ours.
+thirty on banana). Far from the mode V is steep and the explicit step would overshoot: there the drift is shortened to
+length 1, one posterior standard deviation; near the mode it is never that long. The variance of the samples is
+1 / (1 - eta / 2) times too large, the usual bias of a step without acceptance test. The presets are proxlearn's own:
+there are no published settings.
 """
 
 from __future__ import annotations
@@ -21,29 +22,28 @@ from torch import Tensor
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
 from proxlearn.baselines.method import FittedMethod, Request
 from proxlearn.baselines.sampler import (
-    SAMPLES,
+    NUM_SAMPLES,
     Ledger,
-    Sampled,
-    choose,
+    SampleResult,
+    append_ledger_row,
+    clip_rows,
+    draw_standard_normal,
     fit_sampler,
-    ledger_row,
-    settings_dict,
-    shorten,
-    standard_normal,
-    whitening,
+    make_settings_function,
+    request_settings,
+    whitening_factor,
 )
 
-ENTERED = 10
-"""Rows of the ledger."""
+LEDGER_ROWS = 10
 
 
 @dataclass(frozen=True)
 class LangevinSettings:
-    """Everything but the target and the temperature."""
+    """All numbers of the method except the target and the temperature."""
 
     eta: float
     steps: int
-    """Before the first snapshot."""
+    """Steps before the first snapshot."""
     between: int
     """Steps from one snapshot of all chains to the next."""
     chains: int = 1024
@@ -51,15 +51,15 @@ class LangevinSettings:
 
 LIGHT = LangevinSettings(eta=0.1, steps=300, between=30, chains=512)
 PAPER = LangevinSettings(eta=0.02, steps=1500, between=150)
-settings = settings_dict(LIGHT, PAPER)
+settings = make_settings_function(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Snapshots of many chains by the plan of the preset."""
-    plan = choose(request, LIGHT, PAPER)
+    """Sample the posterior by snapshots of many chains, with the settings of the preset."""
+    settings = request_settings(request, LIGHT, PAPER)
 
-    def sample(target: LogisticTarget, generator: torch.Generator) -> Sampled:
-        return flow(target, whitening(target), plan, request.temperature, generator, request.progress)
+    def sample(target: LogisticTarget, generator: torch.Generator) -> SampleResult:
+        return flow(target, whitening_factor(target), settings, request.temperature, generator, request.progress)
 
     return fit_sampler(X, y, request, sample)
 
@@ -67,25 +67,25 @@ def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 def flow(
     target: Potential,
     L: Tensor,
-    plan: LangevinSettings,
+    settings: LangevinSettings,
     temperature: float,
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
-) -> Sampled:
-    """Chains from N(0, I): snapshots that make up the samples, and the ledger."""
-    x, log_rho = standard_normal(plan.chains, target.dim, generator)
+) -> SampleResult:
+    """Run the chains from N(0, I); returns their snapshots, which are the samples, and the ledger."""
+    x, log_rho = draw_standard_normal(settings.chains, target.dim, generator)
     v = torch.linalg.solve_triangular(L, x.T, upper=False).T
     ledger: Ledger = []
-    ledger_row(target, x, log_rho, temperature, ledger)
+    append_ledger_row(target, x, log_rho, temperature, ledger)
     snapshots: list[Tensor] = []
-    last = plan.steps + plan.between * (SAMPLES // plan.chains - 1)
-    noise = math.sqrt(2 * plan.eta * temperature)
+    last = settings.steps + settings.between * (NUM_SAMPLES // settings.chains - 1)
+    noise = math.sqrt(2 * settings.eta * temperature)
     for step in range(1, last + 1):
-        drift = shorten(plan.eta * target.gradient(v @ L.T) @ L)
+        drift = clip_rows(settings.eta * target.gradient(v @ L.T) @ L)
         v = v - drift + noise * torch.randn(v.shape, generator=generator)
-        if step >= plan.steps and (step - plan.steps) % plan.between == 0:
+        if step >= settings.steps and (step - settings.steps) % settings.between == 0:
             snapshots.append(v @ L.T)
-        if step % max(1, last // ENTERED) == 0:
+        if step % max(1, last // LEDGER_ROWS) == 0:
             progress(f"Langevin step {step}/{last}")
-            ledger_row(target, v @ L.T, None, temperature, ledger)
+            append_ledger_row(target, v @ L.T, None, temperature, ledger)
     return torch.cat(snapshots), {"steps": last, "ledger": ledger}

@@ -1,4 +1,4 @@
-"""The slope of a sum of logistic losses, compiled: two products and the sigmoid between them stay in the cache."""
+"""Compiled gradient of a sum of logistic losses: two products, and the sigmoid between them, stay in the cache."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from proxlearn.core.fused.vector_math import FAST, exp
 
 
 @compile_pass(fastmath=FAST, error_model="numpy")
-def set_slopes(theta, At, factor, bound, found):  # type: ignore[no-untyped-def]
-    """found[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, the a_m columns of At; theta's rows may be longer.
+def sum_logistic_gradients(theta, At, factor, bound, gradient):  # type: ignore[no-untyped-def]
+    """gradient[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, with columns a_m of At; rows of theta may be longer.
 
     Products above ``bound`` are left out.
 
-    Four particles and two features at a time, the last ones again where there are not as many.
+    Four particles and two features are processed at a time; where fewer remain, the last one is repeated.
     """
     B, d, n = len(theta), At.shape[0], At.shape[1]
     zero, one = theta.dtype.type(0), theta.dtype.type(1)
@@ -26,12 +26,12 @@ def set_slopes(theta, At, factor, bound, found):  # type: ignore[no-untyped-def]
         z0[:], z1[:], z2[:], z3[:] = zero, zero, zero, zero
         for k in range(0, d, 2):
             last = min(k + 1, d - 1)
-            once = zero if last == k else one
+            mask = zero if last == k else one
             x0, x1, x2, x3 = t0[k], t1[k], t2[k], t3[k]
-            y0, y1, y2, y3 = once * t0[last], once * t1[last], once * t2[last], once * t3[last]
+            y0, y1, y2, y3 = mask * t0[last], mask * t1[last], mask * t2[last], mask * t3[last]
             p, q = At[k], At[last]
             for m in range(n):
-                # Stored last: after a store the compiler fetches everything again.
+                # The results are stored last: after a store the compiler loads every value again.
                 v0, v1 = z0[m] + x0 * p[m] + y0 * q[m], z1[m] + x1 * p[m] + y1 * q[m]
                 v2, v3 = z2[m] + x2 * p[m] + y2 * q[m], z3[m] + x3 * p[m] + y3 * q[m]
                 z0[m], z1[m], z2[m], z3[m] = v0, v1, v2, v3
@@ -51,6 +51,7 @@ def set_slopes(theta, At, factor, bound, found):  # type: ignore[no-untyped-def]
                 q1 += q[m] * z1[m]
                 q2 += q[m] * z2[m]
                 q3 += q[m] * z3[m]
-            found[b, k], found[b1, k], found[b2, k], found[b3, k] = factor * p0, factor * p1, factor * p2, factor * p3
-            found[b, last], found[b1, last] = factor * q0, factor * q1
-            found[b2, last], found[b3, last] = factor * q2, factor * q3
+            gradient[b, k], gradient[b1, k] = factor * p0, factor * p1
+            gradient[b2, k], gradient[b3, k] = factor * p2, factor * p3
+            gradient[b, last], gradient[b1, last] = factor * q0, factor * q1
+            gradient[b2, last], gradient[b3, last] = factor * q2, factor * q3

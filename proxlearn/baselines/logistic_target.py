@@ -1,11 +1,11 @@
-"""What the samplers of block B sample: the posterior of a Bayesian logistic regression without intercept.
+"""The target of the samplers of block B: the posterior of a Bayesian logistic regression without intercept.
 
 A state is x = (theta, log alpha) in R^D, D = d + 1; alpha ~ Gamma(1, rate 100) and theta | alpha ~ N(0, I / alpha):
 
     V(x) = sum_i softplus(-y_i theta'x_i) + (alpha / 2)|theta|^2 - (d / 2) log alpha + 100 alpha - log alpha
 
-and a sampler descends E[V] + T E[log rho], whose least value is taken by the density exp(-V / T). log alpha is clipped
-to [-8, 8] before it is used, so V is flat beyond.
+and a sampler descends E[V] + T E[log rho], whose minimiser is the density proportional to exp(-V / T). log alpha is
+clipped to [-8, 8] before it is used, so V is constant in it outside.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from proxlearn.baselines.logistic_kernels import set_slopes
+from proxlearn.baselines.logistic_kernels import sum_logistic_gradients
 
-RATE = 100.0
-"""Of the prior of alpha."""
-LARGEST = 8.0
-"""Magnitude of log alpha beyond which nothing changes."""
-PIECE = 2**19
-"""Answers of particles to rows that are held at once."""
+ALPHA_RATE = 100.0
+"""Rate of the prior of alpha."""
+MAX_LOG_ALPHA = 8.0
+"""Magnitude that log alpha is clipped to."""
+CHUNK_SIZE = 2**19
+"""Products of particles and rows that are in memory at once."""
 NEWTON_STEPS = 100
 
 
 class Potential(Protocol):
-    """All that a sampler asks of a target."""
+    """The interface of a target that a sampler descends."""
 
     @property
     def dim(self) -> int:
-        """D."""
+        """D, the length of a state."""
 
     def value(self, x: Tensor) -> Tensor:
         """V of every particle: B x D -> B."""
 
     def gradient(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Of V at every particle, B x D; from the rows of a data batch (their numbers) where a sampler draws one."""
+        """Gradient of V at every particle, B x D; ``rows`` are the row numbers of a data batch, None: all rows."""
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
-        """Numbers of ``size`` rows drawn for one iteration; None is all of them."""
+        """Draw the numbers of ``size`` rows for one iteration; None: all of them."""
 
 
 @dataclass(frozen=True)
@@ -50,35 +50,35 @@ class LogisticTarget:
     """V and its gradient in closed form."""
 
     A: Tensor
-    """-y_i x_i, n x d: all that V knows of the data."""
+    """-y_i x_i, n x d: V depends on the data only through these."""
     least: float = 0.0
-    """A row less likely than this under theta is left out of the gradient: what bounding likelihoods from below, before
-    their logarithm is taken, does to it. V itself is not bounded."""
+    """Rows with a smaller likelihood under theta are left out of the gradient, which is the effect of bounding the
+    likelihoods from below before their logarithm is taken. V itself is not bounded."""
 
     @property
     def dim(self) -> int:
         return self.A.shape[1] + 1
 
     def value(self, x: Tensor) -> Tensor:
-        theta, log_alpha = x[:, :-1], x[:, -1].clamp(-LARGEST, LARGEST)
+        theta, log_alpha = x[:, :-1], x[:, -1].clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA)
         alpha, d = log_alpha.exp(), theta.shape[1]
-        parts = torch.split(theta, max(1, PIECE // len(self.A)))
-        fitted = torch.cat([torch.nn.functional.logsigmoid(-part @ self.A.T).sum(1) for part in parts])
-        return -fitted + alpha / 2 * theta.square().sum(1) - (d / 2 + 1) * log_alpha + RATE * alpha
+        chunks = torch.split(theta, max(1, CHUNK_SIZE // len(self.A)))
+        log_likelihood = torch.cat([torch.nn.functional.logsigmoid(-chunk @ self.A.T).sum(1) for chunk in chunks])
+        return -log_likelihood + alpha / 2 * theta.square().sum(1) - (d / 2 + 1) * log_alpha + ALPHA_RATE * alpha
 
     def gradient(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         A = self.A if rows is None else self.A[rows]
         theta, log_alpha = x[:, :-1], x[:, -1]
-        alpha, d = log_alpha.clamp(-LARGEST, LARGEST).exp(), theta.shape[1]
-        found = torch.empty_like(x)
+        alpha, d = log_alpha.clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA).exp(), theta.shape[1]
+        gradient = torch.empty_like(x)
         kind = x.numpy().dtype.type
         bound = math.log1p(-self.least) - math.log(self.least) if self.least else math.inf
-        rows_and_theta = (x.contiguous().numpy(), A.T.contiguous().numpy())
-        set_slopes(*rows_and_theta, kind(len(self.A) / len(A)), kind(bound), found.numpy())
-        found[:, :-1].addcmul_(alpha[:, None], theta)
-        slope = alpha * (theta.square().sum(1) / 2 + RATE) - (d / 2 + 1)
-        found[:, -1] = torch.where(log_alpha.abs() <= LARGEST, slope, 0.0)
-        return found
+        states, At = x.contiguous().numpy(), A.T.contiguous().numpy()
+        sum_logistic_gradients(states, At, kind(len(self.A) / len(A)), kind(bound), gradient.numpy())
+        gradient[:, :-1].addcmul_(alpha[:, None], theta)
+        log_alpha_gradient = alpha * (theta.square().sum(1) / 2 + ALPHA_RATE) - (d / 2 + 1)
+        gradient[:, -1] = torch.where(log_alpha.abs() <= MAX_LOG_ALPHA, log_alpha_gradient, 0.0)
+        return gradient
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
         if size is None or size >= len(self.A):
@@ -86,30 +86,30 @@ class LogisticTarget:
         return torch.randint(len(self.A), (size,), generator=generator)
 
     def laplace(self) -> tuple[Tensor, Tensor]:
-        """The mode of exp(-V) and the inverse Hessian of V there, float64: the scales a fixed step has to respect.
+        """The mode of exp(-V) and the inverse Hessian of V there, in float64: they give the scales of the posterior.
 
-        Newton in theta and the exact minimum in alpha by turns; V is convex in each of them.
+        Newton steps in theta alternate with the exact minimum in alpha; V is convex in each of them.
         """
         A = self.A.double()
         d = A.shape[1]
         theta, eye = A.new_zeros(d), torch.eye(d, dtype=A.dtype)
         for _ in range(NEWTON_STEPS):
-            alpha = (d / 2 + 1) / (RATE + theta.square().sum() / 2)
-            wrong = torch.sigmoid(A @ theta)
-            slope = alpha * theta + A.T @ wrong
-            curvature = (A * (wrong * (1 - wrong))[:, None]).T @ A + alpha * eye
-            step = torch.linalg.solve(curvature, slope)
-            # Damped far away, where the logistic loss is nearly linear and a full step would overshoot.
-            theta = theta - step / (1 + (step @ slope).sqrt() / 4)
+            alpha = (d / 2 + 1) / (ALPHA_RATE + theta.square().sum() / 2)
+            sigmoid = torch.sigmoid(A @ theta)
+            gradient = alpha * theta + A.T @ sigmoid
+            curvature = (A * (sigmoid * (1 - sigmoid))[:, None]).T @ A + alpha * eye
+            step = torch.linalg.solve(curvature, gradient)
+            # Damped far from the mode, where the logistic loss is nearly linear and a full step would overshoot.
+            theta = theta - step / (1 + (step @ gradient).sqrt() / 4)
             if step.abs().max() < 1e-10:
                 break
         mixed = alpha * theta[:, None]
-        last = (alpha * (RATE + theta.square().sum() / 2)).reshape(1, 1)
+        last = (alpha * (ALPHA_RATE + theta.square().sum() / 2)).reshape(1, 1)
         hessian = torch.cat((torch.cat((curvature, mixed), 1), torch.cat((mixed.T, last), 1)))
         return torch.cat((theta, alpha.log().reshape(1))), torch.linalg.inv(hessian)
 
 
-def probability(theta: Tensor, X: Tensor) -> Tensor:
-    """Of the class +1 for each row: the mean of sigmoid(theta'x) over the samples of theta."""
-    piece = max(1, PIECE // len(theta))
-    return torch.cat([torch.sigmoid(part @ theta.T).mean(1) for part in torch.split(X, piece)])
+def positive_probability(theta: Tensor, X: Tensor) -> Tensor:
+    """Probability of the class +1 for each row: the mean of sigmoid(theta'x) over the samples of theta."""
+    rows = max(1, CHUNK_SIZE // len(theta))
+    return torch.cat([torch.sigmoid(chunk @ theta.T).mean(1) for chunk in torch.split(X, rows)])

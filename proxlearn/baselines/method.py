@@ -1,4 +1,4 @@
-"""What every method of the comparison offers: fit on scaled rows, then answer with probabilities."""
+"""The interface of a compared method: fit on scaled rows, then predict probabilities."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ import numpy as np
 Preset = Literal["light", "paper"]
 Block = Literal["network", "sampler", "reference"]
 Predictor = Callable[[np.ndarray], np.ndarray]
-"""Rows, n x d, scaled as those of the fit -> probability of the class +1, n."""
+"""Rows, n x d, scaled like those of the fit -> probability of the class +1, n."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """How a method is asked to fit, besides its rows."""
+    """Arguments of a fit besides its rows."""
 
     dataset: str
     seed: int
     preset: Preset = "light"
     threads: int = 1
     temperature: float = 1.0
-    """Of a posterior sampler: the weight of the entropy beside the mean potential."""
+    """Of a posterior sampler: the weight of the entropy relative to the mean potential."""
     trial: bool = False
-    """One step of everything: to have it compiled before a clock runs."""
+    """Take one step of everything, so that all code is compiled before a fit is timed."""
     progress: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True)
 class FittedMethod:
-    """A method's answer: how to predict, and what it has to say of its own course."""
+    """The result of a fit: a predictor, and notes on how the fit went."""
 
     probability: Predictor
     notes: dict[str, Any] = field(default_factory=dict)
-    """Figures worth keeping beside the scores: steps, a ledger of the functional, effective sample size."""
+    """Numbers stored with the scores: steps, a ledger of the functional, effective sample size."""
 
 
-Fit = Callable[[np.ndarray, np.ndarray, Request], FittedMethod]
-"""(X, n x d; y, n, in {-1, +1}; request) -> fitted. The same inputs give the same answer."""
-SettingsOf = Callable[[str, Preset, str], Mapping[str, Any]]
-"""(name of the fit's function, preset, dataset) -> every number and option that the fit is made with, as plain values.
+FitFunction = Callable[[np.ndarray, np.ndarray, Request], FittedMethod]
+"""(X, n x d; y, n, in {-1, +1}; request) -> fitted method. The same inputs give the same result."""
+SettingsFunction = Callable[[str, Preset, str], Mapping[str, Any]]
+"""(name of the fit function, preset, dataset) -> every number and option of the fit, as plain values.
 
-A method's module has one called ``settings``, unless its methods have nothing to set."""
+A method's module has one called ``settings``, unless its methods have no settings."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of a table."""
+    """A compared method, one row of the tables."""
 
     name: str
     title: str
     block: Block
     module: str
-    """Where its ``fit`` is, as ``module:function``; imported when it is first used."""
+    """Its fit function as ``module:function``; imported when it is first used."""
     scaling: str | None = None
-    """Of the features, where the method is a statement on features of that scale; None: the protocol's."""
+    """Feature scaling, where the method is defined for features of that scale; None: the scaling of the protocol."""
     only: tuple[str, ...] = ()
-    """The datasets that it can be asked about; none: all of two classes."""
+    """The datasets that the method applies to; empty: every dataset of two classes."""
     revision: int = 1
     """Raised whenever a change of the code changes the method's results; its stored cells are then computed again."""

@@ -1,4 +1,4 @@
-"""The normalising flow of SWGF: affine couplings whose inverse and Jacobian determinant are known."""
+"""The normalising flow of SWGF: affine couplings with closed-form inverse and Jacobian determinant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.functional import leaky_relu, linear
 
 HIDDEN_LAYERS = 3
 SLOPE = 0.2
-"""Of the LeakyReLU below zero."""
+"""Slope of the LeakyReLU below zero."""
 BLOCKS = 2
 
 Layer = tuple[Tensor, Tensor]
@@ -19,20 +19,20 @@ Layer = tuple[Tensor, Tensor]
 
 
 class RealNvp:
-    """``BLOCKS`` times: the second half of the coordinates becomes x2 exp(s(x1)) + t(x1), then all are reversed.
+    """RealNVP: in each block, x2 becomes x2 exp(s(x1)) + t(x1), then the coordinates are reversed.
 
-    The last layers of s and t begin with zero, so that the first flow is the identity (two reversals) and its density
-    exactly N(0, I).
+    x1 and x2 are the two halves of the coordinates. The last layers of s and t are initialised with zeros, so that the
+    first flow is the identity (two reversals) and its density exactly N(0, I).
     """
 
     def __init__(self, dim: int, width: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> None:
         self.dim, self.kept = dim, dim // 2
         sizes = [self.kept, *[width] * HIDDEN_LAYERS, dim - self.kept]
-        self.blocks = [[_layers(sizes, generator, dtype) for _ in "st"] for _ in range(BLOCKS)]
+        self.blocks = [[_init_layers(sizes, generator, dtype) for _ in "st"] for _ in range(BLOCKS)]
 
     @property
     def parameters(self) -> list[Tensor]:
-        """Everything an optimiser moves."""
+        """All trainable tensors."""
         return [tensor for block in self.blocks for net in block for layer in net for tensor in layer]
 
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,8 +40,8 @@ class RealNvp:
         x, log_det = z, z.new_zeros(len(z))
         for s_net, t_net in self.blocks:
             x1, x2 = x[:, : self.kept], x[:, self.kept :]
-            s = _net(s_net, x1)
-            x = torch.cat((x1, x2 * s.exp() + _net(t_net, x1)), dim=1).flip(1)
+            s = _apply_layers(s_net, x1)
+            x = torch.cat((x1, x2 * s.exp() + _apply_layers(t_net, x1)), dim=1).flip(1)
             log_det = log_det + s.sum(1)
         return x, log_det
 
@@ -50,12 +50,12 @@ class RealNvp:
         for s_net, t_net in reversed(self.blocks):
             flipped = x.flip(1)
             x1, x2 = flipped[:, : self.kept], flipped[:, self.kept :]
-            x = torch.cat((x1, (x2 - _net(t_net, x1)) * torch.exp(-_net(s_net, x1))), dim=1)
+            x = torch.cat((x1, (x2 - _apply_layers(t_net, x1)) * torch.exp(-_apply_layers(s_net, x1))), dim=1)
         return x
 
 
-def _layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> list[Layer]:
-    """Uniform weights of variance 1 / (3 inputs), as is usual; zero in the last layer."""
+def _init_layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> list[Layer]:
+    """Weights drawn uniformly with the usual variance 1 / (3 inputs); zeros in the last layer."""
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):
         bound = inputs**-0.5 if len(layers) < HIDDEN_LAYERS else 0.0
@@ -65,7 +65,7 @@ def _layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     return layers
 
 
-def _net(layers: Sequence[Layer], x: Tensor) -> Tensor:
+def _apply_layers(layers: Sequence[Layer], x: Tensor) -> Tensor:
     for weights, biases in layers[:-1]:
         x = leaky_relu(linear(x, weights, biases), SLOPE, inplace=True)
     return linear(x, *layers[-1])

@@ -1,6 +1,7 @@
-"""Every method of the comparison by name. A new one: a module with a ``fit`` (see method.py), and a line here.
+"""Registry of the compared methods by name.
 
-A change of what a method computes raises its ``revision`` here.
+A new method needs a module with a fit function (see method.py) and a line here. A change of a method's results raises
+its ``revision`` here.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from proxlearn.baselines.method import Fit, Method, Preset, SettingsOf
+from proxlearn.baselines.method import FitFunction, Method, Preset, SettingsFunction
 from proxlearn.errors import InputError, did_you_mean
 
 OURS = "proxlearn"
-"""The row that all others are compared with."""
+"""The method that all others are compared with."""
 
 _ALL = (
     Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.networks:proximal"),
@@ -29,25 +30,26 @@ _ALL = (
     Method("boosting", "gradient boosting", "reference", "proxlearn.baselines.references:boosting"),
     Method("bayes", "Bayes rule", "reference", "proxlearn.baselines.references:bayes", "none", ("twonorm",)),
 )
-METHODS: dict[str, Method] = {method.name: method for method in _ALL}
-"""In the order of the tables."""
+METHODS: dict[str, Method] = {find_method.name: find_method for find_method in _ALL}
+"""Methods by name, in the order of the tables."""
 
 
-def method(name: str) -> Method:
+def find_method(name: str) -> Method:
+    """The method of this name, or an InputError."""
     if name not in METHODS:
         raise InputError(f"no method `{name}`", did_you_mean(name, METHODS))
     return METHODS[name]
 
 
-def fit_of(method: Method) -> Fit:
-    """The method's function; its module may import heavy packages."""
+def load_fit(method: Method) -> FitFunction:
+    """Import the method's fit function; its module may import heavy packages."""
     module, _, function = method.module.partition(":")
-    found: Fit = getattr(importlib.import_module(module), function)
-    return found
+    fit: FitFunction = getattr(importlib.import_module(module), function)
+    return fit
 
 
-def settings_of(method: Method, preset: Preset, dataset: str) -> dict[str, Any]:
-    """What the method is set to for a preset and a dataset; empty where nothing can be set."""
+def method_settings(method: Method, preset: Preset, dataset: str) -> dict[str, Any]:
+    """The method's settings for a preset and a dataset; empty where it has none."""
     module, _, function = method.module.partition(":")
-    settings: SettingsOf | None = getattr(importlib.import_module(module), "settings", None)
+    settings: SettingsFunction | None = getattr(importlib.import_module(module), "settings", None)
     return {} if settings is None else dict(settings(function, preset, dataset))

@@ -1,4 +1,4 @@
-"""The frame around every sampler of block B: rows in, a target to descend, samples out, probabilities from them."""
+"""What the samplers of block B share: rows in, a target to descend, samples out, probabilities from the samples."""
 
 from __future__ import annotations
 
@@ -12,32 +12,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.baselines.logistic_target import LARGEST, RATE, LogisticTarget, Potential, probability
-from proxlearn.baselines.method import FittedMethod, Preset, Request, SettingsOf
+from proxlearn.baselines.logistic_target import (
+    ALPHA_RATE,
+    MAX_LOG_ALPHA,
+    LogisticTarget,
+    Potential,
+    positive_probability,
+)
+from proxlearn.baselines.method import FittedMethod, Preset, Request, SettingsFunction
 from proxlearn.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    # A stub of the type checker, which does not exist at run time.
     from _typeshed import DataclassInstance
 
-SAMPLES = 4096
-"""Of the posterior, behind every prediction."""
-CLOSE = 1e-6
-"""Relative rise of the functional that still counts as none: rounding."""
+NUM_SAMPLES = 4096
+"""Posterior samples that a prediction averages over."""
+RELATIVE_TOLERANCE = 1e-6
+"""Relative increase of the functional that is attributed to rounding."""
 
-Plan = TypeVar("Plan", bound="DataclassInstance")
-Sampled = tuple[Tensor, dict[str, Any]]
+SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
+SampleResult = tuple[Tensor, dict[str, Any]]
 """Samples, count x D, and notes."""
-Sample = Callable[[LogisticTarget, torch.Generator], Sampled]
+SampleFunction = Callable[[LogisticTarget, torch.Generator], SampleResult]
 Ledger = list[dict[str, Any]]
 """The functional after each outer step."""
 
 
-def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) -> FittedMethod:
-    """Sample the posterior of these rows; float32, one generator, the requested number of threads."""
-    rows = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: SampleFunction) -> FittedMethod:
+    """Sample the posterior of these rows in float32, with one generator and the requested number of threads."""
+    features = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
     labels = torch.from_numpy(np.asarray(y, dtype=np.float32))
-    target = LogisticTarget(-labels[:, None] * rows)
-    with _threads(request.threads), torch.no_grad():
+    target = LogisticTarget(-labels[:, None] * features)
+    with _thread_count(request.threads), torch.no_grad():
         x, notes = sample(target, torch.Generator().manual_seed(request.seed))
     theta = x[:, :-1].contiguous()
     notes |= {
@@ -46,28 +53,30 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: Sample) 
         "theta_mean": theta.mean(0).tolist(),
         "theta_std": theta.std(0).tolist(),
         "alpha_mean": float(x[:, -1].exp().mean()),
-        "clipped": float((x[:, -1].abs() > LARGEST).double().mean()),
+        "clipped": float((x[:, -1].abs() > MAX_LOG_ALPHA).double().mean()),
     }
 
-    def answer(new: np.ndarray) -> np.ndarray:
-        asked = torch.from_numpy(np.ascontiguousarray(new, dtype=np.float32))
-        with _threads(request.threads):
-            found: np.ndarray = probability(theta, asked).double().numpy()
-        return found
+    def predict(X: np.ndarray) -> np.ndarray:
+        features = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+        with _thread_count(request.threads):
+            probabilities: np.ndarray = positive_probability(theta, features).double().numpy()
+        return probabilities
 
-    return FittedMethod(answer, notes)
+    return FittedMethod(predict, notes)
 
 
-def choose(request: Request, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
-    """The plan of a request's preset."""
+def request_settings(request: Request, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsT:
+    """The settings of a request's preset; a trial takes one step of everything."""
     if request.trial:
         lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
         return replace(light, **dict.fromkeys(lengths, 1))
-    return sampler_settings(request.preset, request.dataset, light, paper)
+    return preset_settings(request.preset, request.dataset, light, paper)
 
 
-def sampler_settings(preset: Preset, dataset: str, light: Plan, paper: Mapping[str, Plan] | Plan) -> Plan:
-    """The plan of a preset: ``light`` for any dataset, ``paper`` for any or for those that were published."""
+def preset_settings(
+    preset: Preset, dataset: str, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT
+) -> SettingsT:
+    """The settings of a preset: ``light`` for every dataset, ``paper`` for every dataset or for the published ones."""
     if preset == "light":
         return light
     if not isinstance(paper, Mapping):
@@ -79,65 +88,67 @@ def sampler_settings(preset: Preset, dataset: str, light: Plan, paper: Mapping[s
     return paper[dataset]
 
 
-def settings_dict(light: Plan, paper: Mapping[str, Plan] | Plan) -> SettingsOf:
-    """A sampler module's ``settings``: the preset's plan."""
+def make_settings_function(light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsFunction:
+    """A sampler module's ``settings``: the settings of a preset as plain values."""
     return lambda function, preset, dataset: (
-        asdict(sampler_settings(preset, dataset, light, paper)) | {"samples": SAMPLES}
+        asdict(preset_settings(preset, dataset, light, paper)) | {"samples": NUM_SAMPLES}
     )
 
 
-def standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Particles of rho_0 = N(0, I), and log rho_0 at them."""
+def draw_standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw particles from rho_0 = N(0, I); returns them with log rho_0 at each."""
     x = torch.randn(count, dim, generator=generator)
-    return x, log_normal(x)
+    return x, log_normal_density(x)
 
 
-def prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Particles of the prior, rho_0(theta, log alpha), and log rho_0 at them.
+def draw_prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw particles from the prior rho_0(theta, log alpha); returns them with log rho_0 at each.
 
-    theta uses the clipped log alpha. The particle keeps the other: clipped, 3 % would share one value, without density.
+    theta is drawn with the clipped log alpha, and the particle keeps the unclipped one: 3 % of the particles would
+    otherwise share one value of log alpha, which has no density.
     """
-    alpha = torch.empty(count).exponential_(RATE, generator=generator)
+    alpha = torch.empty(count).exponential_(ALPHA_RATE, generator=generator)
     log_alpha = alpha.log()
-    clipped = log_alpha.clamp(-LARGEST, LARGEST)
+    clipped = log_alpha.clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA)
     z = torch.randn(count, dim - 1, generator=generator)
     x = torch.cat((z * (-clipped / 2).exp()[:, None], log_alpha[:, None]), dim=1)
-    return x, log_normal(z) + (dim - 1) / 2 * clipped + math.log(RATE) - RATE * alpha + log_alpha
+    log_rho = log_normal_density(z) + (dim - 1) / 2 * clipped + math.log(ALPHA_RATE) - ALPHA_RATE * alpha + log_alpha
+    return x, log_rho
 
 
-def log_normal(z: Tensor) -> Tensor:
-    """log of the density of N(0, I) at each row."""
+def log_normal_density(z: Tensor) -> Tensor:
+    """Log density of N(0, I) at each row."""
     return -z.square().sum(1) / 2 - z.shape[1] / 2 * math.log(2 * math.pi)
 
 
-def whitening(target: LogisticTarget) -> Tensor:
+def whitening_factor(target: LogisticTarget) -> Tensor:
     """Lower triangular L, L L' the inverse Hessian of V at its mode: x = L v has one scale in all coordinates of v."""
     _, covariance = target.laplace()
     L: Tensor = torch.linalg.cholesky(covariance)
     return L.to(target.A.dtype)
 
 
-def shorten(drift: Tensor) -> Tensor:
-    """Rows longer than 1 become 1 long."""
+def clip_rows(drift: Tensor) -> Tensor:
+    """Scale the rows that are longer than 1 to length 1."""
     length: Tensor = torch.linalg.vector_norm(drift, dim=1, keepdim=True)
     return drift / length.clamp(min=1.0)
 
 
-def ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
-    """Enter E[V] + T E[log rho] after an outer step, and whether that step has decreased it.
+def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
+    """Append E[V] + T E[log rho] after an outer step, and whether the step decreased it.
 
-    A sampler without a density (``log_rho`` is None) gets the entropy of the Gaussian with its particles' covariance,
-    which no density of that covariance exceeds: its figure is a lower bound.
+    A sampler without a density (``log_rho`` is None) is entered with the entropy of the Gaussian of the same
+    covariance, which is the largest entropy of that covariance: the functional is then a lower bound.
     """
     potential = float(target.value(x).double().mean())
-    mean_log = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())
-    functional = potential + temperature * mean_log
+    mean_log_rho = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())
+    functional = potential + temperature * mean_log_rho
     if not math.isfinite(functional):
         raise RunError(f"the particles have diverged in step {len(ledger)}", "scale the features, or try another seed")
     row: dict[str, Any] = {"step": len(ledger), "functional": functional, "potential": potential}
     if ledger:
-        before = ledger[-1]["functional"]
-        row["decreased"] = functional <= before + CLOSE * abs(before)
+        previous = ledger[-1]["functional"]
+        row["decreased"] = functional <= previous + RELATIVE_TOLERANCE * abs(previous)
     ledger.append(row)
 
 
@@ -147,10 +158,11 @@ def _gaussian_entropy(x: Tensor) -> float:
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
+def _thread_count(count: int) -> Iterator[None]:
+    """Let torch use ``count`` threads inside the block."""
+    previous = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from proxlearn.baselines.method import Block, Method, Preset
-from proxlearn.baselines.registry import METHODS, OURS
-from proxlearn.baselines.registry import method as method_by_name
+from proxlearn.baselines.registry import METHODS, OURS, find_method
 from proxlearn.compare.spec import (
     AUTHORS,
     AUTHORS_SEEDS,
@@ -61,9 +60,9 @@ def main(args: list[str]) -> int:
     from proxlearn.compare.output_files import refuse_foreign_files
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
     from proxlearn.jobs.result_cache import ResultCache
+    from proxlearn.run.folder_checks import check_writable
     from proxlearn.run.lock import FolderLock
     from proxlearn.run.ownership import require_comparison_or_empty
-    from proxlearn.run.run_folder import check_writable
 
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)
@@ -211,7 +210,7 @@ def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[s
 
 def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
     """The named methods, each once, in the order of the tables."""
-    chosen = {method_by_name(name).name for name in names} if names else set(METHODS)
+    chosen = {find_method(name).name for name in names} if names else set(METHODS)
     return tuple(method for method in METHODS.values() if method.name in chosen)
 
 

@@ -1,4 +1,4 @@
-"""``proxlearn data``: what there is to train on, where it comes from, and whether it is here."""
+"""``proxlearn data``: list the datasets, fetch their files, and verify the files by checksum."""
 
 from __future__ import annotations
 
@@ -12,100 +12,108 @@ from proxlearn.data.dataset_files import VARIABLE, cache_folder
 from proxlearn.data.table import DatasetInfo
 from proxlearn.errors import InputError, did_you_mean
 
-HEADER = ("dataset", "rows", "features", "classes", "licence", "present", "source")
-RIGHT = ("rows", "features", "classes")
+HEADER = ("dataset", "rows", "features", "classes", "licence", "file", "source")
+RIGHT_ALIGNED = ("rows", "features", "classes")
 
 
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="proxlearn data",
-        description="List the datasets, or fetch and verify their files.",
-        epilog=f"A file is looked for at dataset.path, in the folder {VARIABLE}, and in the cache ({cache_folder()}).",
+        description="List the datasets, fetch the files of those that need one, or verify the files by checksum.",
+        epilog="A file is searched for at dataset.path, then in the folder that the environment variable "
+        f"{VARIABLE} names, then in the cache ({cache_folder()}).",
     )
-    parser.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list")
-    parser.add_argument("names", nargs="*", metavar="DATASET", help="for example banana; all of them if none is named")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "fetch", "verify"),
+        default="list",
+        help="list: print a table of the datasets (default); fetch: download missing files into the cache; "
+        "verify: compare the sha256 of the files with the expected one",
+    )
+    parser.add_argument("names", nargs="*", metavar="DATASET", help="datasets, for example banana (default: all)")
     parsed = parser.parse_args(args)
     for name in parsed.names:
         if name not in registry.LOADERS:
             raise InputError(f"no dataset `{name}`", did_you_mean(name, registry.LOADERS))
     names: list[str] = parsed.names or list(registry.LOADERS)
     if parsed.action == "list":
-        print(table([row(name) for name in names]), end="")
+        print(format_table([table_row(name) for name in names]), end="")
         return 0
-    act = fetch if parsed.action == "fetch" else verify
-    return max([each(act, name) for name in names])
+    action = fetch if parsed.action == "fetch" else verify
+    return max([report(action, name) for name in names])
 
 
-def row(name: str) -> tuple[str, ...]:
-    about = registry.dataset_info(name)
-    counts = ("-" if count is None else str(count) for count in (about.rows, about.features, about.classes))
-    return (name, *counts, about.licence, presence(about), about.source)
+def table_row(name: str) -> tuple[str, ...]:
+    info = registry.dataset_info(name)
+    counts = ("-" if count is None else str(count) for count in (info.rows, info.features, info.classes))
+    return (name, *counts, info.licence, file_location(info), info.source)
 
 
-def presence(about: DatasetInfo) -> str:
-    """In a word or a path; nothing is read."""
-    if about.file is None:
-        return "yes"
-    found = dataset_files.find(about.file)
-    return "no" if found is None else display(found)
+def file_location(info: DatasetInfo) -> str:
+    """Where the dataset's file is; the file is not read."""
+    if info.file is None:
+        return "dataset.path" if "path" in info.reads else "none needed"
+    path = dataset_files.find(info.file)
+    return "not fetched" if path is None else home_relative(path)
 
 
-def each(act: Callable[[DatasetInfo], str], name: str) -> int:
-    """One dataset's line; a failure is said and the others go on."""
-    about = registry.dataset_info(name)
-    if about.file is None:
-        print(f"{name}: no file of its own ({about.source}{installed(about)})")
+def report(action: Callable[[DatasetInfo], str], name: str) -> int:
+    """Print the result of an action on one dataset; returns its exit code, so that a failure does not stop the rest."""
+    info = registry.dataset_info(name)
+    if info.file is None:
+        print(f"{name}: needs no file ({info.source}{package_version(info)})")
         return 0
     try:
-        print(f"{name}: {act(about)}")
+        print(f"{name}: {action(info)}")
     except InputError as error:
         print(f"{name}: {error}")
         return error.exit_code
     return 0
 
 
-def fetch(about: DatasetInfo) -> str:
-    """A file that is not here, or is damaged in the cache, is fetched."""
-    assert about.file is not None
-    found = dataset_files.find(about.file)
-    if found is not None:
+def fetch(info: DatasetInfo) -> str:
+    """Fetch a file that is missing, or whose copy in the cache is damaged."""
+    assert info.file is not None
+    path = dataset_files.find(info.file)
+    if path is not None:
         try:
-            dataset_files.verified(about.file, found)
-            return f"{display(found)} is here already, sha256 as it should be"
+            dataset_files.verified(info.file, path)
+            return f"{home_relative(path)} is present, and its sha256 matches"
         except InputError:
-            if found.parent != cache_folder():
+            if path.parent != cache_folder():
                 raise
-    dataset_files.fetch(about.file)
-    return f"{display(cache_folder() / about.file.name)} fetched, sha256 as it should be"
+    dataset_files.fetch(info.file)
+    return f"{home_relative(cache_folder() / info.file.name)} fetched, and its sha256 matches"
 
 
-def verify(about: DatasetInfo) -> str:
-    """A file that is here must have the right sha256."""
-    assert about.file is not None
-    found = dataset_files.find(about.file)
-    if found is None:
-        return f"{about.file.name} is not here (`proxlearn data fetch` gets it)"
-    dataset_files.verified(about.file, found)
-    return f"{display(found)}: sha256 {about.file.sha256} as it should be"
+def verify(info: DatasetInfo) -> str:
+    """Compare the sha256 of a file with the expected one."""
+    assert info.file is not None
+    path = dataset_files.find(info.file)
+    if path is None:
+        return f"{info.file.name} is not on this machine (`proxlearn data fetch` downloads it)"
+    dataset_files.verified(info.file, path)
+    return f"{home_relative(path)}: sha256 {info.file.sha256} matches"
 
 
-def installed(about: DatasetInfo) -> str:
-    """The version of the package that carries it, without importing the package."""
-    return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in about.source else ""
+def package_version(info: DatasetInfo) -> str:
+    """The version of the package that contains the dataset, without importing the package."""
+    return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in info.source else ""
 
 
-def display(path: Path) -> str:
+def home_relative(path: Path) -> str:
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
-    """Aligned columns; numbers to the right."""
+def format_table(rows: list[tuple[str, ...]]) -> str:
+    """Aligned columns, with numbers to the right."""
     lines = [HEADER, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
     aligned = (
         "  ".join(
-            cell.rjust(width) if name in RIGHT else cell.ljust(width)
+            cell.rjust(width) if name in RIGHT_ALIGNED else cell.ljust(width)
             for cell, width, name in zip(line, widths, HEADER, strict=True)
         ).rstrip()
         for line in lines

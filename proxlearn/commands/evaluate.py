@@ -36,17 +36,17 @@ def main(args: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parsed = parser.parse_args(args)
 
-    from proxlearn.data.row_reader import ColumnSpec, Rows
+    from proxlearn.data.row_reader import ColumnSpec, RowReader
     from proxlearn.predict.evaluate import evaluate
     from proxlearn.predict.folder import load
 
-    with Rows(parsed.data) as rows:
+    with RowReader(parsed.data) as rows:
         model = load(parsed.folder)
         target = parsed.target or model.target
         if target is None:
             raise InputError("this run's target has no column's name", "give --target COLUMN")
         wanted = ColumnSpec(model.columns, target, needs_target=True, ignore_extra=parsed.ignore_extra)
-        found = evaluate(replace(model, target=target), with_progress(rows, rows.pieces(wanted), "evaluate"))
+        found = evaluate(replace(model, target=target), with_progress(rows, rows.chunks(wanted), "evaluate"))
     echo(json.dumps(found, indent=2, allow_nan=False) + "\n" if parsed.json else table(found))
     return 0
 

@@ -17,7 +17,7 @@ from proxlearn.run.output_file import check_output, open_output, same_file
 from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:
-    from proxlearn.data.row_reader import Chunk, Rows
+    from proxlearn.data.row_reader import Chunk, RowReader
     from proxlearn.predict.model import Model
 
 STDIN = STDOUT = "-"
@@ -57,14 +57,14 @@ def main(args: list[str]) -> int:
     refuse_input(parsed.output, parsed.data)
 
     # torch takes seconds to import: not before the words are known to be good.
-    from proxlearn.data.row_reader import ColumnSpec, Rows
+    from proxlearn.data.row_reader import ColumnSpec, RowReader
     from proxlearn.predict.folder import load
 
-    with Rows(parsed.data) as rows:
+    with RowReader(parsed.data) as rows:
         model = load(parsed.folder)
         wanted = ColumnSpec(model.columns, model.target, keep=parsed.keep, ignore_extra=parsed.ignore_extra)
         with open_table(parsed.output) as file:
-            write(model, with_progress(rows, rows.pieces(wanted), "predict"), parsed.estimate, file)
+            write(model, with_progress(rows, rows.chunks(wanted), "predict"), parsed.estimate, file)
     return 0
 
 
@@ -94,7 +94,7 @@ def write(model: Model, pieces: Iterable[Chunk], estimate: str, file: TextIO) ->
         header = False
 
 
-def with_progress(rows: Rows, pieces: Iterable[Chunk], what: str) -> Iterator[Chunk]:
+def with_progress(rows: RowReader, pieces: Iterable[Chunk], what: str) -> Iterator[Chunk]:
     """The pieces, with progress on stderr where it takes more than two seconds."""
     from tqdm import tqdm
 
@@ -102,7 +102,7 @@ def with_progress(rows: Rows, pieces: Iterable[Chunk], what: str) -> Iterator[Ch
     with tqdm(total=rows.size, desc=what, unit="B", unit_scale=True, delay=2, mininterval=interval) as bar:
         for piece in pieces:
             yield piece
-            bar.update(rows.done - bar.n)
+            bar.update(rows.bytes_read - bar.n)
 
 
 def refuse_input(output: str, data: str) -> None:

@@ -12,8 +12,9 @@ from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
+from proxlearn.run.folder_checks import check_writable
 from proxlearn.run.overwrite import recover_locked
-from proxlearn.run.run_folder import RunFolder, check_writable
+from proxlearn.run.run_folder import RunFolder
 from proxlearn.train_session import run_session
 from proxlearn.validators import integer, parse_number
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from proxlearn.errors import InputError
 from proxlearn.jobs.records import DONE
 from proxlearn.run.overwrite import is_interrupted
-from proxlearn.run.ownership import STAGING
+from proxlearn.run.ownership import STAGES
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
 from proxlearn.run.sweep_folder import JobState, SweepFolder
@@ -93,7 +93,7 @@ def find_runs(folder: Path, depth: int) -> Iterator[Path]:
         return
     try:
         entries = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-        below = sorted(entry.name for entry in entries if entry.name not in STAGING)
+        below = sorted(entry.name for entry in entries if entry.name not in STAGES)
     except OSError:
         return
     for name in below:

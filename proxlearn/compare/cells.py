@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from proxlearn.baselines.method import Method, Preset
-from proxlearn.baselines.registry import settings_of
+from proxlearn.baselines.registry import method_settings
 from proxlearn.compare.spec import AUTHORS, SplitName
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.jobs.result_cache import ResultCache, cache_key
@@ -61,7 +61,7 @@ class Cell:
             "format": CELL_FORMAT,
             "method": self.method.name,
             "revision": self.method.revision,
-            "settings": settings_text(settings_of(self.method, self.preset, self.dataset.name)),
+            "settings": settings_text(method_settings(self.method, self.preset, self.dataset.name)),
             "dataset": self.dataset.name,
             "data_sha256": self.data_sha256,
             "split": self.split,

@@ -14,7 +14,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from proxlearn.baselines.method import Request
-from proxlearn.baselines.registry import fit_of
+from proxlearn.baselines.registry import load_fit
 from proxlearn.compare.cells import Cell, CellResult
 from proxlearn.compare.spec import SCALINGS, SPLITS
 from proxlearn.compare.splits import stored_split
@@ -46,7 +46,7 @@ def measure(cell: Cell, output: Path, threads: int) -> CellResult:
         raise RunError("the data or its split have changed since the command began", RETRY)
     scaler = SCALINGS[cell.scaling](table.X[split.train])
     y = 2.0 * table.target - 1.0
-    fit = fit_of(cell.method)
+    fit = load_fit(cell.method)
     request = Request(cell.dataset.name, cell.seed, cell.preset, threads, cell.temperature, progress=_print_progress)
     threads = usable_threads(threads)
     torch.set_num_threads(threads)

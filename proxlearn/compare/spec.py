@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 from proxlearn.baselines.method import Method, Preset
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.data.scaling import FITS, Fit, symmetric
+from proxlearn.data.scaling import FITS, ScalerFit, symmetric
 
 Protocol = Literal["matched", "paper"]
-SCALINGS: dict[str, Fit] = {**FITS, "symmetric": symmetric}
+SCALINGS: dict[str, ScalerFit] = {**FITS, "symmetric": symmetric}
 PAPERS: dict[str, str] = {"banana": "standard", "diabetes": "symmetric", "twonorm": "none"}
 """Scalings of the samplers in Mokrov et al. (2021) and Bonet et al. (2022); other data is standardised."""
 PUBLISHED = ("jko_icnn", "swgf")

@@ -49,7 +49,7 @@ def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: Spli
     else:
         seed = name
         shuffled = replace(config, split="shuffled", train_fraction=TRAIN_FRACTION)
-        split = Split(*prepare.split(table, shuffled, seed))
+        split = Split(*prepare.split_rows(table, shuffled, seed))
     rows = {"seed": seed, "train": split.train.tolist(), "test": split.test.tolist()}
     cache.put(split_identity(table, config, name), rows)
     return split

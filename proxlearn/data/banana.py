@@ -1,4 +1,4 @@
-"""Banana: two interleaved crescents in the plane, the paper's hardest set (Table 4)."""
+"""Loader of banana: two interleaved crescents in the plane, the paper's hardest dataset (Table 4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxlearn.data import dataset_files, keel, scaling
 from proxlearn.data.table import DatasetInfo, Table
 
 FILE = keel.keel_file("banana.dat", "5bd625660e17b219ffb44019e973db014dd1726ffde309e881d3942436508b80")
-ABOUT = DatasetInfo(5300, 2, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+INFO = DatasetInfo(5300, 2, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:

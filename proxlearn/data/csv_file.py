@@ -1,4 +1,4 @@
-"""Text tables: one header line, then rows; commas, semicolons, tabs or | between the fields."""
+"""Reader of text tables: one header line, then rows; commas, semicolons, tabs or | separate the fields."""
 
 from __future__ import annotations
 
@@ -18,62 +18,51 @@ from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError, did_you_mean
 
 DELIMITERS = ",;\t|"
-FEW_CATEGORIES = 20
-MISSING = (
+MAX_ONE_HOT = 20
+MISSING_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-"""Cells without a value, as pandas counts them: a column of texts that is kept as it is written has none."""
-SHOWN_COLUMNS = 4
+"""Cells that pandas reads as missing; in a column that is kept as text no cell is missing."""
+MAX_SUGGESTED_COLUMNS = 4
 
 
-def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Features, the target's values, the features' names and the target's; missing cells are NaN."""
-    file = as_text(io.BytesIO(content))
+def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+    """Features, target values, feature names and target name; missing cells are NaN."""
+    file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     if target is None:
         raise InputError("dataset=csv needs the column to predict", _target_remedy(header))
     if target not in header:
         raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
-    (frame,) = frames(path, file, header, delimiter)
+    (frame,) = read_frames(path, file, header, delimiter)
     values = _target_values(frame.pop(target), target)
-    return numbers(frame), values, list(frame.columns), target
+    return feature_matrix(frame), values, list(frame.columns), target
 
 
-def target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
-    """The target's cells as they are written, for a table that ``read`` has accepted."""
-    import pandas as pd
-
-    file = as_text(io.BytesIO(content))
+def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
+    """The target's cells as written, for a table that ``read_table`` has accepted."""
+    file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
-    with _translated(path):
-        frame = pd.read_csv(
-            file,
-            sep=delimiter,
-            skipinitialspace=True,
-            index_col=False,
-            usecols=[header.index(target)],
-            dtype=str,
-            keep_default_na=False,
-        )
-    found: np.ndarray = frame.iloc[:, 0].to_numpy(dtype=object)
-    return found
+    frame = _read_csv(path, file, delimiter, usecols=[header.index(target)], dtype=str, keep_default_na=False)
+    texts: np.ndarray = frame.iloc[:, 0].to_numpy(dtype=object)
+    return texts
 
 
-def as_text(file: BinaryIO) -> TextIO:
-    """UTF-8, with or without a mark at its beginning; the csv module and pandas see to the line ends."""
+def open_text(file: BinaryIO) -> TextIO:
+    """Decode UTF-8, with or without a byte order mark; the csv module and pandas handle the line ends."""
     return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
-    """The columns' names, and the delimiter that separates most of them; the file ends up at its beginning."""
+    """Column names, and the delimiter that gives most of them; the file position is at the beginning afterwards."""
     try:
         records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
+        raise _encoding_error(path, error) from error
     except csv.Error as error:
-        raise InputError(f"{path} is no text table: {error}", "save it as .csv, encoded in UTF-8") from error
-    delimiter = max(records, key=lambda each: len(records[each]))
+        raise InputError(f"{path} is not a text table: {error}", "save it as .csv, encoded in UTF-8") from error
+    delimiter = max(records, key=lambda candidate: len(records[candidate]))
     header = records[delimiter]
     if len(header) < least:
         raise InputError(
@@ -88,11 +77,11 @@ def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[st
         if name in header[:position]:
             raise InputError(f"{path}: two columns are called `{name}`", "rename or delete one of them")
     if all(parse_numeral(name) is not None for name in header):
-        raise InputError(f"{path}: the first line holds numbers, not names of columns", "add a header line")
+        raise InputError(f"{path}: the first line holds numbers, not column names", "add a header line")
     return header, delimiter
 
 
-def frames(
+def read_frames(
     path: Path | str,
     file: TextIO,
     header: list[str],
@@ -100,31 +89,29 @@ def frames(
     rows: int | None = None,
     texts: Collection[str] = (),
 ) -> Iterator[Any]:
-    """The table as pandas frames of at most ``rows`` rows (None: one frame), indexed from the table's beginning.
+    """The table as pandas frames of at most ``rows`` rows (None: one frame), indexed from the first row of the table.
 
-    The columns in ``texts`` keep each cell as it is written; elsewhere missing cells are NaN.
+    The columns in ``texts`` keep each cell as written; in the others missing cells are NaN.
     """
     import pandas as pd
 
-    with _translated(path):
-        found = pd.read_csv(
-            file,
-            sep=delimiter,
-            skipinitialspace=True,
-            index_col=False,
-            low_memory=False,
-            chunksize=rows,
-            dtype=dict.fromkeys(texts, str),
-            keep_default_na=not texts,
-            na_values={name: MISSING for name in header if name not in texts} if texts else None,
-            # In a table of one column an empty line is a row whose cell is empty.
-            skip_blank_lines=len(header) > 1,
-            header=0 if len(header) > 1 else _lines_before_header(file),
-        )
-    parts: Iterator[Any] = iter(found if rows else [found])
+    table = _read_csv(
+        path,
+        file,
+        delimiter,
+        low_memory=False,
+        chunksize=rows,
+        dtype=dict.fromkeys(texts, str),
+        keep_default_na=not texts,
+        na_values={name: MISSING_VALUES for name in header if name not in texts} if texts else None,
+        # In a table of one column an empty line is a row with an empty cell.
+        skip_blank_lines=len(header) > 1,
+        header=0 if len(header) > 1 else _lines_before_header(file),
+    )
+    parsed_frames: Iterator[Any] = iter(table if rows else [table])
     while True:
-        with _translated(path):
-            frame = next(parts, None)
+        with _pandas_errors_as_input_error(path):
+            frame = next(parsed_frames, None)
         if frame is None:
             return
         if len(frame.columns) != len(header):
@@ -133,23 +120,31 @@ def frames(
         yield frame
 
 
+def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) -> Any:
+    """Call pandas.read_csv with the options that hold for every table."""
+    import pandas as pd
+
+    with _pandas_errors_as_input_error(path):
+        return pd.read_csv(file, sep=delimiter, skipinitialspace=True, index_col=False, **options)
+
+
 @contextlib.contextmanager
-def _translated(path: Path | str) -> Iterator[None]:
-    """What pandas has to say of a table, in one line with a remedy."""
+def _pandas_errors_as_input_error(path: Path | str) -> Iterator[None]:
+    """Turn the errors and warnings of pandas into one line with a remedy."""
     import pandas as pd
 
     try:
         with warnings.catch_warnings():
-            # pandas would drop surplus fields with a warning.
+            # pandas drops surplus fields with a warning.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
+        raise _encoding_error(path, error) from error
     except pd.errors.ParserWarning as error:
         raise InputError(f"{path}: rows have more fields than the header", "name every column") from error
     except pd.errors.ParserError as error:
-        why = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
-        raise InputError(f"{path} cannot be read as a table: {why}", "correct that line (or its quotes)") from error
+        reason = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
+        raise InputError(f"{path} cannot be read as a table: {reason}", "correct that line (or its quotes)") from error
 
 
 def _first_record(file: TextIO, delimiter: str) -> list[str]:
@@ -160,21 +155,21 @@ def _first_record(file: TextIO, delimiter: str) -> list[str]:
 
 
 def _lines_before_header(file: TextIO) -> int:
-    """Empty lines at the beginning; the file ends up there again."""
+    """Number of empty lines at the beginning; the file position is at the beginning afterwards."""
     count = next((i for i, line in enumerate(file) if line.strip("\r\n")), 0)
     file.seek(0)
     return count
 
 
-def parsed_again(series: Any) -> Any:
-    """A column of texts as it would have been read without being kept: numbers, NaN where a cell is missing."""
+def parse_text_column(series: Any) -> Any:
+    """Parse a column that was kept as text: numbers, NaN where a cell is missing."""
     import pandas as pd
 
-    written = io.StringIO()
-    csv.writer(written, quoting=csv.QUOTE_ALL).writerows([cell] for cell in ["column", *series.tolist()])
-    written.seek(0)
-    found = pd.read_csv(written, skipinitialspace=True, low_memory=False).iloc[:, 0]
-    return found.set_axis(series.index)
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([cell] for cell in ["column", *series.tolist()])
+    text.seek(0)
+    column = pd.read_csv(text, skipinitialspace=True, low_memory=False).iloc[:, 0]
+    return column.set_axis(series.index)
 
 
 def _target_values(series: Any, name: str) -> np.ndarray:
@@ -189,40 +184,40 @@ def _target_values(series: Any, name: str) -> np.ndarray:
     return values
 
 
-def numbers(frame: Any) -> np.ndarray:
-    """The features as float64; a column of anything else is refused by name."""
+def feature_matrix(frame: Any) -> np.ndarray:
+    """The features as float64; a column that is not numeric is an error that names it."""
     for name in frame.columns if len(frame) else ():
         if frame[name].dtype.kind not in "biuf":
-            raise _text_column(frame[name].dropna(), name)
-    found: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-    return found
+            raise _text_column_error(frame[name].dropna(), name)
+    matrix: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+    return matrix
 
 
-def _text_column(series: Any, name: str) -> InputError:
-    wrong = series[[parse_numeral(str(value)) is None for value in series]]
-    if len(wrong) == 0:
+def _text_column_error(series: Any, name: str) -> InputError:
+    texts = series[[parse_numeral(str(value)) is None for value in series]]
+    if len(texts) == 0:
         return InputError(f"column `{name}` holds numbers beyond the range of float64", "correct or delete it")
-    first, row = str(wrong.iloc[0]), wrong.index[0] + 1
+    first, row = str(texts.iloc[0]), texts.index[0] + 1
     categories = series.nunique()
     if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", first):
         remedy = "write decimals with a point"
-    elif len(wrong) < len(series) / 2:
+    elif len(texts) < len(series) / 2:
         remedy = "correct these cells, or delete the rows or the column"
-    elif categories <= FEW_CATEGORIES:
+    elif categories <= MAX_ONE_HOT:
         remedy = f"replace it by 0/1 columns, one for each of its {categories} categories, or delete it"
     else:
-        remedy = "turn it into numbers, or delete it"
+        remedy = "convert it to numbers, or delete it"
     return InputError(f"column `{name}` is not numeric: {first[:40]!r} in data row {row}", remedy)
 
 
 def _target_remedy(header: list[str]) -> str:
-    """The columns as overrides to paste; the target is often the last one."""
-    words = [override_word("dataset.target", name) for name in header[: -SHOWN_COLUMNS - 1 : -1]]
-    more = f", or another of its {len(header)} columns" if len(header) > SHOWN_COLUMNS else ""
+    """Columns as overrides to paste, the last one first: it is often the target."""
+    words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
+    more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
     return "give " + " or ".join(words) + more
 
 
-def _not_utf8(path: Path | str, error: UnicodeDecodeError) -> InputError:
+def _encoding_error(path: Path | str, error: UnicodeDecodeError) -> InputError:
     return InputError(
         f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as .csv, encoded in UTF-8"
     )

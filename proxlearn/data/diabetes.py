@@ -1,4 +1,4 @@
-"""Diabetes: the Pima Indians' data (Table 4)."""
+"""Loader of diabetes: the Pima Indians data (Table 4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from proxlearn.data import dataset_files, keel, scaling
 from proxlearn.data.table import DatasetInfo, Table
 
 FILE = keel.keel_file("pima.dat", "d15b3fc61a19a5bd814e542dddc3464efa8b5bcfc3930885e43a1ca291842207")
-ABOUT = DatasetInfo(768, 8, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+INFO = DatasetInfo(768, 8, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
 COLUMNS = ("pregnancies", "glucose", "blood_pressure", "skin_thickness", "insulin", "body_mass", "pedigree", "age")
 
 
@@ -20,5 +20,5 @@ def load(config: DatasetConfig) -> Table:
         "binary",
         FILE.sha256,
         classes=("negative", "positive"),
-        paper_scaling=scaling.largest,
+        paper_scaling=scaling.max_abs,
     )

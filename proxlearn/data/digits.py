@@ -1,4 +1,4 @@
-"""Handwritten digits as scikit-learn carries them, 8 x 8 pixels: ten classes with no download."""
+"""Loader of digits: scikit-learn's handwritten digits of 8 x 8 pixels, ten classes without a download."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.sklearn_files import rows_of
+from proxlearn.data.sklearn_files import read_rows
 from proxlearn.data.table import DatasetInfo, Table
 
-ABOUT = DatasetInfo(1797, 64, 10, "UCI archive, data set 80, within scikit-learn", "CC BY 4.0")
+INFO = DatasetInfo(1797, 64, 10, "UCI archive, data set 80, within scikit-learn", "CC BY 4.0")
 
 
 def load(config: DatasetConfig) -> Table:
-    rows = rows_of("digits.csv.gz")
-    # Ink from 0 to 16 becomes [-1, 1], as SHD's pixels are.
+    rows = read_rows("digits.csv.gz")
+    # Pixel values from 0 to 16 are mapped to [-1, 1], the range of the pixels of SHD.
     X = np.ascontiguousarray(rows[:, :-1]) / 8 - 1
     target = rows[:, -1].astype(np.int64)
     return Table(

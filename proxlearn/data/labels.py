@@ -1,4 +1,4 @@
-"""What a target column means: two classes, many, or a real number; guessed where the user does not say."""
+"""Interpretation of a target column: two classes, more classes, or a real number; inferred where no task is given."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from proxlearn.core.options import Task
 from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError
 
-MOST_GUESSED = 20
-"""Whole numbers with at most so many different values are taken for classes, unless the user says otherwise."""
-SHOWN = 6
+MAX_GUESSED_CLASSES = 20
+"""Integers with at most this number of different values are taken for classes, unless dataset.task is given."""
+MAX_LISTED_CLASSES = 6
 LEADING_ZERO = re.compile(r"[-+]?0\d+")
 
 
@@ -30,21 +30,21 @@ class TargetEncoding:
 
 
 def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEncoding:
-    """The target's numbers or class indices (classes in sorted order: of two, the second is the positive one)."""
+    """Encode a target as numbers or class indices (classes are sorted: of two, the second is the positive one)."""
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
     if numeric and not np.isfinite(values).all():
         raise InputError(f"target column `{name}` holds an infinite value", "correct it, or delete the row")
     if len(distinct) < 2:
         raise InputError(
-            f"target column `{name}` holds one value only, `{_label(distinct[0])}`",
+            f"target column `{name}` holds one value only, `{_class_name(distinct[0])}`",
             "choose another dataset.target, or add rows with other values",
         )
-    task = task or _guess(distinct, numeric, len(values))
+    task = task or _guess_task(distinct, numeric, len(values))
     if task == "regression":
         if not numeric:
             row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
-            problem = f"target column `{name}` is text ({values[row]!s:.40} in data row {row + 1}), no number"
+            problem = f"target column `{name}` is text ({values[row]!s:.40} in data row {row + 1}), not a number"
             raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
         return TargetEncoding(
             task, values.astype(np.float64), (), f"column `{name}` is taken for a real number (regression)"
@@ -57,25 +57,25 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
     if 2 * len(distinct) > len(values):
         remedy = "choose another dataset.target" + (", or dataset.task=regression" if numeric else "")
         raise InputError(
-            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: less than two rows a class",
+            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: less than two rows per class",
             remedy,
         )
-    classes = tuple(_label(value) for value in distinct)
-    shown = ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
-    description = f"column `{name}` is taken for {len(classes)} classes ({task}): {shown}"
+    classes = tuple(_class_name(value) for value in distinct)
+    listed = ", ".join(classes[:MAX_LISTED_CLASSES]) + (", ..." if len(classes) > MAX_LISTED_CLASSES else "")
+    description = f"column `{name}` is taken for {len(classes)} classes ({task}): {listed}"
     return TargetEncoding(task, indices.reshape(-1).astype(np.int64), classes, description)
 
 
-def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
-    """A target's values; its texts instead, where these are classes that numbers would rename or merge.
+def keep_spelling(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
+    """The target's values, or class names as written where numbers would rename or merge the classes.
 
-    That is so where a whole number has leading zeros, or where different numbers are the same float. Other spellings
-    of one number (1 and 1.0) stay one class.
+    This happens where an integer has leading zeros, or where different numbers round to the same float. Other
+    spellings of one number (1 and 1.0) remain one class.
     """
     if values.dtype.kind not in "iuf" or task == "regression":
         return values
     distinct = np.unique(values)
-    if task is None and len(distinct) > 1 and _guess(distinct, True, len(values)) == "regression":
+    if task is None and len(distinct) > 1 and _guess_task(distinct, True, len(values)) == "regression":
         return values
     cells, inverse = np.unique(texts(), return_inverse=True)
     numbers: dict[float, set[Decimal]] = {}
@@ -91,30 +91,31 @@ def spelled(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | No
     }
     if not names or not np.isfinite(values).all():
         return values
-    return np.array([names.get(cell, _label(float(cell))) for cell in cells.tolist()])[inverse.reshape(-1)]
+    return np.array([names.get(cell, _class_name(float(cell))) for cell in cells.tolist()])[inverse.reshape(-1)]
 
 
-def _guess(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
+def _guess_task(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
     if len(distinct) == 2:
         return "binary"
-    whole = numeric and bool(np.all(distinct == np.floor(distinct)))
-    classes = not numeric or (whole and len(distinct) <= MOST_GUESSED and 2 * len(distinct) <= rows)
-    return "multiclass" if classes else "regression"
+    is_integer = numeric and bool(np.all(distinct == np.floor(distinct)))
+    are_classes = not numeric or (is_integer and len(distinct) <= MAX_GUESSED_CLASSES and 2 * len(distinct) <= rows)
+    return "multiclass" if are_classes else "regression"
 
 
 def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
-    """Class indices of labels as a file has them; -1 where a label is none of the classes.
+    """Class indices of the labels of a file; -1 where a label is none of the classes.
 
-    A label counts as a class if the text is the same, or stands for the same number or truth value.
+    A label matches a class if the text is the same, or denotes the same number or truth value.
     """
-    known = {_canonical(name): index for index, name in reversed(list(enumerate(classes)))}
-    known |= {name: index for index, name in enumerate(classes)}
+    class_index = {_canonical(name): index for index, name in reversed(list(enumerate(classes)))}
+    class_index |= {name: index for index, name in enumerate(classes)}
     distinct, inverse = np.unique(np.array(texts, dtype=object), return_inverse=True)
-    found = [known.get(text, known.get(_canonical(text), -1)) for text in distinct.tolist()]
-    return np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+    indices = [class_index.get(text, class_index.get(_canonical(text), -1)) for text in distinct.tolist()]
+    return np.array(indices, dtype=np.int64)[inverse.reshape(-1)]
 
 
 def _canonical(text: str) -> object:
+    """The number or truth value that a label denotes, or its stripped text."""
     stripped = text.strip()
     number = parse_numeral(stripped)
     if number is not None:
@@ -122,6 +123,6 @@ def _canonical(text: str) -> object:
     return stripped.lower() if stripped.lower() in ("true", "false") else stripped
 
 
-def _label(value: object) -> str:
-    """A class's name as the user wrote it: 1.0 among whole numbers is 1."""
+def _class_name(value: object) -> str:
+    """The name of a class as in the user's table: 1.0 is written 1."""
     return np.format_float_positional(value, trim="-") if isinstance(value, (float, np.floating)) else str(value)

@@ -1,4 +1,4 @@
-"""Numbers that the arithmetic cannot hold: refused by the name of their column, before anything is learnt from them."""
+"""Checks for numbers that overflow in the arithmetic: an error names their column before training starts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
-LARGEST = 1e300
-"""Of a number in a table: the distance of two such numbers is still finite."""
+MAX_MAGNITUDE = 1e300
+"""Largest magnitude of a number in a table: the difference of two such numbers is still finite."""
 OTHER_UNIT = "give the column in another unit"
 
 
-def largest_scaled(*dtypes: str | None) -> float:
-    """How large a scaled number may be in the widest of these precisions: its square must be finite."""
+def max_scaled_magnitude(*dtypes: str | None) -> float:
+    """Largest magnitude of a scaled number in the widest of these precisions: its square must be finite."""
     return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
 
 
 def check_scaler(scaler: Scaler, names: Sequence[str]) -> None:
-    """Refuse a column whose numbers differ by so little that they cannot be scaled."""
+    """Refuse a column whose numbers are too close to each other to be scaled."""
     bad = np.flatnonzero(~np.isfinite(scaler.factor) | ~np.isfinite(scaler.shift) | (scaler.factor == 0))
     if len(bad):
-        raise InputError(f"{names[bad[0]]} cannot be scaled: its numbers are too close to one another", OTHER_UNIT)
+        raise InputError(f"{names[bad[0]]} cannot be scaled: its numbers are too close to each other", OTHER_UNIT)
 
 
 def check_scaled(
@@ -34,10 +34,10 @@ def check_scaled(
     row_name: Callable[[int], str],
     remedy: str,
 ) -> None:
-    """Refuse numbers that are too large as they are, or once they are scaled."""
-    for numbers, most, means in ((X, LARGEST, ""), (scaled, limit, " once it is scaled")):
-        bad = np.argwhere(~(np.abs(numbers) <= most))
+    """Refuse numbers that are too large before or after scaling."""
+    for numbers, largest, suffix in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " once it is scaled")):
+        bad = np.argwhere(~(np.abs(numbers) <= largest))
         if len(bad):
             row, column = (int(i) for i in bad[0])
-            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, too large{means}"
-            raise InputError(problem, OTHER_UNIT if not means else remedy)
+            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, too large{suffix}"
+            raise InputError(problem, OTHER_UNIT if not suffix else remedy)

@@ -1,6 +1,6 @@
-"""numpy's .npz files: an array ``X`` (rows x features), and the target's array; nothing pickled is ever opened.
+"""Reader of .npz files with an array ``X`` (rows x features) and the target's array, without pickle.
 
-A file may claim any shape: an array is read only if its bytes are there and fit into memory.
+A header may claim any shape: an array is read only if its bytes are in the file and fit into memory.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import numpy as np
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.portability import physical_memory
 
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-DAMAGED = (
+HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+READ_ERRORS = (
     *(ValueError, OSError, EOFError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError),
     *(SyntaxError, struct.error, zlib.error, LZMAError, zipfile.BadZipFile),
-    # zipfile's own words for an encrypted file, and for a compression that it does not know.
+    # Raised by zipfile for an encrypted file and for an unknown compression.
     *(RuntimeError, NotImplementedError),
 )
 
 
-def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Features, the target's values, the features' names (array ``columns``, if there is one) and the target's."""
+def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+    """Features, target values, feature names (from the array ``columns``, if there is one) and target name."""
     target = target or "y"
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             arrays = {name: _read_array(archive, name) for name in ("X", "columns", target) if name in names}
-    except DAMAGED as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    except READ_ERRORS as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{path} cannot be read: {why:.100}", "save plain arrays: numpy.savez(path, X=X, y=y)"
+            f"{path} cannot be read: {reason:.100}", "save plain arrays: numpy.savez(path, X=X, y=y)"
         ) from error
     for name in ("X", target):
         if name not in arrays:
@@ -50,7 +50,7 @@ def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np
     if values.shape != (len(X),) or values.dtype.kind not in "biufU":
         raise InputError(
             f"{path}: `{target}` must hold {len(X)} numbers or texts, got {values.dtype} {values.shape}",
-            "give one value a row of X",
+            "give one value per row of X",
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int((~np.isfinite(values)).argmax()) + 1
@@ -62,24 +62,24 @@ def read(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """One array, whose header must describe the bytes that follow it."""
-    about = archive.getinfo(f"{name}.npy")
-    with archive.open(about) as file:
+    """Read one array, whose header must describe the bytes that follow it."""
+    entry = archive.getinfo(f"{name}.npy")
+    with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
-        if version not in HEADERS:
+        if version not in HEADER_READERS:
             raise ValueError(f"array `{name}` has a format of version {version}")
-        shape, by_column, dtype = HEADERS[version](file)
+        shape, is_fortran, dtype = HEADER_READERS[version](file)
         if dtype.hasobject:
             raise ValueError(f"array `{name}` holds Python objects")
         size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or file.tell() + size != about.file_size:
-            raise ValueError(f"array `{name}` claims the shape {shape}, for which its bytes are too few or too many")
+        if min(shape, default=0) < 0 or file.tell() + size != entry.file_size:
+            raise ValueError(f"array `{name}` claims the shape {shape}, which does not match its number of bytes")
         # As float64 it is here once more.
         if 2 * size > physical_memory():
             raise ValueError(f"array `{name}` has {size} bytes, more than fit into this machine's memory")
         content = file.read(size)
-        # The checksum is compared at the end of the file, which is looked for only here.
+        # Reading beyond the last byte makes zipfile compare the checksum.
         if len(content) != size or file.read(1):
             raise ValueError(f"array `{name}` is cut off")
-    found: np.ndarray = np.frombuffer(content, dtype).reshape(shape, order="F" if by_column else "C")
-    return found
+    array: np.ndarray = np.frombuffer(content, dtype).reshape(shape, order="F" if is_fortran else "C")
+    return array

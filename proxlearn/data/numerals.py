@@ -1,10 +1,10 @@
-"""Numbers as a table writes them: Python's own notation has more, such as 1_0 or digits of other scripts."""
+"""Numbers in the notation of tables: Python accepts more, such as 1_0 or digits of other scripts."""
 
 from __future__ import annotations
 
 
 def parse_numeral(text: str) -> float | None:
-    """What the text stands for; None where it is no number."""
+    """The number that the text denotes; None where it is not a number."""
     if not text.isascii() or "_" in text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""From a table to two parts: the split, the scaling, and the numbers that prediction needs later."""
+"""Split a table into training and test part and scale both, keeping the scalers for prediction."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import torch
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.core.samples import Samples
 from proxlearn.data import scaling
-from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
-from proxlearn.data.scaling import Fit, Scaler
+from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
+from proxlearn.data.scaling import Scaler, ScalerFit
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The two parts of a dataset, ready for a problem; float64 on the CPU."""
+class PreparedData:
+    """The training and the test part of a dataset, scaled; float64 on the CPU."""
 
     train: Samples
     test: Samples
     scaler: Scaler
-    """Of the training part: what a later prediction applies to new rows."""
+    """Scaler of the training part, which is applied to new rows in prediction."""
     scaled_apart: bool
-    """The test part has been scaled by its own figures, as the paper did with some data."""
+    """Whether the test part has a scaler of its own, as in the paper for some datasets."""
     target_scaler: Scaler
-    """Of a real target; the identity otherwise."""
+    """Scaler of a real target; the identity otherwise."""
     rows: dict[str, np.ndarray]
-    """Row numbers in the table of the two parts."""
+    """Row numbers of the two parts in the table."""
     table: Table
 
 
-def split(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers of the training and of the test part."""
     rows = len(table.X)
     order = np.arange(rows)
@@ -49,27 +49,27 @@ def split(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndar
     return order[:train_rows], order[train_rows:]
 
 
-def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
-    """Split, then scale with figures of the training part (``scaling=paper``: of each part by itself)."""
-    train_rows, test_rows = split(table, config, split_seed)
+def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedData:
+    """Split, then scale with the statistics of the training part (``scaling=paper``: of each part separately)."""
+    train_rows, test_rows = split_rows(table, config, split_seed)
     _check_classes(table, train_rows, config)
-    fit = _fit(table, config)
+    fit = _scaler_fit(table, config)
     scaler = fit(table.X[train_rows])
     test_scaler = fit(table.X[test_rows]) if config.scaling == "paper" else scaler
-    real = table.task == "regression"
-    target_fit = scaling.FITS[config.target_scaling if real else "none"]
+    is_regression = table.task == "regression"
+    target_fit = scaling.FITS[config.target_scaling if is_regression else "none"]
     target_scaler = target_fit(table.target[train_rows, None])
 
     def samples(rows: np.ndarray, scale: Scaler) -> Samples:
         X = torch.from_numpy(scale(table.X[rows]))
-        if real:
+        if is_regression:
             return Samples(X, torch.from_numpy(target_scaler(table.target[rows, None])[:, 0]))
         labels = torch.from_numpy(table.target[rows])
-        # Two classes are regressed as -1/+1; with many, f is the right class's probability, which is to be 1.
+        # Two classes are regressed as -1/+1; with more, f is the probability of the true class, whose target is 1.
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
         return Samples(X, y, labels)
 
-    return Prepared(
+    return PreparedData(
         train=samples(train_rows, scaler),
         test=samples(test_rows, test_scaler),
         scaler=scaler,
@@ -80,9 +80,9 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> Prepared:
     )
 
 
-def check_magnitudes(prepared: Prepared, dtypes: tuple[str | None, ...]) -> None:
-    """Refuse data that cannot be scaled, or computed with in any of these precisions, by the column's name."""
-    table, limit = prepared.table, largest_scaled(*dtypes)
+def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
+    """Refuse data that cannot be scaled, or that overflows in each of these precisions; the error names the column."""
+    table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]
     check_scaler(prepared.scaler, names)
@@ -99,7 +99,7 @@ def check_magnitudes(prepared: Prepared, dtypes: tuple[str | None, ...]) -> None
             check_scaled(table.target[rows, None], samples.y.numpy()[:, None], target, limit, row_name, remedy)
 
 
-def _fit(table: Table, config: DatasetConfig) -> Fit:
+def _scaler_fit(table: Table, config: DatasetConfig) -> ScalerFit:
     if config.scaling != "paper":
         return scaling.FITS[config.scaling]
     if table.paper_scaling is None:
@@ -110,7 +110,7 @@ def _fit(table: Table, config: DatasetConfig) -> Fit:
 
 
 def _check_classes(table: Table, train_rows: np.ndarray, config: DatasetConfig) -> None:
-    """A class without a training row cannot be learnt: better to hear it now than from a confusion matrix."""
+    """Refuse a split in which a class has no training row: it cannot be learnt."""
     absent = sorted(set(range(len(table.classes))) - set(np.unique(table.target[train_rows]).tolist()))
     if table.classes and absent:
         other_split = "another split_seed" if config.split == "shuffled" else "dataset.split=shuffled"

@@ -1,4 +1,7 @@
-"""Every dataset by name. A new one: a module (ABOUT and ``load``), a file in configs/dataset/, and a line here."""
+"""Registry of the datasets by name.
+
+A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +22,28 @@ LOADERS = {
     "sine": "proxlearn.data.sine",
     "csv": "proxlearn.data.user_table",
 }
-OPTIONAL = ("path", "target", "task", "points")
-"""Keys of dataset that only some loaders read."""
+OPTIONAL_KEYS = ("path", "target", "task", "points")
+"""Keys of the dataset group that only some loaders read."""
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """What is known of a dataset without loading it."""
-    found: DatasetInfo = _module(name).ABOUT
-    return found
+    """The description of a dataset, without loading it."""
+    info: DatasetInfo = _import_loader(name).INFO
+    return info
 
 
 def load(config: DatasetConfig) -> Table:
-    """The table that ``dataset.name`` names."""
+    """Load the dataset ``config.name``."""
     reads = dataset_info(config.name).reads
-    for key in OPTIONAL:
+    for key in OPTIONAL_KEYS:
         if getattr(config, key) is not None and key not in reads:
-            own = ", or use dataset=csv for your own table" if key in dataset_info("csv").reads else ""
-            raise InputError(f"dataset={config.name} does not read dataset.{key}", f"leave it out{own}")
-    table: Table = _module(config.name).load(config)
+            hint = ", or use dataset=csv for your own table" if key in dataset_info("csv").reads else ""
+            raise InputError(f"dataset={config.name} does not read dataset.{key}", f"leave it out{hint}")
+    table: Table = _import_loader(config.name).load(config)
     return table
 
 
-def _module(name: str) -> ModuleType:
+def _import_loader(name: str) -> ModuleType:
     if name not in LOADERS:
         raise InputError(f"no loader for dataset `{name}`", did_you_mean(name, LOADERS))
     return importlib.import_module(LOADERS[name])

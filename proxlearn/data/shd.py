@@ -1,4 +1,4 @@
-"""Semeion handwritten digits (SHD): 16 x 16 pixels, each filled or not; the paper's ten-class experiment."""
+"""Loader of SHD, the Semeion handwritten digits: 16 x 16 binary pixels, the paper's ten-class experiment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FILE = DataFile(
     "f43228ae3da5ea6a3c95069d53450b86166770e3b719dcc333182128fe08d4b1",
     Web("https://archive.ics.uci.edu/ml/machine-learning-databases/semeion/semeion.data"),
 )
-ABOUT = DatasetInfo(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE, reads=("path",))
+INFO = DatasetInfo(1593, 256, 10, "UCI archive, data set 178", "CC BY 4.0", FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:
-    # 256 pixels as 0 or 1, then the label one-hot.
+    # A row has 256 pixels, 0 or 1, then the one-hot label.
     numbers = np.array(dataset_files.read(FILE, config.path).split(), dtype=np.float64).reshape(-1, 266)
     return Table(
         2 * numbers[:, :256] - 1,

@@ -1,4 +1,4 @@
-"""sin(x) on [-pi, pi]: equispaced training points, and the midpoints between them for the test."""
+"""Loader of sine: sin(x) on [-pi, pi], equispaced training points and the midpoints between them as test points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxlearn.data.dataset_files import digest
 from proxlearn.data.table import DatasetInfo, Table
 from proxlearn.errors import InputError
 
-ABOUT = DatasetInfo(None, 1, None, "computed: dataset.points=...", "none needed", reads=("points",))
+INFO = DatasetInfo(None, 1, None, "computed: dataset.points=...", "none needed", reads=("points",))
 
 
 def load(config: DatasetConfig) -> Table:

@@ -1,4 +1,4 @@
-"""Twonorm: two normal distributions in twenty dimensions (Table 4); the best possible accuracy is .97725."""
+"""Loader of twonorm: two normal distributions in twenty dimensions (Table 4); the Bayes accuracy is .97725."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxlearn.data import dataset_files, keel, scaling
 from proxlearn.data.table import DatasetInfo, Table
 
 FILE = keel.keel_file("twonorm.dat", "4e1a341d055572eb72be548e438b575e299b7e720fc1776f3cddb39a69eba2f3")
-ABOUT = DatasetInfo(7400, 20, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+INFO = DatasetInfo(7400, 20, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:
@@ -21,5 +21,5 @@ def load(config: DatasetConfig) -> Table:
         "binary",
         FILE.sha256,
         classes=("0", "1"),
-        paper_scaling=partial(scaling.times, factor=8.0),
+        paper_scaling=partial(scaling.constant_factor, factor=8.0),
     )

@@ -1,4 +1,4 @@
-"""Wisconsin Diagnostic Breast Cancer, as scikit-learn carries it (features identical to the paper's file)."""
+"""Loader of WDBC, the Wisconsin Diagnostic Breast Cancer data of scikit-learn (the features of the paper's file)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import numpy as np
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.sklearn_files import rows_of
+from proxlearn.data.sklearn_files import read_rows
 from proxlearn.data.table import DatasetInfo, Table
 
-ABOUT = DatasetInfo(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
+INFO = DatasetInfo(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
 
 MEASURES = "radius texture perimeter area smoothness compactness concavity concave_points symmetry fractal_dimension"
 COLUMNS = tuple(f"{kind}_{measure}" for kind in ("mean", "error", "worst") for measure in MEASURES.split())
 
 
 def load(config: DatasetConfig) -> Table:
-    rows = rows_of("breast_cancer.csv")
+    rows = read_rows("breast_cancer.csv")
     X = np.ascontiguousarray(rows[:, :-1])
     # The paper's positive class is malignant; the file's is benign.
     target = 1 - rows[:, -1].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: a temporary name, synced, renamed, the folder synced."""
+"""Atomic writing: a file is written under a temporary name, synced and renamed, and its folder is synced."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 from proxlearn.errors import SAME_COMMAND, RunError
 from proxlearn.portability import PLAIN
 
-GOES_ON_FROM_CHECKPOINT = "goes on from the newest checkpoint"
-TEMPORARY = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
-OLD_TEMPORARY = re.compile(
+CONTINUES_FROM_CHECKPOINT = "goes on from the newest checkpoint"
+TEMPORARY_NAME = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
+OLD_TEMPORARY_NAME = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
     r"|cloud-\d+\.safetensors)\.\d+\.tmp"
 )
-"""Names that version 0.1.0 gave its unfinished files."""
+"""Names of unfinished files of version 0.1.0."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``; a crash leaves the old file or the new one, never a part of one."""
+    """Replace the content of ``path``; a crash leaves either the old or the new file, never a part of one."""
     temporary = temporary_name(path)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | PLAIN, 0o666)
@@ -34,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.close(handle)
         os.replace(temporary, path)
     except BaseException:
-        # The disk may be full or gone: what failed first is what must be told.
+        # The disk may be full or gone: the first failure is the one to report.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
@@ -42,7 +42,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def break_hard_links(path: Path) -> None:
-    """Give a file that has further names (a backup of hard links) a copy of its own, before it is changed in place."""
+    """Replace a file that has other hard links (a backup) by a copy, before it is changed in place."""
     try:
         if os.stat(path, follow_symlinks=False).st_nlink > 1:
             write_atomically(path, path.read_bytes())
@@ -51,10 +51,10 @@ def break_hard_links(path: Path) -> None:
 
 
 def write_all(handle: int, content: bytes) -> None:
-    """Write every byte: the system may take fewer at once, the last ones before a disk is full."""
-    left = memoryview(content)
-    while left:
-        left = left[os.write(handle, left) :]
+    """Write every byte: a single call may write fewer, for example just before a disk is full."""
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(handle, remaining) :]
 
 
 def sync_folder(folder: Path) -> None:
@@ -74,29 +74,29 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Beside ``path``, under a name that no other program gives its files: those that are left behind are deleted."""
+    """A name in the folder of ``path`` that no other program uses, so that leftover files can be deleted."""
     return path.with_name(f".proxlearn-{path.name}.{os.getpid()}.tmp")
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file has a name that only unfinished files of proxlearn have."""
-    return bool(TEMPORARY.fullmatch(path.name) or OLD_TEMPORARY.fullmatch(path.name))
+    """Whether a file's name is that of an unfinished file of proxlearn."""
+    return bool(TEMPORARY_NAME.fullmatch(path.name) or OLD_TEMPORARY_NAME.fullmatch(path.name))
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete what a killed process was writing; files of other programs stay."""
+    """Delete the unfinished files of a killed process; files of other programs stay."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_temporary(path) and path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {GOES_ON_FROM_CHECKPOINT}") -> Iterator[None]:
-    """A full disk, a removed or a read-only folder, in one line, with what happens ``then``."""
+def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}") -> Iterator[None]:
+    """Turn a full disk, or a removed or read-only folder, into a RunError; ``then`` completes its remedy."""
     try:
         yield
     except OSError as error:
         raise RunError(
             f"cannot write to the run folder {folder}: {error.strerror or error}",
-            f"put that right, and {then}",
+            f"fix that, and {then}",
         ) from error

@@ -1,8 +1,8 @@
-"""Reading files that anyone may have written: run folders are copied, edited, damaged and forged.
+"""Safe reading of files from untrusted folders: run folders are copied, edited, damaged and forged.
 
-Every reader of a run, sweep or comparison folder opens its files here. Only regular files are opened, no link is
-followed, no pipe is waited for, and no more bytes are read than the kind of file can have. What is wrong is an
-`UnreadableFile`, which the command line shows as one line.
+Every reader of a run, sweep or comparison folder opens its files here. Only regular files are opened, links are not
+followed, pipes do not block, and the number of bytes is limited per kind of file. A file that fails these checks is an
+`UnreadableFile`, which the command line prints as one line.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from proxlearn.portability import NO_WAIT, PLAIN
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_JSON = 64 * 2**20
-MOST_YAML = 2**18
-"""A config has some kilobytes, and YAML takes seconds for each megabyte."""
-MOST_TABLE = 2**31
-MOST_DEPTH = 32
-"""Levels of lists and groups in JSON or YAML: ours have five."""
+MAX_JSON_BYTES = 64 * 2**20
+MAX_YAML_BYTES = 2**18
+"""A config has a few kilobytes, and parsing YAML takes seconds per megabyte."""
+MAX_TABLE_BYTES = 2**31
+MAX_DEPTH = 32
+"""Nesting levels of JSON or YAML: proxlearn's own files have five."""
 PARSE_ERRORS = (
     ValueError,
     LookupError,
@@ -41,14 +41,14 @@ PARSE_ERRORS = (
     RecursionError,
     yaml.YAMLError,
 )
-"""What parsers raise on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
-READ_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
-"""Errors of the machine, which say nothing about the file."""
+"""Errors of parsers on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
+MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
+"""Errors of the machine, not of the file."""
 REMEDY = "copy the run folder again, or repeat its `train` command"
 
 
 class UnreadableFile(InputError):
-    """A file is damaged, forged, too large, or no regular file."""
+    """A file is damaged, forged, too large, or not a regular file."""
 
     def __init__(self, path: Path, why: str, remedy: str = REMEDY) -> None:
         super().__init__(f"{path} cannot be read: {why}", remedy)
@@ -56,11 +56,11 @@ class UnreadableFile(InputError):
 
 
 class AbsentFile(UnreadableFile):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML without aliases: a few lines of them can stand for more values than fit in memory."""
+    """YAML loader that refuses aliases: a few lines of them can expand to more values than fit in memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -69,7 +69,7 @@ class PlainLoader(yaml.SafeLoader):
 
 
 def open_regular(path: Path) -> int:
-    """A file descriptor for reading; anything but a regular file is an UnreadableFile."""
+    """Open a regular file for reading and return its descriptor; any other kind is an UnreadableFile."""
     try:
         # Without NO_WAIT a pipe would be waited for until it is written to.
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
@@ -78,11 +78,13 @@ def open_regular(path: Path) -> int:
     except ValueError as error:
         raise UnreadableFile(path, "its name is not possible") from error
     except OSError as error:
-        # macOS and the BSDs have other numbers for a link than Linux.
+        # macOS and the BSDs report a link with other error numbers than Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
-        if not link and error.errno in READ_ERRORS:
+        if not link and error.errno in MACHINE_ERRORS:
             raise
-        raise UnreadableFile(path, "it is a link, and links are not followed" if link else reason(error)) from error
+        raise UnreadableFile(
+            path, "it is a link, and links are not followed" if link else os_error_text(error)
+        ) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise UnreadableFile(path, "it is not a regular file")
@@ -96,11 +98,11 @@ def read_bytes(path: Path, most: int) -> bytes:
             size = os.fstat(file.fileno()).st_size
             content = file.read(most + 1) if size <= most else b""
         except OSError as error:
-            if error.errno in READ_ERRORS:
+            if error.errno in MACHINE_ERRORS:
                 raise
-            raise UnreadableFile(path, reason(error)) from error
+            raise UnreadableFile(path, os_error_text(error)) from error
     if size > most or len(content) > most:
-        raise UnreadableFile(path, f"it has {size} bytes, and {most} at most are expected")
+        raise UnreadableFile(path, f"it has {size} bytes, more than the expected {most}")
     return content
 
 
@@ -111,79 +113,80 @@ def read_text(path: Path, most: int) -> str:
         raise UnreadableFile(path, f"it is not UTF-8 text (byte 0x{error.object[error.start]:02x})") from error
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """A JSON object of plain values."""
     text = read_text(path, most)
     try:
         return parse_json(text)
     except PARSE_ERRORS as error:
-        raise UnreadableFile(path, parse_error(error, "JSON")) from error
+        raise UnreadableFile(path, parse_error_text(error, "JSON")) from error
 
 
 def parse_json(text: str) -> dict[str, Any]:
     """A JSON object of plain values; one of PARSE_ERRORS for any other text."""
-    return _plain_object(json.loads(text))
+    return _require_plain_mapping(json.loads(text))
 
 
-def read_yaml(path: Path, most: int = MOST_YAML) -> dict[str, Any]:
+def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
     """A YAML mapping of plain values, without aliases."""
     text = read_text(path, most)
     try:
-        return _plain_object(yaml.load(text, Loader=PlainLoader))
+        return _require_plain_mapping(yaml.load(text, Loader=PlainLoader))
     except PARSE_ERRORS as error:
-        raise UnreadableFile(path, parse_error(error, "YAML")) from error
+        raise UnreadableFile(path, parse_error_text(error, "YAML")) from error
 
 
 def read_table(
-    path: Path, most: int = MOST_TABLE, convert: Callable[[str], str] = lambda content: content
+    path: Path, most: int = MAX_TABLE_BYTES, convert: Callable[[str], str] = lambda content: content
 ) -> pd.DataFrame:
-    """A CSV file with a header line; a last line without its end is still being written, and is left out.
+    """A CSV file with a header line; a last line without line end is still being written, and is ignored.
 
-    ``convert`` turns a text of an earlier version into one of this version.
+    ``convert`` converts the text of an earlier version to the present one.
     """
     import pandas as pd
 
     content = read_bytes(path, most)
-    whole = content[: content.rfind(b"\n") + 1]
+    complete = content[: content.rfind(b"\n") + 1]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            table = pd.read_csv(io.StringIO(convert(whole.decode("utf-8"))), index_col=False)
+            table = pd.read_csv(io.StringIO(convert(complete.decode("utf-8"))), index_col=False)
     except (pd.errors.ParserWarning, *PARSE_ERRORS) as error:
-        raise UnreadableFile(path, parse_error(error, "table")) from error
+        raise UnreadableFile(path, parse_error_text(error, "table")) from error
     return table
 
 
-def parse_error(error: BaseException, kind: str) -> str:
-    """A parser's account in a few words."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
-    return f"it is no {kind} ({said:.80})"
+def parse_error_text(error: BaseException, kind: str) -> str:
+    """A parser's error in a few words."""
+    message = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+    return f"it is not a valid {kind} ({message:.80})"
 
 
-def reason(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
+    """The system's description of an error."""
     return error.strerror or type(error).__name__
 
 
-def _plain_object(value: Any) -> dict[str, Any]:
-    """``value``, if it is a group of plain values that every later reader can walk through and print."""
+def _require_plain_mapping(value: Any) -> dict[str, Any]:
+    """Return ``value`` if it is a mapping of plain values, which every later reader can traverse and print."""
     if not isinstance(value, dict):
-        raise TypeError("not a group of values")
+        raise TypeError("not a mapping")
     level: list[Any] = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += [*each, *each.values()]
-                if not all(isinstance(key, str) for key in each):
-                    raise TypeError("a key that is no text")
-            elif isinstance(each, list):
-                below += each
-            elif isinstance(each, str):
-                # Half of a surrogate pair can be written in JSON, and nowhere else.
-                each.encode()
-            elif each is not None and not isinstance(each, (bool, int, float)):
-                raise TypeError(f"a value of type {type(each).__name__}")
+        for node in level:
+            if isinstance(node, dict):
+                below += [*node, *node.values()]
+                if not all(isinstance(key, str) for key in node):
+                    raise TypeError("a key is not a string")
+            elif isinstance(node, list):
+                below += node
+            elif isinstance(node, str):
+                # JSON can contain half of a surrogate pair, which cannot be encoded.
+                node.encode()
+            elif node is not None and not isinstance(node, (bool, int, float)):
+                raise TypeError(f"a value of type {type(node).__name__}")
         if not below:
             return value
         level = below

@@ -1,9 +1,11 @@
-"""Paths as users type them: ``~`` is expanded, and a web address is not a path."""
+"""Paths that users type: ``~`` is expanded, a web address is refused, and a file that cannot be read is an error."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from proxlearn.errors import InputError
@@ -12,25 +14,25 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def expand_home(text: str) -> str:
-    """``~`` and ``~user`` at the beginning replaced by the home folder; an unknown user's stays as it is."""
+    """Replace a leading ``~`` or ``~user`` by the home folder; the name of an unknown user stays as it is."""
     return os.path.expanduser(text)
 
 
 def check_path(name: str, text: str) -> str:
-    """Refuse what cannot name a file or a folder: a path would lose one of an address's slashes without a word."""
+    """Refuse a text that is not a path: ``Path`` would silently remove one of the slashes of a web address."""
     if ADDRESS.match(text):
-        remedy = "choose a folder here" if name.startswith("hydra.") else "download it first, and name the copy"
+        remedy = "choose a local folder" if name.startswith("hydra.") else "download it first, and give the local path"
         raise InputError(f"{name} must be a path on this machine, got the address {text:.200}", remedy)
     if "\0" in text:
-        raise InputError(f"{name} holds a zero byte: {text!r:.100}", "correct the path")
+        raise InputError(f"{name} contains a zero byte: {text!r:.100}", "correct the path")
     return text
 
 
 def absolute_folder(path: str | Path) -> Path:
-    """An absolute path to the folder that the operating system means by ``path``.
+    """The absolute path of the folder that the operating system opens for ``path``.
 
     ``..`` after a symbolic link is the parent of the link's target, not of the link: ``os.path.abspath`` would give
-    another folder than the one that a reader of the same path opens.
+    another folder.
     """
     parts = (Path.cwd() / path).parts
     if ".." not in parts:
@@ -40,5 +42,17 @@ def absolute_folder(path: str | Path) -> Path:
 
 
 def user_path(name: str, text: str) -> Path:
-    """The path that ``text``, the value of ``name``, stands for."""
+    """The path that ``text``, the value of the setting or option ``name``, denotes."""
     return Path(expand_home(check_path(name, text)))
+
+
+@contextlib.contextmanager
+def unreadable_as_input_error(name: str, path: Path, kinds: str) -> Iterator[None]:
+    """Turn a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` are accepted endings."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        remedy = f"relative paths start in the current folder, {Path.cwd()}"
+        raise InputError(f"{name}: no file {path}", remedy) from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", f"name a readable {kinds} file") from error

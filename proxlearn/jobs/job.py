@@ -19,8 +19,8 @@ from proxlearn.jobs.records import ACTIVE, DONE, JobRecords
 from proxlearn.jobs.result_cache import cache_key
 from proxlearn.jobs.subprocess_job import run_in_subprocess
 from proxlearn.jobs.worker import JOB_RUNNING, is_orphaned
+from proxlearn.run.folder_checks import remove_if_empty
 from proxlearn.run.lock import FolderInUse
-from proxlearn.run.run_folder import remove_if_empty
 from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.terminal.notice import notice
 

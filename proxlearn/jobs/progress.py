@@ -14,7 +14,7 @@ from proxlearn.jobs.job import Job
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.run.run_snapshot import take_snapshot
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 from proxlearn.text import printable
 
 POLL_SECONDS = 0.5
@@ -111,7 +111,7 @@ class JobsWatcher:
 
     def _write_line(self, text: str) -> None:
         self._last_line = time.monotonic()
-        write_words(printable(text) + "\n", sys.stderr)
+        try_write(printable(text) + "\n", sys.stderr)
 
 
 def store_result(cache: ResultCache | None, job: Job, record: JobRecord | None) -> bool:

@@ -41,7 +41,7 @@ from proxlearn.jobs.local_pool import LocalPool
 from proxlearn.jobs.progress import JobsWatcher, store_result
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.run.run_folder import nearest_existing_folder
+from proxlearn.run.folder_checks import nearest_existing_folder
 from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.terminal.notice import notice
 

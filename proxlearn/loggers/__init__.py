@@ -1,1 +1,1 @@
-"""Where a run's metrics go besides metrics.csv, for those who keep theirs in TensorBoard or MLflow already."""
+"""Loggers that copy a run's metrics to TensorBoard or MLflow; metrics.csv is always written."""

@@ -1,7 +1,7 @@
-"""One small interface for every logger, so that the loop does not know which one there is.
+"""The interface of a logger, which hides from the training loop which logger is used.
 
-metrics.csv is the truth: a logger is told its rows at the start of each session and makes up for what it lacks, so that
-it never needs to be trusted. Nothing of a logger's package is imported before its name is asked for.
+metrics.csv is the reference: at the start of each session a logger reads its rows and adds those that it lacks, so that
+its own state does not matter. A logger's package is imported only when the logger is used.
 """
 
 from __future__ import annotations
@@ -20,68 +20,67 @@ from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import InputError
 
 Row = Mapping[str, float | int | bool | None]
-"""A row of metrics.csv: ``step``, and the metrics by their names; None where there is no figure."""
+"""A row of metrics.csv: ``step``, and the metrics by name; None where there is no value."""
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a logger knows of a run besides its rows."""
+    """Description of a run for a logger."""
 
     folder: Path
     dataset: str
     settings: Mapping[str, str]
-    """What determines the trajectory: the same in every session."""
+    """The settings that determine the trajectory, which are the same in every session."""
     other_settings: Mapping[str, str]
-    """The rest, which may change from session to session: `steps`, `threads` and the like."""
+    """The other settings, which may differ between sessions, such as `steps` and `threads`."""
 
 
 class RunLogger(Protocol):
-    """One session of a run, as it is told to a logger."""
+    """A logger during one session of a run."""
 
     def begin(self, metrics: Path) -> None:
-        """Go on after the rows that metrics.csv holds: those that the logger lacks are added."""
+        """Start the session: add the rows of metrics.csv that the logger lacks."""
 
-    def row(self, row: Row) -> None:
-        """The next row; one that an earlier session logged already is not logged twice."""
+    def log_row(self, row: Row) -> None:
+        """Log the next row, unless an earlier session has logged it."""
 
-    def pictures(self, paths: Iterable[Path], step: int) -> None:
-        """The plots (PNG) of the cloud at ``step``."""
+    def log_plots(self, paths: Iterable[Path], step: int) -> None:
+        """Log the plots (PNG) of the cloud at ``step``."""
 
     def close(self, state: str) -> None:
-        """The end of the session: finished, stopped or failed."""
+        """End the session; ``state`` is finished, stopped or failed."""
 
 
 class NoLogger:
-    """metrics.csv is all that is wanted."""
+    """The logger of logger=csv: metrics.csv holds everything."""
 
     def begin(self, metrics: Path) -> None: ...
 
-    def row(self, row: Row) -> None: ...
+    def log_row(self, row: Row) -> None: ...
 
-    def pictures(self, paths: Iterable[Path], step: int) -> None: ...
+    def log_plots(self, paths: Iterable[Path], step: int) -> None: ...
 
     def close(self, state: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class LoggerKind:
-    """A logger's class, and the package that it cannot do without."""
+    """A logger's class, and the package that it needs."""
 
     module: str
     name: str
     package: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the package reads as it is imported, unless the user has set it otherwise."""
+    """Environment variables that the package reads at import; values that the user has set are kept."""
 
 
-KINDS = {
+LOGGER_KINDS = {
     "tensorboard": LoggerKind("proxlearn.loggers.tensorboard_events", "TensorBoardLogger", "tensorboard"),
     "mlflow": LoggerKind(
         "proxlearn.loggers.mlflow_run",
         "MlflowLogger",
         "mlflow",
-        # It would tell its makers of its use, take databases only, and wait for minutes for a server that is down or
-        # does not answer.
+        # By default MLflow sends telemetry, accepts only databases, and waits minutes for a server that is silent.
         {
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_ALLOW_FILE_STORE": "true",
@@ -90,40 +89,42 @@ KINDS = {
         },
     ),
 }
-"""Every logger: a new one is added here, to ``Logger`` in the schema, and as an extra of its name."""
-DATABASE = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
-EVENTS, RUN_ID = "tensorboard", "mlflow.json"
-"""What a logger keeps in the run folder: a folder of event files, and which run of MLflow's it is."""
+"""Loggers by name. A new one needs a line here, one in ``Logger`` of the schema, and an extra of its name."""
+DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
+EVENTS_FOLDER = "tensorboard"
+"""Folder of TensorBoard's event files in the run folder."""
+RUN_ID_FILE = "mlflow.json"
+"""File of the run folder that holds the id of the run in MLflow."""
 
 
 def check_logger(config: LoggerConfig) -> None:
-    """Refuse a logger whose package is not here, before anything is begun."""
-    kind = KINDS.get(config.name)
+    """Refuse a logger whose package is not installed, before a run starts."""
+    kind = LOGGER_KINDS.get(config.name)
     if kind is not None and find_spec(kind.package) is None:
         problem = f"logger={config.name} needs the package {kind.package}, which is not installed"
         raise InputError(problem, f"pip install 'proxlearn[{config.name}]', or leave logger= out")
-    if config.uri is not None and DATABASE.match(config.uri) and find_spec("sqlalchemy") is None:
-        raise InputError("logger.uri names a database, for which the whole of MLflow is needed", "pip install mlflow")
+    if config.uri is not None and DATABASE_URI.match(config.uri) and find_spec("sqlalchemy") is None:
+        raise InputError("logger.uri names a database, which needs the full MLflow package", "pip install mlflow")
 
 
-def open_logger(config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> RunLogger:
-    """The logger of the config; ``warn`` is told what goes wrong there and does not stop the run."""
-    if config.name not in KINDS:
+def open_logger(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> RunLogger:
+    """The logger of the config; ``warn`` receives failures that do not stop the run."""
+    if config.name not in LOGGER_KINDS:
         return NoLogger()
-    kind = KINDS[config.name]
+    kind = LOGGER_KINDS[config.name]
     for name, value in kind.environment.items():
         os.environ.setdefault(name, value)
-    made = getattr(importlib.import_module(kind.module), kind.name)(config, about, warn)
-    return cast(RunLogger, made)
+    logger = getattr(importlib.import_module(kind.module), kind.name)(config, info, warn)
+    return cast(RunLogger, logger)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The whole rows of metrics.csv."""
+    """The rows of metrics.csv."""
     with path.open(encoding="utf-8", newline="") as file:
-        return [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+        return [{name: _parse_value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def _value(name: str, text: str) -> float | int | bool | None:
+def _parse_value(name: str, text: str) -> float | int | bool | None:
     if name == "step":
         return int(text)
     if text in ("", "True", "False"):

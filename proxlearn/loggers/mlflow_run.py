@@ -1,7 +1,7 @@
-"""MLflow: a run of its own in the store that ``logger.uri`` names, by default a folder on this machine.
+"""MLflow logger: a run in the store that ``logger.uri`` names, by default a folder on this machine.
 
-A folder, and not MLflow's database: the jobs of a sweep write side by side, on a cluster's file system too, and
-mlflow-skinny is enough. What MLflow holds cannot be taken back, so nothing is sent that it holds already.
+The default is a folder instead of MLflow's database: the jobs of a sweep write at the same time, also on a cluster's
+file system, and mlflow-skinny suffices. MLflow cannot delete logged values, so a value that it holds is not sent again.
 """
 
 from __future__ import annotations
@@ -26,48 +26,50 @@ from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import RunError
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.files.user_paths import expand_home
-from proxlearn.loggers.logger import RUN_ID, Row, RunInfo, read_rows
+from proxlearn.loggers.logger import RUN_ID_FILE, Row, RunInfo, read_rows
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
-ADDRESS = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
-"""Of a server or a database; anything else is a folder."""
-HEXADECIMAL = re.compile(r"[0-9a-f]{32}")
-TABLES = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
-STATES = {"finished": "FINISHED", "stopped": "KILLED"}
-MOST_METRICS, MOST_SETTINGS, LONGEST = 1000, 100, 500
-"""What MLflow takes at once, and in one setting."""
+SERVER_URI = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
+"""The URI of a server or a database; any other URI is a folder."""
+MLFLOW_RUN_ID = re.compile(r"[0-9a-f]{32}")
+ARTIFACTS = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
+MLFLOW_STATUS = {"finished": "FINISHED", "stopped": "KILLED"}
+MAX_METRICS, MAX_SETTINGS, MAX_LENGTH = 1000, 100, 500
+"""MLflow's limits: metrics per request, settings per request, characters per setting."""
 LOCK_SECONDS = 30.0
-"""How long a run waits for others that make their experiment in the same folder."""
-SILENT_SECONDS = 300.0
-_silent_since: dict[str, float] = {}
-"""Servers that gave no answer, and when: they are not asked again for SILENT_SECONDS."""
+"""How long a run waits for others that create their experiment in the same folder."""
+RETRY_SERVER_SECONDS = 300.0
+_unanswered_since: dict[str, float] = {}
+"""Servers that did not answer, and when: they are not contacted again for RETRY_SERVER_SECONDS."""
 
 
 class MlflowLogger:
-    """Metrics by step, the trajectory's settings as parameters, the others as tags, files as artifacts."""
+    """Logs metrics by step, the trajectory's settings as parameters, the others as tags, and files as artifacts."""
 
-    def __init__(self, config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> None:
-        assert config.uri is not None, "the schema lets no such config pass"
-        self._about, self._warn = about, warn
+    def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
+        assert config.uri is not None, "the schema requires a uri"
+        self._info, self._warn = info, warn
         self._uri = config.uri
-        self._local = None if ADDRESS.match(config.uri) else Path(expand_home(config.uri)).absolute()
+        self._local = None if SERVER_URI.match(config.uri) else Path(expand_home(config.uri)).absolute()
         self._run_id = ""
-        self._present: set[tuple[str, int]] = set()
-        self._silent = False
+        self._logged: set[tuple[str, int]] = set()
+        """Metrics and steps that MLflow holds from earlier sessions."""
+        self._disabled = False
+        """Set when the store has failed: nothing more is sent in this session."""
         self._client: Any = None
 
     def begin(self, metrics: Path) -> None:
-        if time.monotonic() - _silent_since.get(self._uri, -math.inf) < SILENT_SECONDS:
-            self._silent = True
+        if time.monotonic() - _unanswered_since.get(self._uri, -math.inf) < RETRY_SERVER_SECONDS:
+            self._disabled = True
             return
         try:
-            with self._alone():
+            with self._store_lock():
                 client = MlflowClient(self._uri if self._local is None else self._local.as_uri())
-                self._client = client if self._local is not None else PatientClient(client)
-                run = self._known() or self._created()
+                self._client = client if self._local is not None else TimeoutClient(client)
+                run = self._find_run() or self._create_run()
             self._run_id = run.info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
-            self._present = {
+            self._logged = {
                 (name, metric.step)
                 for name in run.data.metrics
                 for metric in self._client.get_metric_history(self._run_id, name)
@@ -75,18 +77,18 @@ class MlflowLogger:
             self._send_settings()
             self._send(read_rows(metrics))
         except Exception as error:
-            # MLflow's own errors, those of files and networks, and where a store has gone, a bare Exception.
-            if self._local is None and _is_silence(error):
-                self._give_up(error)
+            # MLflow's own errors, those of files and networks, and a bare Exception where a store has disappeared.
+            if self._local is None and _is_timeout(error):
+                self._disable(error)
                 return
-            problem = f"MLflow at {_public(self._uri)} cannot be used: {_line(error)}"
-            raise RunError(problem, "put that right, or give the command with logger=csv") from error
+            problem = f"MLflow at {_without_password(self._uri)} cannot be used: {_error_line(error)}"
+            raise RunError(problem, "fix that, or use logger=csv") from error
 
-    def row(self, row: Row) -> None:
+    def log_row(self, row: Row) -> None:
         self._attempt(lambda: self._send([row]))
 
-    def pictures(self, paths: Iterable[Path], step: int) -> None:
-        tables = (self._about.folder / name for name in TABLES)
+    def log_plots(self, paths: Iterable[Path], step: int) -> None:
+        tables = (self._info.folder / name for name in ARTIFACTS)
 
         def send() -> None:
             for path in paths:
@@ -99,15 +101,15 @@ class MlflowLogger:
 
     def close(self, state: str) -> None:
         if self._run_id:
-            self._attempt(lambda: self._client.set_terminated(self._run_id, STATES.get(state, "FAILED")))
+            self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
-    def _known(self) -> Run | None:
+    def _find_run(self) -> Run | None:
         """The run of earlier sessions, if this store has it."""
         try:
-            run_id = read_json(self._about.folder / RUN_ID)["run_id"]
+            run_id = read_json(self._info.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):
             return None
-        if not isinstance(run_id, str) or not HEXADECIMAL.fullmatch(run_id):
+        if not isinstance(run_id, str) or not MLFLOW_RUN_ID.fullmatch(run_id):
             return None
         try:
             run = self._client.get_run(run_id)
@@ -117,20 +119,20 @@ class MlflowLogger:
             raise
         return run if run.info.lifecycle_stage == "active" else None
 
-    def _created(self) -> Run:
-        name = f"proxlearn-{self._about.dataset}"
-        found = self._client.get_experiment_by_name(name)
-        experiment = self._client.create_experiment(name) if found is None else found.experiment_id
-        tags = {"mlflow.source.name": "proxlearn", "proxlearn.folder": str(self._about.folder)}
-        run = self._client.create_run(experiment, tags=tags, run_name=self._about.folder.name)
-        (self._about.folder / RUN_ID).write_text(json.dumps({"run_id": run.info.run_id}) + "\n", encoding="utf-8")
+    def _create_run(self) -> Run:
+        name, folder = f"proxlearn-{self._info.dataset}", self._info.folder
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id = self._client.create_experiment(name) if experiment is None else experiment.experiment_id
+        tags = {"mlflow.source.name": "proxlearn", "proxlearn.folder": str(folder)}
+        run = self._client.create_run(experiment_id, tags=tags, run_name=folder.name)
+        (folder / RUN_ID_FILE).write_text(json.dumps({"run_id": run.info.run_id}) + "\n", encoding="utf-8")
         return run
 
     def _send_settings(self) -> None:
-        params = [Param(name, value[:LONGEST]) for name, value in self._about.settings.items()]
-        tags = [RunTag(f"proxlearn.{name}", value[:LONGEST]) for name, value in self._about.other_settings.items()]
-        for start in range(0, len(params), MOST_SETTINGS):
-            self._client.log_batch(self._run_id, params=params[start : start + MOST_SETTINGS])
+        params = [Param(name, value[:MAX_LENGTH]) for name, value in self._info.settings.items()]
+        tags = [RunTag(f"proxlearn.{name}", value[:MAX_LENGTH]) for name, value in self._info.other_settings.items()]
+        for start in range(0, len(params), MAX_SETTINGS):
+            self._client.log_batch(self._run_id, params=params[start : start + MAX_SETTINGS])
         self._client.log_batch(self._run_id, tags=tags)
 
     def _send(self, rows: Sequence[Row]) -> None:
@@ -139,42 +141,44 @@ class MlflowLogger:
             Metric(name, float(value), now, int(row["step"] or 0))
             for row in rows
             for name, value in row.items()
-            if name != "step" and value is not None and (name, row["step"]) not in self._present
+            if name != "step" and value is not None and (name, row["step"]) not in self._logged
         ]
-        for start in range(0, len(metrics), MOST_METRICS):
-            self._client.log_batch(self._run_id, metrics=metrics[start : start + MOST_METRICS])
+        for start in range(0, len(metrics), MAX_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[start : start + MAX_METRICS])
 
     def _attempt(self, send: Callable[[], None]) -> None:
-        """A store that fails stops no run: it is said once, and the next session sends what is missing."""
-        if self._silent:
+        """Call ``send``; a failure is one warning instead of an error, and the next session sends the missing rows."""
+        if self._disabled:
             return
         try:
             send()
         except Exception as error:
-            self._give_up(error)
+            self._disable(error)
 
-    def _give_up(self, error: Exception) -> None:
-        self._silent = True
-        if self._local is None and _is_silence(error):
-            _silent_since[self._uri] = time.monotonic()
-        self._warn(f"MLflow at {_public(self._uri)} takes no more: {_line(error)}; metrics.csv has everything")
+    def _disable(self, error: Exception) -> None:
+        self._disabled = True
+        if self._local is None and _is_timeout(error):
+            _unanswered_since[self._uri] = time.monotonic()
+        self._warn(
+            f"MLflow at {_without_password(self._uri)} has failed: {_error_line(error)}; metrics.csv holds all rows"
+        )
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One process at a time in a store that is a folder: two would make two experiments of one name."""
+    def _store_lock(self) -> Iterator[None]:
+        """Lock a store that is a folder: two processes could create two experiments of one name."""
         if self._local is None:
             yield
             return
         self._local.parent.mkdir(parents=True, exist_ok=True)
         with (self._local.parent / f".{self._local.name}.lock").open("w") as file:
-            _lock(file.fileno())
+            _acquire_lock(file.fileno())
             yield
 
 
-class PatientClient:
-    """MLflow's client for a server: a call that gets no answer ends, whatever the network does.
+class TimeoutClient:
+    """MLflow's client for a server, with a time limit per call.
 
-    The time-out of its requests alone is not enough: it starts anew with every byte and every try. And Python obeys no
+    The timeout of MLflow's requests is not enough: it restarts with every byte and every retry. And Python handles no
     signal while it waits for a socket, only while it waits for a thread.
     """
 
@@ -190,13 +194,13 @@ class PatientClient:
         method = getattr(self._client, name)
 
         def call(*args: Any, **options: Any) -> Any:
-            return within(self._seconds, lambda: method(*args, **options))
+            return call_with_timeout(self._seconds, lambda: method(*args, **options))
 
         return call
 
 
-def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """The result of ``call``; TimeoutError where it takes longer, and then it is left to itself."""
+def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
+    """The result of ``call``; raises TimeoutError where it takes longer, and leaves its thread running."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -216,15 +220,15 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def _is_silence(error: BaseException) -> bool:
-    """Whether a server took the call and gave no answer; one that refuses it is another matter."""
+def _is_timeout(error: BaseException) -> bool:
+    """Whether a server accepted the call and did not answer; a refused call is not a timeout."""
     return isinstance(error, TimeoutError) or "timed out" in str(error)
 
 
-def _lock(handle: int) -> None:
-    """Wait for an exclusive lock, but not for ever: a process that hangs with it must not block others.
+def _acquire_lock(handle: int) -> None:
+    """Wait at most LOCK_SECONDS for an exclusive lock, so that a process that hangs with it does not block others.
 
-    A file system without locks: a run there goes on without one.
+    On a file system without locks a run continues without one.
     """
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:
@@ -236,12 +240,12 @@ def _lock(handle: int) -> None:
         time.sleep(0.05)
 
 
-def _public(uri: str) -> str:
-    """The place, without a password that may be in it."""
+def _without_password(uri: str) -> str:
+    """The URI without the password that it may contain."""
     return re.sub(r"//[^/@]*@", "//", uri)
 
 
-def _line(error: BaseException) -> str:
-    """What went wrong, without the library's account of its tries."""
+def _error_line(error: BaseException) -> str:
+    """The first line of an error, without the library's list of retries."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return _public(first.partition(" with exception")[0][:200])
+    return _without_password(first.partition(" with exception")[0][:200])

@@ -1,7 +1,7 @@
-"""TensorBoard: event files below ``<run folder>/tensorboard``, written with TensorBoard's own records.
+"""TensorBoard logger: event files in ``<run folder>/tensorboard``, written with TensorBoard's own record format.
 
-Neither torch's nor TensorBoard's writer is used: both keep events in a thread of theirs, and a killed process would
-lose what it had logged. Here every row is in the file before the run goes on.
+The writers of torch and TensorBoard buffer events in a thread, so that a killed process loses logged rows. Here every
+row is in the file before the run continues.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tensorboard.backend.event_processing import event_accumulator as reading
+from tensorboard.backend.event_processing.event_accumulator import IMAGES, SCALARS, TENSORS, EventAccumulator
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
@@ -19,46 +19,46 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from proxlearn.config.schema import LoggerConfig
-from proxlearn.loggers.logger import EVENTS, Row, RunInfo, read_rows
+from proxlearn.loggers.logger import EVENTS_FOLDER, Row, RunInfo, read_rows
 
 PNG_SIZE = slice(16, 24)
-"""Where a PNG file says how wide and how high it is."""
+"""Bytes of a PNG file that hold its width and height."""
 
 
 class TensorBoardLogger:
-    """A new event file for each session that has something to add; scalars are float32, as TensorBoard has them."""
+    """Writes one event file per session that adds something; scalars are float32, TensorBoard's precision."""
 
-    def __init__(self, config: LoggerConfig, about: RunInfo, warn: Callable[[str], None]) -> None:
-        self._about, self._folder = about, about.folder / EVENTS
+    def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
+        self._info, self._folder = info, info.folder / EVENTS_FOLDER
         self._file: BinaryIO | None = None
-        self._shown: set[tuple[str, int]] = set()
-        """Plots by their names, and settings by their text, each with its step."""
+        self._logged: set[tuple[str, int]] = set()
+        """Logged plots by name, and settings by their text, each with its step."""
 
     def begin(self, metrics: Path) -> None:
         rows = {int(row["step"] or 0): row for row in read_rows(metrics)}
-        wrong = self._read() ^ set(rows)
-        if wrong:
-            # The sign of a restart makes readers drop what they have from there on: a killed process had gone further.
-            self._write(min(wrong), session_log=SessionLog(status=SessionLog.START))
-            self._shown = {(tag, step) for tag, step in self._shown if step < min(wrong)}
+        different = self._read() ^ set(rows)
+        if different:
+            # A restart event makes readers drop all later events: a killed process may have logged further.
+            self._write(min(different), session_log=SessionLog(status=SessionLog.START))
+            self._logged = {(tag, step) for tag, step in self._logged if step < min(different)}
         for step in sorted(rows):
-            if wrong and step >= min(wrong):
-                self.row(rows[step])
+            if different and step >= min(different):
+                self.log_row(rows[step])
         self._write_settings(max(rows, default=0))
 
-    def row(self, row: Row) -> None:
+    def log_row(self, row: Row) -> None:
         numbers = {name: value for name, value in row.items() if name != "step" and value is not None}
         values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in numbers.items()]
-        # One record for the row: it is there or it is not.
+        # One record per row, so that a row is never logged in part.
         self._write(int(row["step"] or 0), summary=Summary(value=values))
 
-    def pictures(self, paths: Iterable[Path], step: int) -> None:
+    def log_plots(self, paths: Iterable[Path], step: int) -> None:
         for path in paths:
-            if (path.stem, step) in self._shown:
+            if (path.stem, step) in self._logged:
                 continue
             content = path.read_bytes()
             size = content[PNG_SIZE]
-            width, height = (int.from_bytes(each, "big") for each in (size[:4], size[4:]))
+            width, height = (int.from_bytes(side, "big") for side in (size[:4], size[4:]))
             image = Summary.Image(width=width, height=height, colorspace=4, encoded_image_string=content)
             self._write(step, summary=Summary(value=[Summary.Value(tag=path.stem, image=image)]))
 
@@ -68,22 +68,22 @@ class TensorBoardLogger:
             self._file = None
 
     def _read(self) -> set[int]:
-        """The logged steps, as TensorBoard itself finds them; what is shown besides is kept in mind."""
+        """The logged steps, as TensorBoard itself reads them; remembers the logged plots and settings."""
         if not self._files():
             return set()
-        everything = dict.fromkeys((reading.SCALARS, reading.IMAGES, reading.TENSORS), 0)
-        found = reading.EventAccumulator(str(self._folder), size_guidance=everything).Reload()
-        tags = found.Tags()
-        self._shown = {(tag, event.step) for tag in tags[reading.IMAGES] for event in found.Images(tag)}
-        told = (event for tag in tags[reading.TENSORS] for event in found.Tensors(tag))
-        self._shown |= {(_content(event.tensor_proto), event.step) for event in told}
-        return {event.step for tag in tags[reading.SCALARS] for event in found.Scalars(tag)}
+        all_events = dict.fromkeys((SCALARS, IMAGES, TENSORS), 0)
+        events = EventAccumulator(str(self._folder), size_guidance=all_events).Reload()
+        tags = events.Tags()
+        self._logged = {(tag, event.step) for tag in tags[IMAGES] for event in events.Images(tag)}
+        texts = (event for tag in tags[TENSORS] for event in events.Tensors(tag))
+        self._logged |= {(_text(event.tensor_proto), event.step) for event in texts}
+        return {event.step for tag in tags[SCALARS] for event in events.Scalars(tag)}
 
     def _write_settings(self, step: int) -> None:
-        # Four blanks: to Markdown, text as it is.
-        settings = {**self._about.settings, **self._about.other_settings}
+        # Four spaces mark preformatted text in Markdown.
+        settings = {**self._info.settings, **self._info.other_settings}
         text = "\n".join(f"    {name}: {value}" for name, value in settings.items())
-        if any(shown == text for shown, _ in self._shown):
+        if any(name == text for name, _ in self._logged):
             return
         plugin = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
         tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()])
@@ -92,13 +92,13 @@ class TensorBoardLogger:
     def _files(self) -> list[Path]:
         return list(self._folder.glob("*tfevents*"))
 
-    def _write(self, step: int, **what: Any) -> None:
+    def _write(self, step: int, **content: Any) -> None:
         if self._file is None:
             self._folder.mkdir(exist_ok=True)
-            # Read in the order of their names: a number, because clocks may go back.
+            # Event files are read in the order of their names: numbered, because a clock may be set back.
             self._file = (self._folder / f"events.out.tfevents.{len(self._files()):010d}").open("xb")
             self._record(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._record(Event(wall_time=time.time(), step=step, **what))
+        self._record(Event(wall_time=time.time(), step=step, **content))
 
     def _record(self, event: Event) -> None:
         assert self._file is not None
@@ -106,5 +106,5 @@ class TensorBoardLogger:
         self._file.flush()
 
 
-def _content(tensor: TensorProto) -> str:
+def _text(tensor: TensorProto) -> str:
     return b"".join(tensor.string_val).decode()

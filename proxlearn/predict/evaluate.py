@@ -12,7 +12,7 @@ import torch
 from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.samples import Samples
 from proxlearn.data import labels
-from proxlearn.data.magnitude import LARGEST, largest_scaled
+from proxlearn.data.magnitude import MAX_MAGNITUDE, max_scaled_magnitude
 from proxlearn.data.numerals import parse_numeral
 from proxlearn.data.row_reader import Chunk
 from proxlearn.errors import InputError, did_you_mean
@@ -59,7 +59,7 @@ def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = model.target_scaler(numbers[:, None])[:, 0]
     # Scores are means of squares.
-    usable = (np.abs(numbers) <= LARGEST) & (np.abs(scaled) <= largest_scaled("float64"))
+    usable = (np.abs(numbers) <= MAX_MAGNITUDE) & (np.abs(scaled) <= max_scaled_magnitude("float64"))
     if not usable.all():
         row = int((~usable).argmax())
         problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"

@@ -20,7 +20,7 @@ from proxlearn.run.checkpoint import Checkpoint, newest_valid
 from proxlearn.run.model_description import read_description
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import identity_of, require_own, tell_foreign
+from proxlearn.run.run_identity import read_identity, require_same_run, warn_foreign
 
 
 def load(path: Path) -> Model:
@@ -52,8 +52,8 @@ def find(path: Path) -> Model | None:
 
 def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
     """The newest whole checkpoint of the folder's own run; another run's is skipped with a notice."""
-    identity = identity_of(folder)
-    return newest_valid(folder.checkpoints, tell_foreign, lambda found: require_own(found.run, identity))
+    identity = read_identity(folder)
+    return newest_valid(folder.checkpoints, warn_foreign, lambda found: require_same_run(found.run, identity))
 
 
 def _model(description: dict[str, Any], cloud: PointCloud) -> Model:

@@ -1,4 +1,4 @@
-"""Checkpoints: the cloud and everything that the next step needs, in a checksummed file (checkpoint_file.py)."""
+"""Checkpoints: the cloud and everything else that the next step needs, in a file with checksum (checkpoint_file.py)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
-from proxlearn.run.checkpoint_file import CheckpointFile, InvalidCheckpoint, list_checkpoints, unseal
+from proxlearn.run.checkpoint_file import CheckpointFile, InvalidCheckpoint, list_checkpoints, read_checkpoint_file
 from proxlearn.run.log_schedule import is_film
 
-Figure = float | int | bool | None
+Number = float | int | bool | None
 
 
 @dataclass(frozen=True)
 class MetricsPosition:
-    """How far metrics.csv had got: its length in bytes and their sha256."""
+    """A position in metrics.csv: its length in bytes at some moment, and the sha256 of these bytes."""
 
     size: int = 0
     sha256: str = ""
@@ -32,25 +32,26 @@ class MetricsPosition:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A moment of a run from which it can go on exactly."""
+    """The state of a run after a step, from which it continues bit for bit."""
 
     cloud: PointCloud
     generator: Tensor
     """State of the noise generator, bytes."""
     run: str
-    """Digest of what determines the trajectory: a file of another run is told by it."""
+    """Identity of the run (Experiment.identity), which differs for a file of another run."""
     unmet: int = 0
-    """Proximal steps so far that did not meet their tolerance within L rounds."""
+    """Number of proximal steps that did not reach their tolerance within L rounds."""
     switched_at: int | None = None
-    """Step at which the fallback precision took over."""
+    """Step at which the run switched to the fallback precision."""
     metrics: MetricsPosition = MetricsPosition()
-    proximal: Mapping[str, Figure] | None = None
-    """Figures of the step that led to the cloud, which the cloud alone does not tell: a run may be asked to end here.
-    Empty for a step without them; None where they are not known (checkpoints of version 0.1.0)."""
+    """The end of metrics.csv at this step."""
+    proximal: Mapping[str, Number] | None = None
+    """Metrics of the step that led to the cloud and cannot be computed from it: the run may end here and log them.
+    Empty for a step without them; None where they are unknown (checkpoints of version 0.1.0)."""
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write one checkpoint; returns its path. What is not finite is never written."""
+    """Write one checkpoint and return its path; raises RunError where a tensor is not finite."""
     cloud = checkpoint.cloud
     tensors = {
         "theta": cloud.theta,
@@ -59,7 +60,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "generator": checkpoint.generator,
     }
     if cloud.screen is not None:
-        # A copy, where the reference is the cloud itself: one file holds no tensor twice under two names.
+        # Cloned, because the reference may be the cloud itself, and safetensors refuses tensors that share memory.
         tensors["reference"] = cloud.screen.reference.clone()
     for name, tensor in tensors.items():
         if not _is_finite(tensor):
@@ -80,27 +81,27 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     path = checkpoint_file.checkpoint_path(folder, cloud.step)
-    write_atomically(path, checkpoint_file.seal(blob, state))
+    write_atomically(path, checkpoint_file.encode_checkpoint(blob, state))
     return path
 
 
 def load(path: Path) -> Checkpoint:
     """Read one checkpoint, or raise InvalidCheckpoint."""
-    return parse_checkpoint(unseal(path))
+    return parse_checkpoint(read_checkpoint_file(path))
 
 
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
-    """A sealed file's content; its checksum holds, but who wrote it is not known, so everything is checked."""
+    """The content of a file whose checksum holds; every value is checked, because any program may have written it."""
     try:
-        # Cloned, because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
+        # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
         theta, log_rho, generator = tensors["theta"], tensors["log_rho"], tensors["generator"]
         step, unmet, switched_at = (file.state[name] for name in ("step", "unmet", "switched_at"))
-        mark = MetricsPosition(file.state["metrics_size"], file.state["metrics_sha256"])
-        numbers = (step, unmet, mark.size, 0 if switched_at is None else switched_at)
-        whole = (
+        metrics = MetricsPosition(file.state["metrics_size"], file.state["metrics_sha256"])
+        numbers = (step, unmet, metrics.size, 0 if switched_at is None else switched_at)
+        is_valid = (
             all(type(number) is int and number >= 0 for number in numbers)
-            and isinstance(mark.sha256, str)
+            and isinstance(metrics.sha256, str)
             and theta.dtype == log_rho.dtype
             and theta.dtype in (torch.float32, torch.float64)
             and theta.ndim == 2
@@ -109,13 +110,13 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
             and generator.ndim == 1
             and all(_is_finite(tensor) for tensor in tensors.values())
         )
-        if not whole:
+        if not is_valid:
             raise InvalidCheckpoint("its tensors or its state are not those of a run")
-        screen = _screen(tensors.get("reference"), file.state["radius"], theta)
-        cloud = PointCloud(theta, log_rho, step, screen, _positive(file.state.get("epsilon"), "epsilon"))
-        proximal = _figures(file.state.get("proximal"))
-        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, mark, proximal)
-    except (*checkpoint_file.UNREADABLE, safetensors.SafetensorError, RuntimeError) as error:
+        screen = _parse_screen(tensors.get("reference"), file.state["radius"], theta)
+        cloud = PointCloud(theta, log_rho, step, screen, _parse_positive(file.state.get("epsilon"), "epsilon"))
+        proximal = _parse_proximal(file.state.get("proximal"))
+        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, metrics, proximal)
+    except (*checkpoint_file.PARSE_ERRORS, safetensors.SafetensorError, RuntimeError) as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
@@ -124,24 +125,24 @@ def newest_valid(
     skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None,
     require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole and that ``require`` lets pass; each other one is told to ``skipped``."""
+    """The newest valid checkpoint for which ``require`` does not raise; ``skipped`` is called for each rejected one."""
     for _, path in list_checkpoints(folder):
         try:
-            found = load(path)
-            require(found)
-            return found
+            checkpoint = load(path)
+            require(checkpoint)
+            return checkpoint
         except InvalidCheckpoint as why:
             skipped(path, why)
     return None
 
 
 def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
-    """Delete what nobody needs once the checkpoint of ``step`` is durable.
+    """Delete the checkpoints that are no longer needed once the one of ``step`` is on disk.
 
-    Kept: the ``protected`` steps, which were stored under other settings than the present ones; those for films (where
-    films are wanted), the newest ``keep``, and the newest ``keep`` of the regular ones,
-    so that a run which was interrupted has all that an uninterrupted one has. Files of later steps (damaged ones that
-    were skipped) are not counted: they must not push out good ones.
+    These stay: the ``protected`` steps, which were stored under other settings; those for films, if ``films``; the
+    newest ``keep``; and the newest ``keep`` of the regular ones, so that an interrupted run has all the checkpoints of
+    an uninterrupted one. Files of later steps (damaged ones that were skipped) are not counted, so that they do not
+    displace valid ones.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]
@@ -151,36 +152,36 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
             path.unlink(missing_ok=True)
 
 
-def to(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
-    """The same moment with its cloud on a device."""
+def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
+    """The checkpoint with its cloud on a device."""
     return replace(checkpoint, cloud=checkpoint.cloud.to(device, checkpoint.cloud.theta.dtype))
 
 
-def _screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
-    """The neighbour list's reference, if there was one."""
+def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
+    """The neighbour list's reference cloud and radius; None where the run had no neighbour list."""
     if reference is None and radius is None:
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
         raise InvalidCheckpoint("its reference cloud does not fit its cloud")
-    reach = _positive(radius, "radius")
-    if reach is None:
+    checked_radius = _parse_positive(radius, "radius")
+    if checked_radius is None:
         raise InvalidCheckpoint("its reference cloud has no radius")
-    return Screen(reference, reach)
+    return Screen(reference, checked_radius)
 
 
-def _figures(values: object) -> dict[str, Figure] | None:
-    """The figures of the last step; checkpoints of version 0.1.0 have none."""
+def _parse_proximal(values: object) -> dict[str, Number] | None:
+    """The metrics of the last step; checkpoints of version 0.1.0 have none."""
     if values is None:
         return None
-    if not isinstance(values, dict) or not all(isinstance(value, Figure) for value in values.values()):
-        raise InvalidCheckpoint("its figures of the last step are no numbers")
+    if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
+        raise InvalidCheckpoint("its metrics of the last step are not numbers")
     return values
 
 
-def _positive(value: object, name: str) -> float | None:
-    """A positive number, or none."""
+def _parse_positive(value: object, name: str) -> float | None:
+    """A positive number, or None."""
     if value is not None and (not isinstance(value, float) or not 0 < value < math.inf):
-        raise InvalidCheckpoint(f"its {name} is no positive number")
+        raise InvalidCheckpoint(f"its {name} is not a positive number")
     return value
 
 

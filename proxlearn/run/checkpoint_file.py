@@ -1,7 +1,7 @@
-"""Checkpoint files as bytes: safetensors with JSON beside the tensors and a sha256 over the whole file.
+"""The file format of checkpoints: safetensors with a JSON state and a sha256 of the whole file in the header.
 
-The checksum stands in the header; it is computed with its own place filled with zeros, so that no byte can change
-unnoticed. Free of torch: a command can look at a run's newest cloud before it pays for that import.
+The checksum is computed with zeros in its place, so that a change of any byte is detected. This module does not import
+torch: a command can read the state of a run's newest checkpoint without the seconds that the import takes.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.errors import refuse_newer_format
-from proxlearn.files.safe_read import UnreadableFile, open_regular, reason
+from proxlearn.files.safe_read import UnreadableFile, open_regular, os_error_text
 from proxlearn.portability import physical_memory
 
 FORMAT = "proxlearn-cloud-2"
-NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
-BLANK = b"0" * 64
+FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
+BLANK_CHECKSUM = b"0" * 64
 CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
-MOST_HEADER = 2**20
-"""Bytes: five tensors and a state take two kilobytes."""
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading a file that anybody may have written can raise."""
+MAX_HEADER_BYTES = 2**20
+"""The header of five tensors and a state has two kilobytes."""
+PARSE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""Errors of reading and parsing a file of unknown content."""
 
 
 class InvalidCheckpoint(Exception):
-    """The file is damaged, or is something else."""
+    """The file is damaged, or is not a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CheckpointFile:
     blob: bytes
     sha256: str
     state: dict[str, Any]
-    """What is not a tensor."""
+    """Everything that is not a tensor."""
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -51,41 +51,41 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """Steps and paths of the checkpoints in a folder, newest first."""
     if folder.is_symlink():
         raise UnreadableFile(folder, "it is a link, and links are not followed")
-    named = ((NAME.fullmatch(path.name), path) for path in folder.glob("cloud-*.safetensors"))
-    return sorted(((int(name[1]), path) for name, path in named if name), reverse=True)
+    matches = ((FILE_NAME.fullmatch(path.name), path) for path in folder.glob("cloud-*.safetensors"))
+    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
-def seal(blob: bytes, state: dict[str, Any]) -> bytes:
-    """Put ``state`` and the checksum into the header; the same content gives the same bytes.
+def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
+    """Add ``state`` and the checksum to the header of a safetensors file; the same content gives the same bytes.
 
-    The library's own metadata comes in a random order, so the header is written here.
+    The library writes metadata in a random order, so the header is written here.
     """
     size = int.from_bytes(blob[:8], "little")
-    about = {"format": FORMAT, "state": json.dumps(state, sort_keys=True), "sha256": BLANK.decode()}
-    header = json.dumps({"__metadata__": about, **json.loads(blob[8 : 8 + size])}, separators=(",", ":")).encode()
+    metadata = {"format": FORMAT, "state": json.dumps(state, sort_keys=True), "sha256": BLANK_CHECKSUM.decode()}
+    header = json.dumps({"__metadata__": metadata, **json.loads(blob[8 : 8 + size])}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     blank = len(header).to_bytes(8, "little") + header + blob[8 + size :]
-    start, end = _checksum_place(blank)
+    start, end = _checksum_span(blank)
     return blank[:start] + hashlib.sha256(blank).hexdigest().encode() + blank[end:]
 
 
-def unseal(path: Path, named: bool = True) -> CheckpointFile:
-    """Read a file that vouches for itself, and is ``named`` after its step, or raise InvalidCheckpoint."""
+def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
+    """Read a file whose checksum holds and, if ``named``, whose name fits its step; otherwise InvalidCheckpoint."""
     try:
-        blob = _whole_file(path)
-        about = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
-        # Before the checksum, which a newer format may compute in another way.
-        refuse_newer_format(path, about["format"], FORMAT)
-        start, end = _checksum_place(blob)
+        blob = _read_whole_file(path)
+        metadata = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
+        # Before the checksum, which a newer format may compute differently.
+        refuse_newer_format(path, metadata["format"], FORMAT)
+        start, end = _checksum_span(blob)
         if _checksum(blob, start, end) != blob[start:end]:
             raise InvalidCheckpoint("the checksum does not match")
-        if about["format"] != FORMAT:
-            raise InvalidCheckpoint(f"format {about['format']!r:.60} instead of {FORMAT!r}")
-        state = json.loads(about["state"])
+        if metadata["format"] != FORMAT:
+            raise InvalidCheckpoint(f"format {metadata['format']!r:.60} instead of {FORMAT!r}")
+        state = json.loads(metadata["state"])
         if named and checkpoint_path(path.parent, state["step"]) != path:
             raise InvalidCheckpoint("its name does not fit its step")
         return CheckpointFile(blob, blob[start:end].decode(), state)
-    except UNREADABLE as error:
+    except PARSE_ERRORS as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
@@ -93,21 +93,21 @@ def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
     """The checkpoints of a folder whose checksums hold, newest first."""
     for _, path in list_checkpoints(folder):
         try:
-            yield unseal(path)
+            yield read_checkpoint_file(path)
         except InvalidCheckpoint:
             continue
 
 
-def _whole_file(path: Path) -> bytes:
-    """The bytes of a checkpoint file, which is read only if it is as long as its header says and fits into memory."""
+def _read_whole_file(path: Path) -> bytes:
+    """The bytes of a checkpoint file, whose length must agree with its header and fit into memory."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
-            if length > min(MOST_HEADER, size):
+            if length > min(MAX_HEADER_BYTES, size):
                 raise InvalidCheckpoint("its header is longer than a checkpoint's")
             tensors = json.loads(file.read(length))
-            ends = [about["data_offsets"][1] for name, about in tensors.items() if name != "__metadata__"]
+            ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
             if 8 + length + max(ends) != size:
                 raise InvalidCheckpoint(f"it has {size} bytes, and its header describes {8 + length + max(ends)}")
             # The bytes are here once and the tensors made from them again.
@@ -118,20 +118,20 @@ def _whole_file(path: Path) -> bytes:
     except UnreadableFile as error:
         raise InvalidCheckpoint(error.why) from error
     except OSError as error:
-        raise InvalidCheckpoint(reason(error)) from error
+        raise InvalidCheckpoint(os_error_text(error)) from error
 
 
 def _checksum(blob: bytes, start: int, end: int) -> bytes:
-    """The sha256 of a file with blanks in the place of its checksum, without a second copy of it."""
-    view, found = memoryview(blob), hashlib.sha256()
-    for part in (view[:start], BLANK, view[end:]):
-        found.update(part)
-    return found.hexdigest().encode()
+    """The sha256 of a file with zeros in place of its checksum, computed without a second copy of the file."""
+    view, sha256 = memoryview(blob), hashlib.sha256()
+    for part in (view[:start], BLANK_CHECKSUM, view[end:]):
+        sha256.update(part)
+    return sha256.hexdigest().encode()
 
 
-def _checksum_place(blob: bytes) -> tuple[int, int]:
+def _checksum_span(blob: bytes) -> tuple[int, int]:
     header_end = 8 + int.from_bytes(blob[:8], "little")
-    found = CHECKSUM.search(blob, 8, min(header_end, len(blob)))
-    if found is None:
+    match = CHECKSUM.search(blob, 8, min(header_end, len(blob)))
+    if match is None:
         raise InvalidCheckpoint("no checksum in its header")
-    return found.span(1)
+    return match.span(1)

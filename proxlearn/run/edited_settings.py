@@ -1,4 +1,4 @@
-"""Settings that were edited after a run began: its results are not of them, and are not shown under them."""
+"""Detection of a config.yaml that was edited after the run started: its results do not belong to the new settings."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from proxlearn.errors import InputError
 from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 
-DIGEST = 64
-"""Characters of a run's identity that stand for its settings; those of the data follow."""
+DIGEST_LENGTH = 64
+"""Characters of a run's identity that are the digest of its settings; the digest of the data follows."""
 
 
 def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mapping[str, Any]) -> None:
-    """Refuse a run folder whose ``config``, from config.yaml, is not the one that the run was made with.
+    """Refuse a run folder whose ``config``, from config.yaml, is not the one that the run started with.
 
-    Runs of version 0.1.0 do not have their settings in status.json; the identity in a checkpoint tells of them.
+    Runs of version 0.1.0 do not store their settings in status.json; there the identity in a checkpoint is compared.
     """
-    made_with = status.get("settings_sha256")
-    if not isinstance(made_with, str):
-        made_with = _digest_in_checkpoints(folder, digest(config))
-    if made_with in (None, digest(config)):
+    original_digest = status.get("settings_sha256")
+    if not isinstance(original_digest, str):
+        original_digest = _digest_in_checkpoints(folder, digest(config))
+    if original_digest in (None, digest(config)):
         return
-    edit = describe_difference(config, status.get("settings"), made_with)
-    if edit is None:
-        raise InputError(f"{folder.config} was edited after the run began", "undo the edit")
-    began, now = edit
-    if not began:
-        # The same values in another spelling, such as 1 and 1.0.
+    difference = describe_difference(config, status.get("settings"), original_digest)
+    if difference is None:
+        raise InputError(f"{folder.config} was edited after the run started", "undo the edit")
+    original, present = difference
+    if not original:
+        # The same values in another notation, such as 1 and 1.0.
         return
-    raise InputError(f"{folder.path} began with {began}, and config.yaml has {now}", "set it back")
+    raise InputError(f"{folder.path} started with {original}, and config.yaml has {present}", "set it back")
 
 
-def describe_difference(config: TrainConfig, began: Any, made_with: str) -> tuple[str, str] | None:
-    """The settings that differ, as they were when the run began and as they are now; None where that is not known.
+def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
+    """The settings that differ, with their values at the start of the run and in ``config``; None where unknown.
 
-    ``began`` are the settings that status.json has; they count if ``made_with`` is their digest.
+    ``stored`` are the settings in status.json; they are used if ``original_digest`` is their digest.
     """
-    if not isinstance(began, dict) or settings_digest(began) != made_with:
+    if not isinstance(stored, dict) or settings_digest(stored) != original_digest:
         return None
-    earlier, now = flat_settings(began), flat_settings(trajectory(config))
-    names = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
-    return _named(names, earlier), _named(names, now)
+    original, present = flat_settings(stored), flat_settings(trajectory(config))
+    names = [key for key in {**original, **present} if original.get(key) != present.get(key)]
+    return _format_settings(names, original), _format_settings(names, present)
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """``expected`` if a checkpoint has it, otherwise what the newest one has; None where there is none."""
+    """``expected`` if a checkpoint has it, otherwise the digest in the newest one; None without a checkpoint."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
-        found = str(file.state.get("run"))[:DIGEST]
-        if found == expected:
-            return found
-        newest = newest or found
+        settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]
+        if settings_part == expected:
+            return settings_part
+        newest = newest or settings_part
     return newest
 
 
-def _named(names: list[str], values: Mapping[str, Any]) -> str:
+def _format_settings(names: list[str], values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={values.get(name)}" for name in names[:4]) + (", ..." if len(names) > 4 else "")

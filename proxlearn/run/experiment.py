@@ -17,7 +17,7 @@ from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.data import registry
-from proxlearn.data.prepare import Prepared, check_magnitudes, prepare
+from proxlearn.data.prepare import PreparedData, check_magnitudes, prepare
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.run import checkpoint as checkpoints
@@ -40,7 +40,7 @@ class Experiment:
     """Float64, on the CPU."""
     problem: Problem
     test: Samples
-    prepared: Prepared
+    prepared: PreparedData
     device: torch.device
 
     @property

@@ -1,4 +1,4 @@
-"""A run and the logger that was chosen for it: what the logger is told, from the run folder alone."""
+"""A run's logger during a session: what is logged comes from the run folder alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxlearn.terminal.notice import notice
 
 @contextlib.contextmanager
 def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
-    """The run's logger, which learns of a failure too."""
+    """Open the run's logger; an exception in the block closes it as failed."""
     logger = NoLogger() if choice.name == "csv" else open_logger(choice, run_info(folder), warn)
     try:
         yield logger
@@ -29,41 +29,44 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
         raise
 
 
-def publish(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
-    """Tell the logger of what was drawn at the end of a session, and of rows that it missed."""
+def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
+    """Log the plots at the end of a session, and the rows that the logger lacks."""
     if choice.name == "csv":
         return
-    folder, now = RunFolder(path), take_snapshot(path)
+    folder, snapshot = RunFolder(path), take_snapshot(path)
     try:
         with logger_session(choice, folder, notice) as logger:
             logger.begin(folder.metrics)
-            logger.pictures([each for each in drawn if each.suffix == ".png"], now.step)
-            logger.close(now.state)
+            logger.log_plots([path for path in drawn if path.suffix == ".png"], snapshot.step)
+            logger.close(snapshot.state)
     except RunError as error:
-        # The run itself is done, and everything is in its folder.
+        # The run has ended, and its folder holds everything: a failed logger is only a notice.
         notice(str(error))
 
 
 def run_info(folder: RunFolder) -> RunInfo:
-    """The settings of a run, with what was selected in the place of what they leave open."""
+    """The description of a run for its logger, with selected values in place of the settings that were null."""
     config = folder.read_config()
-    chosen = (read_chosen(folder) if config.selected else None) or {}
-    config = dataclasses.replace(config, **{key: chosen[key] for key in config.selected if key in chosen})
-    every = flat(config_values(config))
-    changing = {key for key in every if key.partition(".")[0] in NOT_TRAJECTORY}
+    selected = (read_chosen(folder) if config.selected else None) or {}
+    config = dataclasses.replace(config, **{key: selected[key] for key in config.selected if key in selected})
+    settings = flatten(config_values(config))
+    changing = {key for key in settings if key.partition(".")[0] in NOT_TRAJECTORY}
     return RunInfo(
         folder.path,
         config.dataset.name,
-        {key: every[key] for key in every if key not in changing},
-        # Not the logger's own: its address may hold a password.
-        {key: every[key] for key in every if key in changing and not key.startswith("logger.")},
+        {key: settings[key] for key in settings if key not in changing},
+        # Without the logger's own settings: its address may contain a password.
+        {key: settings[key] for key in settings if key in changing and not key.startswith("logger.")},
     )
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``."""
-    found: dict[str, str] = {}
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``.
+
+    Unlike ``flat_settings`` it keeps tuples: MLflow refuses a session whose parameters differ from the first session's.
+    """
+    flat: dict[str, str] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
-    return found
+        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
+    return flat

@@ -24,16 +24,16 @@ from proxlearn.core.schedules import hyper_of_last_step
 from proxlearn.core.step import Info
 from proxlearn.core.tasks import scores
 from proxlearn.files.atomic import break_hard_links, sync_folder, write_all
-from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_bytes
+from proxlearn.files.safe_read import MAX_TABLE_BYTES, AbsentFile, read_bytes
 from proxlearn.portability import PLAIN
-from proxlearn.run.checkpoint import Figure, MetricsPosition
-from proxlearn.run.metrics_version import CHANGING
+from proxlearn.run.checkpoint import MetricsPosition, Number
+from proxlearn.run.metrics_version import HYPER_COLUMNS
 
-Row = dict[str, Figure]
+Row = dict[str, Number]
 
 
 def measure(
-    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Figure] | None, hyper: Hyper
+    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
 ) -> Row:
     """Every metric of one cloud; ``proximal`` holds the figures of the step that led there, if there was one."""
     used = hyper_of_last_step(hyper, cloud)
@@ -41,7 +41,7 @@ def measure(
     # Constant numbers are in the config.
     if hyper.varies:
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
-        row |= dict(zip(CHANGING, numbers, strict=True))
+        row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
     for part, samples in (("train", problem.samples), ("test", test)):
         row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
@@ -139,7 +139,7 @@ class MetricsLog:
 
     def _content(self) -> bytes:
         try:
-            return read_bytes(self.path, MOST_TABLE)
+            return read_bytes(self.path, MAX_TABLE_BYTES)
         except AbsentFile:
             return b""
 

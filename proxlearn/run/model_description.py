@@ -1,4 +1,4 @@
-"""model.json: what the coordinates of a cloud mean, checked before anything is computed or drawn from it."""
+"""Reader of model.json, which describes the coordinates of a cloud; all values are checked before they are used."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from proxlearn.errors import refuse_newer_format
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.run_folder import MODEL_FORMAT
 
-TEXTS = ("columns", "classes")
+TEXT_LISTS = ("columns", "classes")
 SCALINGS = ("scaling", "target_scaling")
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The values of model.json; AbsentFile or UnreadableFile where they are not a run's."""
+    """The values of model.json; raises AbsentFile or UnreadableFile where they are not those of a run."""
     values = read_json(path)
     refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
     try:
@@ -30,14 +30,14 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def _problem(values: dict[str, Any]) -> str:
-    """What makes a description unusable; empty where nothing does. KeyError where something is absent."""
-    for key in TEXTS:
-        if not isinstance(values[key], list) or not all(isinstance(each, str) for each in values[key]):
-            return f"its {key} are not a list of texts"
+    """What makes a description unusable; empty where it is valid. Raises KeyError where a value is missing."""
+    for key in TEXT_LISTS:
+        if not isinstance(values[key], list) or not all(isinstance(name, str) for name in values[key]):
+            return f"its {key} are not a list of strings"
     columns, classes = values["columns"], values["classes"]
     task, neuron = values["task"], values["neuron"]
     if not isinstance(task, str) or task not in TASKS or not isinstance(neuron, str) or neuron not in NEURONS:
-        return f"no task {task!r:.40} of a neuron {neuron!r:.40} is known"
+        return f"its task {task!r:.40} or its neuron {neuron!r:.40} is unknown"
     if task not in NEURONS[neuron](max(2, len(classes))).tasks:
         return f"the {neuron} neuron cannot do {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
@@ -49,20 +49,21 @@ def _problem(values: dict[str, Any]) -> str:
         if not all(values[key]["factor"]):
             return f"its {key} has a factor of 0"
     image = values.get("image")
-    sides = isinstance(image, list) and len(image) == 2 and all(type(side) is int and side > 0 for side in image)
-    if image is not None and not (sides and math.prod(image) == len(columns)):
-        return "its image does not have as many pixels as there are columns"
+    is_size = isinstance(image, list) and len(image) == 2 and all(type(side) is int and side > 0 for side in image)
+    if image is not None and not (is_size and math.prod(image) == len(columns)):
+        return "the number of pixels of its image differs from the number of columns"
     if not isinstance(values.get("scaled_apart", False), bool):
         return "its scaled_apart is neither true nor false"
     if not isinstance(values.get("target"), str | None):
-        return "its target is no name"
+        return "its target is not a name"
     return ""
 
 
 def _are_numbers(scaling: Any, part: str, width: int) -> bool:
+    """Whether a part of a scaling is a list of ``width`` finite numbers."""
     numbers = scaling[part] if isinstance(scaling, dict) else None
     return (
         isinstance(numbers, list)
         and len(numbers) == width
-        and all(type(each) in (int, float) and abs(each) < 2**1023 and math.isfinite(each) for each in numbers)
+        and all(type(x) in (int, float) and abs(x) < 2**1023 and math.isfinite(x) for x in numbers)
     )

@@ -97,7 +97,7 @@ class LoggerRows(Observer):
 
     def after_step(self, state: RunState) -> None:
         if state.row is not None:
-            self.logger.row(state.row)
+            self.logger.log_row(state.row)
 
     def finish(self, state: RunState) -> None:
         self.logger.close("finished" if state.is_last else "stopped")

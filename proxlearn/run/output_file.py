@@ -17,11 +17,11 @@ from typing import BinaryIO
 
 from proxlearn.errors import InputError, RunError
 from proxlearn.files.atomic import temporary_name
-from proxlearn.loggers.logger import EVENTS
+from proxlearn.loggers.logger import EVENTS_FOLDER
 from proxlearn.portability import PLAIN
 from proxlearn.run.owner_file import NAME as OWNER_FILE
 from proxlearn.run.ownership import is_run
-from proxlearn.run.run_folder import WRITTEN
+from proxlearn.run.run_folder import RUN_FILES
 from proxlearn.run.sweep_folder import SweepFolder
 
 STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
@@ -31,7 +31,7 @@ MOST_LINKS = 40
 DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """The command was right and the disk failed: exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
-NAMES = WRITTEN | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
+NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
 
 
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
@@ -189,7 +189,7 @@ def _same_as_standard(output: Path) -> int | None:
 def _is_run_file(path: Path) -> bool:
     """Whether a run or a sweep has a file of this name here, or would take it for one of its own."""
     folder = path.parent
-    if folder.name in ("checkpoints", "jobs", EVENTS) and _is_ours(folder.parent):
+    if folder.name in ("checkpoints", "jobs", EVENTS_FOLDER) and _is_ours(folder.parent):
         return True
     return path.name in NAMES and _is_ours(folder)
 

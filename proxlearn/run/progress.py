@@ -12,7 +12,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.run.metrics import Row
 from proxlearn.run.run_state import Observer, RunState
 from proxlearn.run.step_rate import StepRate
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 
 LINE_SECONDS = 10.0
 
@@ -58,7 +58,7 @@ class Progress(Observer):
         rate = self.step_rate.rate
         pace = f"{rate:.1f} rec/s, {tqdm.format_interval((self.steps - self.step) / rate)} left" if rate else ""
         line = f"step {self.step}/{self.steps}  {self.newest_metrics}  {pace}".rstrip()
-        write_words(line + "\n", sys.stderr)
+        try_write(line + "\n", sys.stderr)
 
     def __enter__(self) -> Progress:
         return self

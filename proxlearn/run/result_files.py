@@ -15,7 +15,7 @@ from proxlearn.core.estimates import ESTIMATES, estimates
 from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import scores, task_of
-from proxlearn.data.prepare import Prepared
+from proxlearn.data.prepare import PreparedData
 from proxlearn.data.scaling import Scaler
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import UnreadableFile
@@ -26,7 +26,7 @@ MOST_POINTS = 2000
 """Maximum number of rows of points.csv, enough for a plot."""
 
 
-def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
+def write_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
     """Write model.json: everything that prediction needs besides the cloud."""
     table = prepared.table
     write_json(
@@ -46,7 +46,7 @@ def write_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     )
 
 
-def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
+def repair_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
     """Write model.json again where it is damaged: its content follows from the config and the data."""
     try:
         description = read_description(folder.model)
@@ -60,7 +60,7 @@ def repair_model(folder: RunFolder, prepared: Prepared, neuron: str) -> None:
     write_model(folder, prepared, neuron)
 
 
-def write_points(folder: RunFolder, prepared: Prepared) -> None:
+def write_points(folder: RunFolder, prepared: PreparedData) -> None:
     """Write points.csv, for data of one or two dimensions: the unscaled points in a plot of the learnt function."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:

@@ -1,6 +1,6 @@
-"""From which checkpoint a run goes on, and why it does not where every one is rejected.
+"""The checkpoint from which a run continues, or the reason why every checkpoint is rejected.
 
-A folder whose checkpoints cannot be used holds somebody's results: it is never begun again over them.
+A folder whose checkpoints cannot be used still holds results: the run is not started again over them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,29 @@ import torch
 from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
-from proxlearn.files.safe_read import MOST_TABLE, read_bytes
+from proxlearn.files.safe_read import MAX_TABLE_BYTES, read_bytes
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint, MetricsPosition
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
-from proxlearn.run.edited_settings import DIGEST, describe_difference
+from proxlearn.run.edited_settings import DIGEST_LENGTH, describe_difference
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.log_schedule import is_logged
 from proxlearn.run.metrics import MetricsLog
-from proxlearn.run.metrics_version import Conversion, marks_json, read_marks, version_of
-from proxlearn.run.run_folder import PreviousSession, RunFolder
+from proxlearn.run.metrics_version import (
+    MetricsConversion,
+    converted_positions,
+    metrics_file_version,
+    read_converted_positions,
+)
+from proxlearn.run.previous_session import PreviousSession
+from proxlearn.run.run_folder import RunFolder
 
-AGAIN = "or train again with overwrite=true"
+OR_OVERWRITE = "or train again with overwrite=true"
 
 
-class Rejected(InvalidCheckpoint):
-    """The file is whole and the run cannot go on from it."""
+class RejectedCheckpoint(InvalidCheckpoint):
+    """The file is a valid checkpoint, from which this run cannot continue."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -40,53 +46,53 @@ class Rejected(InvalidCheckpoint):
 
 @dataclass(frozen=True)
 class ResumePoints:
-    """The checkpoints of a run folder, as seen by the run that wants to go on in it."""
+    """The checkpoints of a run folder, compared with the run that is to continue from them."""
 
     folder: RunFolder
     experiment: Experiment
     previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint from which the run can go on exactly; None where it has not begun."""
+        """The newest checkpoint from which the run continues bit for bit; None where the run has not started."""
         steps = self.experiment.steps
-        rejected: list[InvalidCheckpoint] = []
-
-        def skip(path: Path, why: InvalidCheckpoint) -> None:
-            rejected.append(why)
-            skipped.append(f"skipping the checkpoint {path.name}: {why}")
-
-        skipped: list[str] = []
-        usable = checkpoints.newest_valid(self.folder.checkpoints, skip, self._require)
-        if usable is None:
-            self._refuse(rejected)
+        rejected: list[tuple[Path, InvalidCheckpoint]] = []
+        checkpoint = checkpoints.newest_valid(
+            self.folder.checkpoints, lambda path, reason: rejected.append((path, reason)), self._require_usable
+        )
+        if checkpoint is None:
+            self._refuse([reason for _, reason in rejected])
             return None
-        for line in skipped:
-            warn(line)
-        if usable.cloud.step > steps:
-            problem = f"{self.folder.path} is at step {usable.cloud.step} already, beyond steps={steps}"
-            raise InputError(problem, f"ask for steps={usable.cloud.step} or more, or set overwrite=true")
-        return checkpoints.to(replace(usable, metrics=self._mark(usable)), self.experiment.device)
+        for path, reason in rejected:
+            warn(f"skipping the checkpoint {path.name}: {reason}")
+        step = checkpoint.cloud.step
+        if step > steps:
+            problem = f"{self.folder.path} is at step {step} already, beyond steps={steps}"
+            raise InputError(problem, f"ask for steps={step} or more, or set overwrite=true")
+        return checkpoints.move_to_device(
+            replace(checkpoint, metrics=self._present_position(checkpoint)), self.experiment.device
+        )
 
     def check_settings(self, selected: bool) -> None:
-        """Refuse a folder whose config is not the one that its checkpoints were made with.
+        """Refuse a folder whose config is not the one of its checkpoints.
 
-        Where numbers are still to be ``selected``, the rest is compared. One checkpoint that fits is enough: a foreign
-        file among them is skipped as a run goes on.
+        Without ``selected``, hyperparameters are still to be selected, and the other settings are compared. One
+        matching checkpoint is enough: a checkpoint of another run is skipped when the run continues.
         """
         self.folder.refuse_newer_model()
         identity = self.experiment.identity if selected else self.experiment.config_identity
-        wrong: Rejected | None = None
+        mismatch: RejectedCheckpoint | None = None
         for file in checkpoint_file.valid_checkpoints(self.folder.checkpoints):
             run = str(file.state.get("run"))
             if run.startswith(identity):
                 return
-            wrong = wrong or self._other_run(run)
-        if wrong is None and self.previous.run is not None and not self.previous.run.startswith(identity):
-            wrong = self._other_run(self.previous.run)
-        if wrong is not None:
-            raise InputError(f"{self.folder.path} cannot be continued: {wrong}", wrong.remedy)
+            mismatch = mismatch or self._other_run(run)
+        if mismatch is None and self.previous.run is not None and not self.previous.run.startswith(identity):
+            mismatch = self._other_run(self.previous.run)
+        if mismatch is not None:
+            raise InputError(f"{self.folder.path} cannot be continued: {mismatch}", mismatch.remedy)
 
-    def _require(self, candidate: Checkpoint) -> None:
+    def _require_usable(self, candidate: Checkpoint) -> None:
+        """Raise RejectedCheckpoint where this run cannot continue from a checkpoint."""
         experiment = self.experiment
         shape = (
             experiment.config.N,
@@ -95,108 +101,115 @@ class ResumePoints:
         if candidate.run != experiment.identity:
             raise self._other_run(candidate.run)
         if candidate.cloud.theta.shape != shape:
-            raise Rejected("it belongs to another run", "copy the run folder again")
+            raise RejectedCheckpoint("it belongs to another run", "copy the run folder again")
         try:
             torch.Generator(experiment.device).set_state(candidate.generator)
         except RuntimeError as error:
-            raise Rejected("its generator is for another device", "continue it on the device it began on") from error
-        mark = self._mark(candidate)
-        self._require_rows(mark)
-        closing = final_row_step(candidate.cloud.step, experiment)
-        # A checkpoint of version 0.1.0 does not hold the figures of its step, so that step is made once more.
-        lacks_figures = closing is not None and candidate.proximal is None
-        if lacks_figures and not MetricsLog(self.folder.metrics).holds_row(mark, candidate.cloud.step):
-            raise Rejected("metrics.csv lacks the row of the last step", "ask for more steps")
+            raise RejectedCheckpoint(
+                "its generator is for another device", "continue it on the device that it started on"
+            ) from error
+        position = self._present_position(candidate)
+        self._require_rows(position)
+        final_step = final_row_step(candidate.cloud.step, experiment)
+        # A checkpoint of version 0.1.0 does not hold the metrics of its step, so that the step is repeated.
+        lacks_metrics = final_step is not None and candidate.proximal is None
+        if lacks_metrics and not MetricsLog(self.folder.metrics).holds_row(position, candidate.cloud.step):
+            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "ask for more steps")
 
-    def _mark(self, candidate: Checkpoint) -> MetricsPosition:
-        """Where metrics.csv ended when the checkpoint was written, in the present file."""
-        mark = candidate.metrics
-        if version_of(_first_line(self.folder.metrics)) == 1:
-            return mark
-        return MetricsPosition(*read_marks(self.folder.marks).get((mark.size, mark.sha256), (mark.size, mark.sha256)))
+    def _present_position(self, candidate: Checkpoint) -> MetricsPosition:
+        """The checkpoint's position in metrics.csv as the file is now, which a conversion may have moved."""
+        stored = candidate.metrics
+        if metrics_file_version(_first_line(self.folder.metrics)) == 1:
+            return stored
+        converted = read_converted_positions(self.folder.marks)
+        return MetricsPosition(*converted.get((stored.size, stored.sha256), (stored.size, stored.sha256)))
 
-    def _require_rows(self, mark: MetricsPosition) -> None:
+    def _require_rows(self, position: MetricsPosition) -> None:
+        """Raise RejectedCheckpoint where metrics.csv lacks the rows that were written before a checkpoint."""
         path = self.folder.metrics
         if not path.is_file():
-            raise Rejected("metrics.csv is missing", f"copy it back, {AGAIN}")
-        content = read_bytes(path, MOST_TABLE)
-        if mark.size and _holds(content, mark):
+            raise RejectedCheckpoint("metrics.csv is missing", f"copy it back, {OR_OVERWRITE}")
+        content = read_bytes(path, MAX_TABLE_BYTES)
+        if position.size and _starts_with(content, position):
             return
-        if _holds(content.replace(b"\r\n", b"\n"), mark) and mark.size:
-            raise Rejected("metrics.csv was saved with other line ends (CRLF)", f"save it with LF, {AGAIN}")
-        raise Rejected("metrics.csv was changed, or lacks rows", f"restore it, {AGAIN}")
+        if _starts_with(content.replace(b"\r\n", b"\n"), position) and position.size:
+            raise RejectedCheckpoint(
+                "metrics.csv was saved with other line ends (CRLF)", f"save it with LF, {OR_OVERWRITE}"
+            )
+        raise RejectedCheckpoint("metrics.csv was changed, or lacks rows", f"restore it, {OR_OVERWRITE}")
 
-    def _other_run(self, run: str) -> Rejected:
-        """What differs between the run that wrote a checkpoint and this one, as far as can be told."""
-        ours = self.experiment.config_identity
-        if run.startswith(ours):
-            return Rejected("selection.json was changed", f"restore it, {AGAIN}")
-        if run[:DIGEST] == ours[:DIGEST]:
-            return Rejected("the data has changed since it began", f"restore it, {AGAIN}")
-        edit = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST])
-        if edit is None:
-            known = Path(self.folder.config).name
-            return Rejected(f"it belongs to another run, or {known} was edited", f"undo the edit of {known}, {AGAIN}")
-        began, now = edit
-        return Rejected(
-            f"it began with {began}, and config.yaml has {now}",
-            f"set it back, or train with {now} in another hydra.run.dir",
+    def _other_run(self, run: str) -> RejectedCheckpoint:
+        """The difference between the run that wrote a checkpoint and this one, as far as it is known."""
+        identity = self.experiment.config_identity
+        if run.startswith(identity):
+            return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
+        if run[:DIGEST_LENGTH] == identity[:DIGEST_LENGTH]:
+            return RejectedCheckpoint("the data has changed since the run started", f"restore it, {OR_OVERWRITE}")
+        difference = describe_difference(self.experiment.config, self.previous.settings, run[:DIGEST_LENGTH])
+        if difference is None:
+            return RejectedCheckpoint(
+                "it belongs to another run, or config.yaml was edited", f"undo the edit of config.yaml, {OR_OVERWRITE}"
+            )
+        original, present = difference
+        return RejectedCheckpoint(
+            f"it started with {original}, and config.yaml has {present}",
+            f"set it back, or train with {present} in another hydra.run.dir",
         )
 
     def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
-        """Say why no checkpoint can be used; nothing is said of a folder in which no step was made."""
+        """Raise an InputError with the reasons why no checkpoint is usable, unless the run has made no step."""
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
-                raise InputError(f"the checkpoints of {path} are missing", f"copy them back, {AGAIN}")
+                raise InputError(f"the checkpoints of {path} are missing", f"copy them back, {OR_OVERWRITE}")
             return
-        reasons = list(dict.fromkeys(str(each) for each in rejected))
-        # What concerns the folder as a whole comes first; single files may be damaged besides.
-        cause = next((each for each in rejected if isinstance(each, Rejected)), None)
+        reasons = list(dict.fromkeys(str(error) for error in rejected))
+        # A reason that concerns the whole folder is first; single files may be damaged in addition.
+        cause = next((error for error in rejected if isinstance(error, RejectedCheckpoint)), None)
         ordered = sorted(reasons, key=lambda reason: reason != str(cause))
         more = f" (and {len(ordered) - 3} other reasons)" if len(ordered) > 3 else ""
         problem = f"none of the checkpoints of {path} can be used: {', '.join(ordered[:3])}{more}"
-        raise InputError(problem, cause.remedy if cause else f"copy the run folder again, {AGAIN}")
+        raise InputError(problem, cause.remedy if cause else f"copy the run folder again, {OR_OVERWRITE}")
 
 
 def load_resume_point(
-    folder: RunFolder, experiment: Experiment, earlier: PreviousSession, warn: Callable[[str], None]
+    folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """The newest checkpoint of earlier sessions from which this run can go on exactly; None where it has not begun."""
-    return ResumePoints(folder, experiment, earlier).load(warn)
+    """The newest checkpoint from which this run continues bit for bit; None where the run has not started."""
+    return ResumePoints(folder, experiment, previous).load(warn)
 
 
 def final_row_step(step: int, experiment: Experiment) -> int | None:
-    """``step``, if it is a run's last one and logged for that reason only: then its row must outlive a resume."""
+    """``step`` if it is the run's last one and is logged only for that reason: a resume must keep its row."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
 
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
-    """Bring a metrics.csv of version 1 to version 2, up to the rows of ``now``; returns it with its new mark.
+    """Convert a metrics.csv of version 1 to version 2 up to the rows of ``now``; returns it with its new position.
 
-    The marks of the stored checkpoints are written first: killed before the file is replaced, the run has its old file
-    and the old marks; afterwards the new file, in which the old marks are looked up.
+    The new positions of the stored checkpoints are written first: if the run is killed before the file is replaced, it
+    has the old file and the old positions; afterwards it has the new file, and the old positions are translated.
     """
-    if not now.metrics.size or version_of(_first_line(folder.metrics)) != 1:
+    if not now.metrics.size or metrics_file_version(_first_line(folder.metrics)) != 1:
         return now
     content = folder.metrics.read_bytes()
-    closing = final_row_step(now.cloud.step, experiment)
+    final_step = final_row_step(now.cloud.step, experiment)
     old = content[: now.metrics.size]
-    row = content[now.metrics.size :].partition(b"\n")[0] + b"\n"
-    if closing is not None and MetricsLog(folder.metrics).holds_row(now.metrics, closing):
-        old += row
+    final_row = content[now.metrics.size :].partition(b"\n")[0] + b"\n"
+    if final_step is not None and MetricsLog(folder.metrics).holds_row(now.metrics, final_step):
+        old += final_row
     states = {int(file.state["step"]): file.state for file in checkpoint_file.valid_checkpoints(folder.checkpoints)}
-    convert = Conversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
+    convert = MetricsConversion(vars(experiment.settings), lambda step: states.get(step, {}).get("epsilon"))
     new = convert(old.decode()).encode()
     positions = [(state["metrics_size"], state["metrics_sha256"]) for state in states.values()]
-    table = marks_json(old, new, positions)
-    write_json(folder.marks, table)
+    write_json(folder.marks, converted_positions(old, new, positions))
     write_atomically(folder.metrics, new)
-    return replace(now, metrics=MetricsPosition(*read_marks(folder.marks)[(now.metrics.size, now.metrics.sha256)]))
+    new_position = read_converted_positions(folder.marks)[(now.metrics.size, now.metrics.sha256)]
+    return replace(now, metrics=MetricsPosition(*new_position))
 
 
 def has_rows_beyond_first(path: Path) -> bool:
-    """Whether a metrics.csv tells of a step that was made."""
+    """Whether metrics.csv has a row of a step after step 0."""
     try:
         with path.open("rb") as file:
             return len([line for line, _ in zip(file, range(3), strict=False)]) > 2
@@ -212,5 +225,7 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _holds(content: bytes, mark: MetricsPosition) -> bool:
-    return len(content) >= mark.size and hashlib.sha256(content[: mark.size]).hexdigest() == mark.sha256
+def _starts_with(content: bytes, position: MetricsPosition) -> bool:
+    """Whether the bytes before a position are unchanged."""
+    is_long_enough = len(content) >= position.size
+    return is_long_enough and hashlib.sha256(content[: position.size]).hexdigest() == position.sha256

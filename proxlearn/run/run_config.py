@@ -20,7 +20,7 @@ from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder, user_path
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import newest_own
+from proxlearn.run.run_identity import newest_checkpoint_file
 from proxlearn.validators import flag
 
 SWEEP_KEYS = ("fail_fast",)
@@ -67,7 +67,7 @@ def newest_cloud_sha256(folder: Path) -> str:
         f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` made"
     )
     try:
-        newest = newest_own(RunFolder(folder))
+        newest = newest_checkpoint_file(RunFolder(folder))
     except (OSError, ValueError) as error:
         raise problem from error
     if newest is None:

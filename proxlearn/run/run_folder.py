@@ -1,100 +1,52 @@
-"""The run folder: the only thing that passes between a run and whoever looks at it later."""
+"""The run folder: names of its files, and reading and writing of the small ones.
+
+The run folder is the only interface between a run and every command that reads its results later.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import logging
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from proxlearn.config.run_name import trajectory
-from proxlearn.config.schema import THREADS, Engine, TrainConfig, build, config_values
+from proxlearn.config.schema import TrainConfig, build, config_values
 from proxlearn.errors import InputError, refuse_newer_format
-from proxlearn.files.atomic import break_hard_links, remove_temporaries, write_atomically, write_json
+from proxlearn.files.atomic import remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
-from proxlearn.loggers.logger import EVENTS, RUN_ID
-from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, unseal
-from proxlearn.text import printable
-from proxlearn.validators import choice, integer, optional, real
+from proxlearn.loggers.logger import EVENTS_FOLDER, RUN_ID_FILE
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, read_checkpoint_file
+from proxlearn.run.previous_session import PreviousSession, retention_settings
 
 MODEL_FORMAT = "proxlearn-model-1"
 SELECTION_FORMAT = "proxlearn-selection-1"
-CANDIDATES = re.compile(r"selection-\d+-\d+\.safetensors")
-"""Beside the checkpoints: candidates of a selection that was interrupted (selection_store.py)."""
-
-
-@dataclass(frozen=True)
-class PreviousSession:
-    """What a run knows of its earlier sessions."""
-
-    finished_at: int | None = None
-    """The last step, if the run came to its end."""
-    seconds: float = 0.0
-    threads: int | None = None
-    data_sha256: str | None = None
-    engine: str | None = None
-    step: int = 0
-    steps: int = 0
-    """The largest number of steps that was ever asked for."""
-    run: str | None = None
-    """Identity of the run (Experiment.identity)."""
-    settings: dict[str, Any] | None = None
-    """What determines the trajectory, as it was when the run began: names the settings that were edited since."""
-    figures_step: int | None = None
-    """The step whose figures accuracy.csv and confusion.csv hold; None where it is not known."""
-    retention: dict[str, Any] | None = None
-    """Which checkpoints the newest session wrote and kept (see ``retention``); None where that is not known."""
-    protected: frozenset[int] = frozenset()
-    """Steps of the checkpoints that were stored under other such settings: no session deletes them."""
-
-
-def retention(config: TrainConfig) -> dict[str, Any]:
-    """The settings by which checkpoints are written and deleted."""
-    return {key: getattr(config, key) for key in ("checkpoint_every", "keep_checkpoints", "films")}
-
-
-DRAWN = ("risk", "health", "confusion", "function", "regions", "images")
+CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
+"""Files in the folder of the checkpoints: candidates of an interrupted selection (selection_store.py)."""
+PLOT_NAMES = ("risk", "health", "confusion", "function", "regions", "images")
 PLOT_ENDINGS = ("png", "pdf")
-PLOTS = frozenset(f"{name}.{ending}" for name in DRAWN for ending in PLOT_ENDINGS)
-WRITTEN = frozenset(
+PLOTS = frozenset(f"{name}.{ending}" for name in PLOT_NAMES for ending in PLOT_ENDINGS)
+RUN_FILES = frozenset(
     (
         *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
-        *("selection.json", "train.log", RUN_ID, "accuracy.md", "metrics-marks.json"),
+        *("selection.json", "train.log", RUN_ID_FILE, "accuracy.md", "metrics-marks.json"),
         *PLOTS,
     )
 )
-"""Every file that training writes into its folder, checkpoints and event files aside."""
-
-
-class QuietFileHandler(logging.FileHandler):
-    """A log that cannot be written (a full disk) is no reason for a traceback: the run itself tells of it."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        pass
-
-
-class TerminalFormatter(logging.Formatter):
-    """One line without control characters, whatever a file that a message quotes may hold."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+"""Every file that training writes into its folder, except checkpoints and event files."""
 
 
 class RunFolder:
-    """Names of the files, and the reading and writing of the small ones."""
+    """Paths of a run folder's files, and methods that read and write the small ones."""
 
     def __init__(self, path: Path, require_held: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self.require_held = require_held
-        """Raises where the folder is no longer this process's: called before anything is written to it by name."""
+        """Raises where another process has taken the folder over; called before a file is written by name."""
         self.config = path / "config.yaml"
         self.status = path / "status.json"
         self.metrics = path / "metrics.csv"
@@ -106,14 +58,15 @@ class RunFolder:
         self.selection = path / "selection.json"
         self.log = path / "train.log"
         self.checkpoints = path / "checkpoints"
-        self.tensorboard = path / EVENTS
-        self.mlflow = path / RUN_ID
+        self.tensorboard = path / EVENTS_FOLDER
+        self.mlflow = path / RUN_ID_FILE
 
     def create(self, config: TrainConfig) -> None:
+        """Create the folder, delete unfinished files of killed processes, and write config.yaml."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.checkpoints):
             remove_temporaries(folder)
-        # `overwrite` was for this once: whoever reads the config later wants to go on.
+        # `overwrite` applies to this command only: a later command that reads the config continues the run.
         values = config_values(dataclasses.replace(config, overwrite=False))
         text = yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False)
         if config.selected:
@@ -121,24 +74,25 @@ class RunFolder:
             text = f"# {keys}: null here, selected from the training part; status.json has their values.\n{text}"
         write_atomically(self.config, text.encode())
 
-    def own_files(self) -> list[Path]:
-        """The run's own files; the status and the config last, by which a run folder is recognised."""
-        stored_clouds = (path for _, path in list_checkpoints(self.checkpoints))
-        named = (self.path / name for name in sorted(WRITTEN - PLOTS - {self.status.name, self.config.name}))
-        kept = filter(_is_candidate, candidates(self.checkpoints))
-        logged = self.tensorboard.glob("*tfevents*")
-        last = (self.status, self.config)
-        paths = (*stored_clouds, *kept, *named, *self._plots(), *logged, *last)
+    def run_files(self) -> list[Path]:
+        """The files that the run wrote; status and config, which identify a run folder, are last."""
+        checkpoints = (path for _, path in list_checkpoints(self.checkpoints))
+        candidates = filter(_is_candidate, list_candidates(self.checkpoints))
+        markers = (self.status, self.config)
+        named = (self.path / name for name in sorted(RUN_FILES - PLOTS - {path.name for path in markers}))
+        events = self.tensorboard.glob("*tfevents*")
+        paths = (*checkpoints, *candidates, *named, *self._plots(), *events, *markers)
         return [path for path in paths if path.is_file() or path.is_symlink()]
 
     def _plots(self) -> Iterator[Path]:
-        """Plots that were drawn here: a user's file may have such a name, but not both files of a plot."""
-        for name in DRAWN:
-            both = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
-            if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in both):
-                yield from both
+        """Plots that the run drew: a user's file may have the name of a plot, but not both files of one."""
+        for name in PLOT_NAMES:
+            paths = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
+            if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in paths):
+                yield from paths
 
     def read_config(self) -> TrainConfig:
+        """The config of the run, validated; a missing or unreadable config.yaml is an InputError."""
         try:
             return build(TrainConfig, read_yaml(self.config))
         except AbsentFile as error:
@@ -146,144 +100,75 @@ class RunFolder:
                 f"{self.path} is not a run folder: no config.yaml in it", "name one `train` made"
             ) from error
         except InputError as error:
-            why = error.why if isinstance(error, UnreadableFile) else error.problem
-            remedy = "put it right, or start again with overwrite=true"
-            raise UnreadableFile(self.config, why, remedy) from error
+            reason = error.why if isinstance(error, UnreadableFile) else error.problem
+            remedy = "correct it, or start again with overwrite=true"
+            raise UnreadableFile(self.config, reason, remedy) from error
 
-    def read_earlier(self) -> PreviousSession:
-        """What status.json says of earlier sessions; a damaged one says nothing, and the checkpoints count."""
+    def read_previous_session(self) -> PreviousSession:
+        """The earlier sessions from status.json; a damaged file counts as none, and the checkpoints decide."""
         try:
             status = read_json(self.status)
-            step, seconds, threads, data = (status[key] for key in ("step", "seconds", "threads", "data_sha256"))
-            return PreviousSession(
-                finished_at=integer(at_least=0, example=0)("step", step) if status["state"] == "finished" else None,
-                seconds=real(at_least=0, example=0)("seconds", seconds),
-                threads=THREADS("threads", threads),
-                data_sha256=str(data),
-                engine=choice(Engine)("engine", status["engine"]),
-                step=integer(at_least=0, example=0)("step", step),
-                steps=integer(at_least=0, example=0)("steps", status.get("longest_steps", status["steps"])),
-                run=str(status["run"]) if "run" in status else None,
-                settings=status["settings"] if isinstance(status.get("settings"), dict) else None,
-                figures_step=figures_step(status),
-                retention=status["retention"] if "retention" in status else self._retention(),
-                protected=frozenset(integer(at_least=0, example=0)("step", k) for k in status.get("protected", ())),
-            )
+            return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
         except (KeyError, TypeError, InputError):
             return PreviousSession()
 
-    def _retention(self) -> dict[str, Any] | None:
-        """Runs of earlier versions have it in their config only."""
+    def _config_retention(self) -> dict[str, Any] | None:
+        """The retention settings in config.yaml, for runs of version 0.1.0, which did not store them."""
         try:
-            return retention(self.read_config())
+            return retention_settings(self.read_config())
         except InputError:
             return None
 
-    def protected(self, config: TrainConfig, earlier: PreviousSession) -> frozenset[int]:
+    def protected_steps(self, config: TrainConfig, previous: PreviousSession) -> frozenset[int]:
         """Steps of the checkpoints that a session with ``config`` must not delete.
 
-        Under unchanged settings those of earlier sessions are as good as its own; under others every one stays, for
-        whoever asked for it.
+        Under unchanged retention settings the checkpoints of earlier sessions are treated like its own; under changed
+        settings all of them stay.
         """
-        if earlier.retention == retention(config):
-            return earlier.protected
+        if previous.retention == retention_settings(config):
+            return previous.protected
         return frozenset(step for step, _ in list_checkpoints(self.checkpoints))
 
     def refuse_newer_model(self) -> None:
-        """Refuse a folder whose model.json a later version wrote; it is rewritten by every session."""
+        """Refuse a folder whose model.json was written by a later version: every session rewrites that file."""
         try:
-            described = read_json(self.model)
+            description = read_json(self.model)
         except UnreadableFile:
             return
-        refuse_newer_format(self.model, described.get("format"), MODEL_FORMAT)
+        refuse_newer_format(self.model, description.get("format"), MODEL_FORMAT)
 
     def write_status(self, status: dict[str, Any]) -> None:
+        """Write status.json, if this process still holds the folder."""
         self.require_held()
         write_json(self.status, status)
 
     def check_same_run(self, config: TrainConfig) -> None:
-        """Refuse to continue another run's folder."""
+        """Refuse a folder that holds a run with other settings."""
         if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
                 f"{self.path} holds a run with other settings", "choose another folder, or set overwrite=true"
             )
 
     def refuse_links(self) -> None:
-        """Refuse links, devices and folders where files are expected: writing to a link would leave the folder."""
+        """Refuse links, devices and folders in place of files: writing to a link would change files elsewhere."""
         for folder in (self.path, self.checkpoints):
             for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
                     raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
-        for name in WRITTEN:
+        for name in RUN_FILES:
             if (self.path / name).is_dir():
-                problem = f"{self.path / name} is a folder, and the run has a file of that name"
+                problem = f"{self.path / name} is a folder, and the run writes a file of that name"
                 raise InputError(problem, "rename it, or choose another folder")
 
-    def journal(self) -> logging.Logger:
-        """A logger of this run's own: everything into train.log, warnings to the terminal too."""
-        logger = logging.Logger("proxlearn.run")
-        break_hard_links(self.log)
-        file = QuietFileHandler(self.log, encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(file)
-        terminal = logging.StreamHandler(sys.stderr)
-        terminal.setLevel(logging.WARNING)
-        terminal.setFormatter(TerminalFormatter("proxlearn: %(message)s"))
-        logger.addHandler(terminal)
-        return logger
 
-
-def figures_step(status: Mapping[str, Any]) -> int | None:
-    """The step whose figures accuracy.csv and confusion.csv hold, from status.json; None where it is not known.
-
-    Both are written at the end of a session: while the next one runs, or after it was killed, they are of an older
-    step than the run. Earlier versions did not store it; their figures are of the newest step where a session ended.
-    """
-    ended = status.get("state") in ("finished", "stopped")
-    step = status.get("figures_step", status.get("step") if ended else None)
-    checked: int | None = optional(integer(at_least=0, example=0))("figures_step", step)
-    return checked
-
-
-def candidates(folder: Path) -> list[Path]:
-    """The files of an interrupted selection, by their names."""
-    return [path for path in folder.glob("selection-*") if CANDIDATES.fullmatch(path.name)]
+def list_candidates(folder: Path) -> list[Path]:
+    """The files of an interrupted selection, identified by their names."""
+    return [path for path in folder.glob("selection-*") if CANDIDATE_NAME.fullmatch(path.name)]
 
 
 def _is_candidate(path: Path) -> bool:
+    """Whether a file is a candidate's by its content."""
     try:
-        return "key" in unseal(path, named=False).state
+        return "key" in read_checkpoint_file(path, named=False).state
     except (InvalidCheckpoint, InputError):
         return False
-
-
-def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> None:
-    """Refuse an output folder that could not be created, before anything is."""
-    existing = path
-    try:
-        while not existing.exists() and existing != existing.parent:
-            if existing.is_symlink():
-                raise InputError(f"{existing}, needed for the run folder {path}, is a link to nothing", remedy)
-            existing = existing.parent
-        usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
-    except (OSError, ValueError) as error:
-        # A name that is too long, or has a zero byte in it.
-        raise InputError(f"the run folder's name {str(path)!r:.100} is not possible here", remedy) from error
-    if not usable:
-        raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
-
-
-def nearest_existing_folder(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
-    return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
-
-
-def remove_if_empty(path: Path, existing: Path) -> None:
-    """Remove a folder in which nothing was stored, and its empty parents, below ``existing``, which stays."""
-    for folder in (path, *path.parents):
-        if folder == existing or not folder.is_relative_to(existing):
-            return
-        try:
-            folder.rmdir()
-        except OSError:
-            return

@@ -1,4 +1,7 @@
-"""Which checkpoints of a folder are its run's own: a whole file of another run may lie among them. Free of torch."""
+"""Which checkpoints of a folder belong to its run: a valid file of another run may be among them.
+
+This module does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -13,51 +16,50 @@ from proxlearn.terminal.notice import notice
 
 
 class ForeignCheckpoint(InvalidCheckpoint):
-    """The file is whole, and another run's."""
+    """The file is a valid checkpoint of another run."""
 
 
-def identity_of(folder: RunFolder) -> str | None:
-    """Identity of the run in a folder, by its status; None where nothing tells it."""
+def read_identity(folder: RunFolder) -> str | None:
+    """Identity of the run in a folder, from its status; None where it is unknown."""
     try:
         status = read_json(folder.status)
         if isinstance(status.get("run"), str):
             return str(status["run"])
-        # Version 0.1.0 did not write it down; the checkpoint that its status speaks of has it.
+        # Version 0.1.0 did not store the identity in status.json; the checkpoint of the step named there has it.
         if type(status.get("step")) is not int:
             return None
-        return str(
-            checkpoint_file.unseal(checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])).state["run"]
-        )
+        path = checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])
+        return str(checkpoint_file.read_checkpoint_file(path).state["run"])
     except (UnreadableFile, InvalidCheckpoint, KeyError, ValueError):
         return None
 
 
-def require_own(run: str, identity: str | None) -> None:
-    """Raise ForeignCheckpoint where a checkpoint of ``run`` is not of the run ``identity``, as far as that is known."""
+def require_same_run(run: str, identity: str | None) -> None:
+    """Raise ForeignCheckpoint where a checkpoint's ``run`` differs from the run's ``identity``, unless that is None."""
     if identity is not None and run != identity:
         raise ForeignCheckpoint("it belongs to another run")
 
 
-def tell_foreign(path: Path, why: InvalidCheckpoint) -> None:
-    """Say which whole checkpoint is not used, and why."""
+def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
+    """Print a notice for a valid checkpoint that is skipped."""
     if isinstance(why, ForeignCheckpoint):
-        _tell_once(path, str(why))
+        _warn_once(path, str(why))
 
 
 @cache
-def _tell_once(path: Path, why: str) -> None:
-    """Each picture of a run looks for its newest cloud."""
+def _warn_once(path: Path, why: str) -> None:
+    """Cached, because each plot of a run searches for its newest checkpoint."""
     notice(f"skipping the checkpoint {path.name}: {why}")
 
 
-def newest_own(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """The newest checkpoint of the folder's own run whose checksum holds."""
-    identity = identity_of(folder)
+def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
+    """The newest checkpoint of the folder's run whose checksum holds."""
+    identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:
-            file = checkpoint_file.unseal(path)
-            require_own(str(file.state.get("run")), identity)
+            file = checkpoint_file.read_checkpoint_file(path)
+            require_same_run(str(file.state.get("run")), identity)
             return file
         except InvalidCheckpoint as why:
-            tell_foreign(path, why)
+            warn_foreign(path, why)
     return None

@@ -9,7 +9,7 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.step import Info
-from proxlearn.run.checkpoint import Checkpoint, Figure
+from proxlearn.run.checkpoint import Checkpoint, Number
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics import Row, proximal_figures
 
@@ -56,7 +56,7 @@ class RunState:
         self.checkpoint = replace(self.checkpoint, cloud=cloud, unmet=self.checkpoint.unmet + unmet, proximal=None)
         self.info, self.row = info, None
 
-    def proximal_figures(self) -> Mapping[str, Figure] | None:
+    def proximal_figures(self) -> Mapping[str, Number] | None:
         """The figures of the step that led to the cloud, computed on demand; None where they are not known."""
         if self.checkpoint.proximal is None and self.step > self._first_step:
             self.checkpoint = replace(self.checkpoint, proximal=proximal_figures(self.info))

@@ -75,7 +75,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     folder.create(experiment.config)
     store = SelectionFiles(folder.checkpoints, experiment.config_identity, threads)
     try:
-        with stop.at_once():
+        with stop.interruptible():
             selection = select(
                 experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress, store=store
             )

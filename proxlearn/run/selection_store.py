@@ -20,7 +20,7 @@ from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
-from proxlearn.run.run_folder import candidates
+from proxlearn.run.run_folder import list_candidates
 from proxlearn.training.settings import Settings
 from proxlearn.training.trainer import FitState
 
@@ -33,12 +33,12 @@ class SelectionFiles:
         self._identity = f"{identity}-{threads}-{__version__}"
 
     def __len__(self) -> int:
-        return len(candidates(self._folder))
+        return len(list_candidates(self._folder))
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
         """The result of a candidate after a rung, if it is stored; a damaged file or one of another fit is not used."""
         try:
-            file = checkpoint_file.unseal(self._path(rung, candidate), named=False)
+            file = checkpoint_file.read_checkpoint_file(self._path(rung, candidate), named=False)
             if file.state["key"] != self._key(rung, settings):
                 return None
             if file.state["error"] is not None:
@@ -49,7 +49,7 @@ class SelectionFiles:
             screen = None if radius is None else Screen(tensors["reference"], radius)
             cloud = PointCloud(tensors["theta"], tensors["log_rho"], step, screen, epsilon)
             return FitState(cloud, cloud, tensors["generator"], tuple(file.state["history"]))
-        except (*checkpoint_file.UNREADABLE, InvalidCheckpoint, safetensors.SafetensorError, RuntimeError):
+        except (*checkpoint_file.PARSE_ERRORS, InvalidCheckpoint, safetensors.SafetensorError, RuntimeError):
             return None
 
     def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
@@ -65,10 +65,10 @@ class SelectionFiles:
             state |= {"step": cloud.step, "epsilon": cloud.epsilon, "history": result.history}
             state["radius"] = None if screen is None else screen.radius
         blob = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
-        write_atomically(self._path(rung, candidate), checkpoint_file.seal(blob, state))
+        write_atomically(self._path(rung, candidate), checkpoint_file.encode_checkpoint(blob, state))
 
     def clear(self) -> None:
-        for path in candidates(self._folder):
+        for path in list_candidates(self._folder):
             path.unlink(missing_ok=True)
 
     def _path(self, rung: int, candidate: int) -> Path:

@@ -17,6 +17,7 @@ from proxlearn.run.metrics import MetricsLog, measure
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.resume_point import convert_metrics
 from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_log import open_run_log
 from proxlearn.run.signals import StopRequest
 from proxlearn.run.status import Status
 from proxlearn.run.training_loop import training_loop
@@ -46,7 +47,7 @@ def run_session(
     folder.create(experiment.config)
     foreign_lines = MetricsLog(folder.metrics).foreign_lines(checkpoint.metrics)
     checkpoint = convert_metrics(folder, experiment, checkpoint)
-    journal = folder.journal()
+    journal = open_run_log(folder.log)
     try:
         for warning in warnings:
             journal.warning(warning)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: obeyed at once where something slow can be done again, otherwise when the loop looks.
+"""SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise the training loop polls for it.
 
 A second signal ends the process in any case.
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 
 class Interrupted(BaseException):
-    """A signal came where nothing is lost by leaving at once.
+    """A signal arrived inside ``StopRequest.interruptible``.
 
-    Like KeyboardInterrupt no Exception: libraries that read data or compile catch those and go on.
+    Like KeyboardInterrupt it is not an Exception, because libraries that read data or compile catch those.
     """
 
     def __init__(self, number: int) -> None:
@@ -25,15 +25,15 @@ class Interrupted(BaseException):
 
 
 class StopRequest:
-    """``with StopRequest() as stop:`` then look at ``stop.signal``; inside ``stop.at_once()`` a signal raises."""
+    """``with StopRequest() as stop:`` records a signal in ``stop.signal``; in ``stop.interruptible()`` it raises."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._at_once = False
+        self._interruptible = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread may set handlers; elsewhere (a notebook's worker, a launcher) signals stay as they are.
+        # Only the main thread can set handlers; in others (a notebook's worker, a launcher) signals are left alone.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
@@ -44,17 +44,17 @@ class StopRequest:
             signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """A signal raises Interrupted: for what takes long, changes no file and can be done again."""
-        self._at_once = True
+    def interruptible(self) -> Iterator[None]:
+        """Let a signal raise Interrupted, for slow work that changes no file and can be repeated."""
+        self._interruptible = True
         try:
             self.check()
             yield
         finally:
-            self._at_once = False
+            self._interruptible = False
 
     def check(self) -> None:
-        """Raise Interrupted, if a signal has come before, or was suppressed by a library."""
+        """Raise Interrupted if a signal arrived before, or was suppressed by a library."""
         if self.signal is not None:
             raise Interrupted(self.signal)
 
@@ -63,5 +63,5 @@ class StopRequest:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.signal = number
-        if self._at_once:
+        if self._interruptible:
             raise Interrupted(number)

@@ -17,7 +17,8 @@ from proxlearn.config.run_name import digest, trajectory
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.metrics_version import VERSION
-from proxlearn.run.run_folder import PreviousSession, RunFolder, retention
+from proxlearn.run.previous_session import PreviousSession, retention_settings
+from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_state import Observer, RunState
 from proxlearn.run.step_rate import StepRate
 
@@ -37,7 +38,7 @@ class Status(Observer):
         previous: PreviousSession,
     ) -> None:
         # Before the session writes its first checkpoint.
-        protected = folder.protected(experiment.config, previous)
+        protected = folder.protected_steps(experiment.config, previous)
         self._folder = folder
         self._previous_seconds, self._start = previous.seconds, time.monotonic()
         self._written = self._start
@@ -62,7 +63,7 @@ class Status(Observer):
             "run": experiment.identity,
             "settings": trajectory(experiment.config),
             "settings_sha256": digest(experiment.config),
-            "retention": retention(experiment.config),
+            "retention": retention_settings(experiment.config),
             "protected": sorted(protected),
             "data_sha256": experiment.prepared.table.sha256,
             "versions": {

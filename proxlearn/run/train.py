@@ -14,7 +14,7 @@ import torch
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.errors import SAME_COMMAND, InputError, StoppedBySignal, continue_command
-from proxlearn.files.atomic import GOES_ON_FROM_CHECKPOINT, disk_errors_as_run_error
+from proxlearn.files.atomic import CONTINUES_FROM_CHECKPOINT, disk_errors_as_run_error
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run import result_files
 from proxlearn.run.experiment import build_experiment, first_checkpoint
@@ -22,8 +22,9 @@ from proxlearn.run.lock import FolderLock
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.overwrite import recover, staged_run, swap_in
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
+from proxlearn.run.previous_session import retention_settings
 from proxlearn.run.resume_point import ResumePoints, load_resume_point
-from proxlearn.run.run_folder import RunFolder, retention
+from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.session import run_session, write_first_state
 from proxlearn.run.signals import Interrupted, StopRequest
@@ -48,14 +49,14 @@ def _train(
     config: TrainConfig, path: Path, command: str, stop: StopRequest, resources: contextlib.ExitStack
 ) -> Outcome:
     check_logger(config.logger)
-    remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} {GOES_ON_FROM_CHECKPOINT}"
+    remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}"
     with disk_errors_as_run_error(path, remedy):
         folder, lock = _lock_folder(config, path, resources)
         # The old run stays until the new one is possible: the new one is prepared in a folder of its own first.
         work = resources.enter_context(staged_run(folder)) if config.overwrite else folder
         work.check_same_run(config)
-        previous = work.read_earlier()
-    with stop.at_once():
+        previous = work.read_previous_session()
+    with stop.interruptible():
         experiment = build_experiment(config)
     # Before the run is called finished: old figures must not pass for those of a file that was edited since.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
@@ -89,7 +90,7 @@ def _train(
             f" steps={previous.steps} goes on to there, with the result of an uninterrupted run"
         )
     with (
-        disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {GOES_ON_FROM_CHECKPOINT}"),
+        disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {CONTINUES_FROM_CHECKPOINT}"),
         torch.no_grad(),
     ):
         stop.check()
@@ -101,7 +102,7 @@ def _train(
                 lock.require_current()
                 swap_in(folder)
             checkpoint = load_resume_point(folder, experiment, previous, warnings.append) or checkpoint
-            previous = replace(previous, retention=retention(config))
+            previous = replace(previous, retention=retention_settings(config))
         status = Status(folder, experiment, engine, threads, command, previous)
         return run_session(experiment, checkpoint, folder, status, stop, warnings)
 

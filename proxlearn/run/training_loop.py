@@ -91,7 +91,7 @@ def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -
         else:
             generator_state = generator.get_state()
             try:
-                with stop.at_once():
+                with stop.interruptible():
                     result = next(steps, None)
             except Interrupted:
                 generator.set_state(generator_state)

@@ -25,10 +25,11 @@ from proxlearn.jobs.launchers import runs_here
 from proxlearn.jobs.records import DONE
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
+from proxlearn.run.folder_checks import check_writable
 from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
 from proxlearn.run.run_config import validate_config, validated_run_name
-from proxlearn.run.run_folder import RunFolder, check_writable
+from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.terminal.notice import notice
 from proxlearn.validators import flag

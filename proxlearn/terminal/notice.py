@@ -1,12 +1,13 @@
-"""Words to the user while something takes long or was guessed: on stderr, so that results stay alone on stdout."""
+"""Notices to the user on stderr, while something takes long or was guessed; stdout carries results only."""
 
 from __future__ import annotations
 
 import sys
 
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 from proxlearn.text import printable
 
 
 def notice(text: str) -> None:
-    write_words(f"proxlearn: {printable(text)}\n", sys.stderr)
+    """Print one line on stderr."""
+    try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -1,7 +1,7 @@
-"""Standard streams that cannot stop a run: where one is closed, full or of a narrow encoding, words are lost.
+"""Standard streams that cannot stop a run: output is dropped where a stream is closed, full or of a narrow encoding.
 
-Some commands have nothing but their words (`predict` without -o, `data`, `status`, --help). For those the loss of
-standard output is an error; that its reader has gone away (`| head`) is the reader's choice, and none.
+For some commands standard output is the only result (`predict` without -o, `data`, `status`, --help). There a failed
+write is an error, except that a closed pipe (`| head`) ends the command without one.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TextIO
 
 from proxlearn.errors import RunError
 
-INPUT, OUTPUT, ERRORS = 0, 1, 2
+STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 class OutputError(RunError):
-    """Standard output cannot be written, and it is all that the command has to give."""
+    """Standard output cannot be written, and it is the command's only result."""
 
 
-class ReaderGone(Exception):
-    """Whoever read the standard output has closed it."""
+class OutputClosed(Exception):
+    """The reader of the standard output has closed it."""
 
 
 class StandardStream(io.FileIO):
-    """The bytes of standard output or error: after the first failure they are dropped."""
+    """Standard output or error as a byte stream: after the first failure all bytes are dropped."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -44,55 +44,55 @@ class StandardStream(io.FileIO):
                 if not self.required:
                     break
                 if isinstance(error, BrokenPipeError):
-                    raise ReaderGone from error
+                    raise OutputClosed from error
                 problem = f"cannot write to standard output: {error.strerror or error}"
-                raise OutputError(problem, "send it to a place that takes it") from error
+                raise OutputError(problem, "redirect it to a file on a disk with free space") from error
             if written is not None:
                 return written
-            # Another process made the terminal non-blocking, and it takes nothing at the moment.
+            # Another process has made the terminal non-blocking, and it accepts nothing at the moment.
             select.select([], [self], [])
         return memoryview(content).nbytes
 
 
 def open_standard_streams() -> None:
-    """Make sys.stdin, sys.stdout and sys.stderr usable whatever they were started with."""
-    for number in (INPUT, OUTPUT, ERRORS):
+    """Make sys.stdin, sys.stdout and sys.stderr usable, also where a descriptor is closed."""
+    for number in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(number)
         except OSError:
-            # A closed one would be the number of the next file that is opened, and words would go into that. Opened
-            # the wrong way round, so that it still fails as a closed one does.
-            os.open(os.devnull, os.O_WRONLY if number == INPUT else os.O_RDONLY)
+            # The next opened file would get the number of a closed descriptor, and output would go into that file.
+            # Opened in the opposite direction, so that using it still fails like a closed one.
+            os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
     if sys.stdin is None:
-        sys.stdin = open(INPUT, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
-    sys.stdout = _tolerant(sys.stdout, OUTPUT)
-    sys.stderr = _tolerant(sys.stderr, ERRORS)
+        sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+    sys.stdout = _tolerant_stream(sys.stdout, STDOUT)
+    sys.stderr = _tolerant_stream(sys.stderr, STDERR)
 
 
-def _tolerant(stream: TextIO | None, number: int) -> io.TextIOWrapper:
+def _tolerant_stream(stream: TextIO | None, number: int) -> io.TextIOWrapper:
     if stream is not None:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     raw = StandardStream(number)
-    # How a user wants letters treated that the terminal does not have is respected; by default they are escaped.
+    # The user's error handler for characters that the encoding lacks is kept; by default they are escaped.
     errors = getattr(stream, "errors", None)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=getattr(stream, "encoding", None) or "utf-8",
         errors="backslashreplace" if errors in (None, "strict", "surrogateescape") else errors,
-        line_buffering=number == ERRORS or raw.isatty(),
+        line_buffering=number == STDERR or raw.isatty(),
     )
 
 
 def require_output(required: bool) -> None:
-    """Say whether the command has nothing but its standard output."""
+    """Set whether a failed write to standard output is an error."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if isinstance(raw, StandardStream):
         raw.required = required
 
 
-def write_words(text: str, stream: TextIO | None) -> None:
-    """Write and flush; what the stream cannot take is lost, and the caller goes on."""
+def try_write(text: str, stream: TextIO | None) -> None:
+    """Write and flush; a failure is ignored."""
     if stream is None:
         return
     with contextlib.suppress(OSError, ValueError):

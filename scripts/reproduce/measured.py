@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from proxlearn.compare.statistics import MeanSd, summarise
-from proxlearn.data.prepare import Prepared
+from proxlearn.data.prepare import PreparedData
 
 __all__ = ["MeanSd", "majority_accuracy", "summarise", "verdict"]
 
@@ -25,7 +25,7 @@ def verdict(ours: MeanSd, paper: MeanSd, allowed: float, digits: int, complete: 
     return f"differs by {difference:+.{digits}f}{alone}"
 
 
-def majority_accuracy(prepared: Prepared) -> float | None:
+def majority_accuracy(prepared: PreparedData) -> float | None:
     """The test accuracy of always answering the class that most training rows have; None for a real target."""
     train, test = prepared.train.labels, prepared.test.labels
     if train is None or test is None:

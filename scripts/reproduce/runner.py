@@ -69,7 +69,7 @@ def finished_at(folder: Path, config: TrainConfig) -> int | None:
     if other:
         problem = f"{folder} holds a run with another {', '.join(other)}"
         raise InputError(problem, "remove it, or put the experiment back as it was")
-    return RunFolder(folder).read_earlier().finished_at
+    return RunFolder(folder).read_previous_session().finished_at
 
 
 def _differ(before: Any, wanted: Any) -> bool:

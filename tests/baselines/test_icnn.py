@@ -39,14 +39,14 @@ literal_hessian = torch.func.vmap(torch.func.jacrev(torch.func.grad(literal, 1),
 @settings(max_examples=50, deadline=None)
 def test_map_and_hessian_are_what_autodiff_finds(shape: tuple[int, int, int, int]) -> None:
     net, x = net_and_points(*shape)
-    now = net.pack().respond(x)
-    torch.testing.assert_close(now.mapped, literal_map(net.flat, x, *shape[1:]), rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(now.hessian(), literal_hessian(net.flat, x, *shape[1:]), rtol=1e-9, atol=1e-9)
+    response = net.pack().respond(x)
+    torch.testing.assert_close(response.mapped, literal_map(net.flat, x, *shape[1:]), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(response.hessian(), literal_hessian(net.flat, x, *shape[1:]), rtol=1e-9, atol=1e-9)
 
 
 @given(shapes)
 @settings(max_examples=30, deadline=None)
-def test_way_back_is_what_autodiff_finds(shape: tuple[int, int, int, int]) -> None:
+def test_backward_pass_is_what_autodiff_finds(shape: tuple[int, int, int, int]) -> None:
     net, x = net_and_points(*shape)
     generator = torch.Generator().manual_seed(1)
     g = torch.randn(x.shape, generator=generator, dtype=torch.float64)
@@ -56,20 +56,20 @@ def test_way_back_is_what_autodiff_finds(shape: tuple[int, int, int, int]) -> No
     def total(flat: Tensor) -> Tensor:
         return (g * literal_map(flat, x, *shape[1:])).sum() + (P * literal_hessian(flat, x, *shape[1:])).sum()
 
-    wanted = torch.func.grad(total)(net.flat)
+    expected = torch.func.grad(total)(net.flat)
     packed = net.pack()
     packed.respond(x).pull_back(g, P)
-    torch.testing.assert_close(packed.gradient(), wanted, rtol=1e-8, atol=1e-8)
-    # Without a Hessian, whose passes are left out.
+    torch.testing.assert_close(packed.gradient(), expected, rtol=1e-8, atol=1e-8)
+    # Without a Hessian, whose kernels are skipped.
     packed = net.pack()
     packed.respond(x).pull_back(g)
-    of_map = torch.func.grad(lambda flat: (g * literal_map(flat, x, *shape[1:])).sum())(net.flat)
-    torch.testing.assert_close(packed.gradient(), of_map, rtol=1e-8, atol=1e-8)
-    # Piece by piece, in another order: the same sum.
+    map_gradient = torch.func.grad(lambda flat: (g * literal_map(flat, x, *shape[1:])).sum())(net.flat)
+    torch.testing.assert_close(packed.gradient(), map_gradient, rtol=1e-8, atol=1e-8)
+    # In chunks, in another order: the same sum.
     packed = net.pack()
     for part in (slice(4, 6), slice(0, 4)):
         packed.respond(x[part]).pull_back(g[part], P[part])
-    torch.testing.assert_close(packed.gradient(), wanted, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(packed.gradient(), expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize(("D", "width", "count"), [(1, 3, 1), (3, 5, 17), (5, 300, 37)])
@@ -119,8 +119,8 @@ def test_permuted_particles_are_mapped_to_permuted_ones(shape: tuple[int, int, i
 def test_log_det_is_that_of_the_maps_jacobian(shape: tuple[int, int, int, int]) -> None:
     net, x = net_and_points(*shape)
     net.lamda.fill_(0.5)
-    wanted = torch.linalg.slogdet(literal_hessian(net.flat, x, *shape[1:])).logabsdet
-    torch.testing.assert_close(net.push(x)[1], wanted, rtol=1e-7, atol=1e-7)
+    expected = torch.linalg.slogdet(literal_hessian(net.flat, x, *shape[1:])).logabsdet
+    torch.testing.assert_close(net.push(x)[1], expected, rtol=1e-7, atol=1e-7)
 
 
 def test_first_map_is_nearly_the_identity() -> None:

@@ -1,4 +1,4 @@
-"""The compiled passes: inverses are inverses, Adam is Adam. The others are tested with the network they serve."""
+"""The compiled kernels: inverses are inverses, Adam is Adam. The others are tested through the network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn.baselines.icnn_kernels import LANES, adam, invert
+from proxlearn.baselines.icnn_kernels import LANES, adam_step, invert_matrices
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 2 * LANES + 1), st.floats(-3, 3), st.floats(-6, 0))
@@ -17,12 +17,12 @@ def test_sweeping_inverts(seed: int, D: int, count: int, factor: float, least: f
     Q = np.linalg.qr(draw.standard_normal((count, D, D)))[0]
     values = 10 ** draw.uniform(least, 0, (count, 1, D))
     H = (Q * values) @ Q.transpose(0, 2, 1)
-    wanted = factor * np.eye(D)
-    found = H.copy()
-    invert(found, factor)
-    assert (found == found.transpose(0, 2, 1)).all()
+    expected = factor * np.eye(D)
+    inverses = H.copy()
+    invert_matrices(inverses, factor)
+    assert (inverses == inverses.transpose(0, 2, 1)).all()
     # The condition is at most 1e6, and rounding 1e-16.
-    np.testing.assert_allclose(found @ H, np.broadcast_to(wanted, H.shape), atol=1e-7)
+    np.testing.assert_allclose(inverses @ H, np.broadcast_to(expected, H.shape), atol=1e-7)
 
 
 def test_adam_is_that_of_torch(generator: torch.Generator) -> None:
@@ -32,6 +32,6 @@ def test_adam_is_that_of_torch(generator: torch.Generator) -> None:
     first, second = np.zeros(50), np.zeros(50)
     for step in range(1, 30):
         theirs.grad = torch.randn(50, generator=generator, dtype=torch.float64) * 10.0 ** (step % 7 - 3)
-        adam(ours.numpy(), theirs.grad.numpy(), first, second, 0.03, step)
+        adam_step(ours.numpy(), theirs.grad.numpy(), first, second, 0.03, step)
         optimiser.step()
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from proxlearn.baselines.icnn import LEAST_W
-from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, new_net, pretrain, step
+from proxlearn.baselines.icnn import MIN_W
+from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, make_net, pretrain, step
 from proxlearn.baselines.method import FittedMethod, Request
-from proxlearn.baselines.sampler import prior
+from proxlearn.baselines.sampler import draw_prior
 from tests.baselines.targets import gaussian, implicit_euler, logistic_rows
 
-PLAN = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, h=0.2)
+SETTINGS = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=512, h=0.2)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.25])
@@ -24,11 +24,11 @@ PLAN = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, batch=
 def test_steps_are_those_of_implicit_euler(temperature: float, generator: torch.Generator) -> None:
     """Two coordinates of different curvature, from N(0, I): mean and spread after each of the steps."""
     target = gaussian((1.0, -2.0), ((4.0, 0.0), (0.0, 1.0)))
-    x, _ = flow(target, PLAN, temperature, generator)
+    x, _ = flow(target, SETTINGS, temperature, generator)
     for axis, (centre, kappa) in enumerate([(1.0, 4.0), (-2.0, 1.0)]):
         mean, std = 0.0, 1.0
-        for _ in range(PLAN.steps):
-            mean, std = implicit_euler(mean, std, centre, kappa, PLAN.h, temperature)
+        for _ in range(SETTINGS.steps):
+            mean, std = implicit_euler(mean, std, centre, kappa, SETTINGS.h, temperature)
         # 4096 samples: a standard error of std / 64.
         assert abs(float(x[:, axis].mean()) - mean) < 0.04
         assert abs(float(x[:, axis].std()) / std - 1) < 0.05
@@ -38,7 +38,7 @@ def test_steps_are_those_of_implicit_euler(temperature: float, generator: torch.
 def test_small_steps_follow_the_ornstein_uhlenbeck_process(generator: torch.Generator) -> None:
     """V = |x - m|^2 / 2 from N(0, I): at time t the mean is m (1 - exp(-t)) and the spread stays 1, up to O(h)."""
     target = gaussian((2.0, 0.0), ((1.0, 0.0), (0.0, 1.0)))
-    x, _ = flow(target, replace(PLAN, h=0.05, steps=6, iterations=150), 1.0, generator)
+    x, _ = flow(target, replace(SETTINGS, h=0.05, steps=6, iterations=150), 1.0, generator)
     assert abs(float(x[:, 0].mean()) - 2 * (1 - math.exp(-0.3))) < 0.06
     assert float((x.std(0) - 1).abs().max()) < 0.05
 
@@ -46,33 +46,33 @@ def test_small_steps_follow_the_ornstein_uhlenbeck_process(generator: torch.Gene
 @torch.no_grad()
 def test_density_is_followed_through_the_maps(generator: torch.Generator) -> None:
     """The ledger's E[log rho] is that of the Gaussian the samples have become; each step decreases the functional."""
-    x, notes = flow(gaussian(), PLAN, 1.0, generator)
+    x, notes = flow(gaussian(), SETTINGS, 1.0, generator)
     mean_log = notes["ledger"][-1]["functional"] - notes["ledger"][-1]["potential"]
-    wanted = -torch.distributions.MultivariateNormal(x.mean(0), torch.cov(x.T)).entropy()
-    assert abs(mean_log - float(wanted)) < 0.05
+    expected = -torch.distributions.MultivariateNormal(x.mean(0), torch.cov(x.T)).entropy()
+    assert abs(mean_log - float(expected)) < 0.05
     assert [row.get("decreased") for row in notes["ledger"]] == [None, True, True, True]
-    assert notes["iterations"] == PLAN.steps * PLAN.iterations
+    assert notes["iterations"] == SETTINGS.steps * SETTINGS.iterations
 
 
 @torch.no_grad()
 def test_stationary_density_stays(generator: torch.Generator) -> None:
     target = gaussian((0.0, 0.0, 0.0), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))
     pool = torch.randn(8192, 3, generator=generator)
-    net = new_net(pool, PLAN, generator)
-    step(target, pool, net, PLAN, 1.0, generator)
+    net = make_net(pool, SETTINGS, generator)
+    step(target, pool, net, SETTINGS, 1.0, generator)
     mapped, _ = net.push(pool)
     assert float((mapped - pool).square().mean().sqrt()) < 0.05
 
 
 @torch.no_grad()
 def test_units_live_through_a_steep_potential(generator: torch.Generator) -> None:
-    """The first wish is less curvature, whatever the mean: it must not cost the units that are to shift it."""
+    """The first gradient only decreases the curvature: the units that shift the mean must survive it."""
     target = gaussian((0.0, -4.0), ((1000.0, 0.0), (0.0, 5.0)))
     pool = torch.randn(4096, 2, generator=generator)
-    plan = replace(PLAN, lr=1e-3, iterations=600, batch=128, h=0.1)
-    net = new_net(pool, plan, generator)
-    step(target, pool, net, plan, 1.0, generator)
-    assert float((net.w > 10 * LEAST_W).double().mean()) > 0.8
+    settings = replace(SETTINGS, lr=1e-3, iterations=600, batch=128, h=0.1)
+    net = make_net(pool, settings, generator)
+    step(target, pool, net, settings, 1.0, generator)
+    assert float((net.w > 10 * MIN_W).double().mean()) > 0.8
     mapped, _ = net.push(pool)
     # Implicit Euler would go to -4 / 3.
     assert float(mapped[:, 1].mean()) < -0.9
@@ -80,7 +80,7 @@ def test_units_live_through_a_steep_potential(generator: torch.Generator) -> Non
 
 @torch.no_grad()
 def test_pretrained_network_is_the_identity_by_its_units_alone(generator: torch.Generator) -> None:
-    pool, _ = prior(8192, 3, generator)
+    pool, _ = draw_prior(8192, 3, generator)
     net = pretrain(pool, replace(PAPER["banana"], width=32, batch=256, pretraining=800), generator)
     mapped, log_det = net.push(pool)
     assert float((mapped - pool).square().mean()) < 1e-3 * float(pool.square().mean())
@@ -102,11 +102,11 @@ def test_published_start_takes_steps_of_implicit_euler(generator: torch.Generato
     E[log alpha] = -log 100 - Euler's constant.
     """
     target = gaussian((40.0, 10.0), ((4.0, 0.0), (0.0, 1.0)))
-    plan = replace(PLAN, from_prior=True, pretraining=600)
-    x, notes = flow(target, plan, 1.0, generator)
+    settings = replace(SETTINGS, from_prior=True, pretraining=600)
+    x, notes = flow(target, settings, 1.0, generator)
     for axis, (mean, centre, kappa) in enumerate([(0.0, 40.0, 4.0), (-math.log(100) - 0.5772, 10.0, 1.0)]):
-        for _ in range(plan.steps):
-            mean, _ = implicit_euler(mean, 1.0, centre, kappa, plan.h, 1.0)
+        for _ in range(settings.steps):
+            mean, _ = implicit_euler(mean, 1.0, centre, kappa, settings.h, 1.0)
         assert abs(float(x[:, axis].mean()) - mean) < 0.02 * centre
     assert [row.get("decreased") for row in notes["ledger"]] == [None, True, True, True]
 
@@ -116,22 +116,22 @@ def test_preset_paper_goes_from_the_prior_with_bounded_likelihoods(monkeypatch: 
 
     def fitted(**changes: float) -> FittedMethod:
         short = {"width": 8, "pool": 512, "batch": 64, "steps": 1, "iterations": 20, "pretraining": 200}
-        monkeypatch.setitem(PAPER, "banana", replace(plan, **{**short, **changes}))  # type: ignore[arg-type]
+        monkeypatch.setitem(PAPER, "banana", replace(settings, **{**short, **changes}))  # type: ignore[arg-type]
         return fit(X, y, Request("banana", 0, "paper"))
 
-    plan = PAPER["banana"]
+    settings = PAPER["banana"]
     wide = fitted()
     assert min(wide.notes["theta_std"]) > 5
     assert np.abs(wide.probability(X) - fitted(least=0.0).probability(X)).max() > 0
 
 
 def test_published_settings() -> None:
-    for plan, settings in zip(
+    for settings, expected in zip(
         (PAPER["banana"], PAPER["diabetes"], PAPER["twonorm"]),
         ((128, 5, 5000, 2e-4, 4e-3), (128, 16, 6000, 5e-5, 1e-3), (512, 7, 5000, 5e-5, 1e-4)),
         strict=True,
     ):
-        assert (plan.width, plan.steps, plan.iterations, plan.lr, plan.pretraining_lr) == settings
-        assert (plan.batch, plan.rank, plan.h) == (1024, 5, 0.1)
-        assert (plan.from_prior, plan.pretraining, plan.least) == (True, 4000, 1e-5)
+        assert (settings.width, settings.steps, settings.iterations, settings.lr, settings.pretraining_lr) == expected
+        assert (settings.batch, settings.rank, settings.h) == (1024, 5, 0.1)
+        assert (settings.from_prior, settings.pretraining, settings.least) == (True, 4000, 1e-5)
     assert LIGHT.steps * LIGHT.iterations < 2000

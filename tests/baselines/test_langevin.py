@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from proxlearn.baselines.langevin import LangevinSettings, flow
-from proxlearn.baselines.sampler import shorten
+from proxlearn.baselines.sampler import clip_rows
 from tests.baselines.targets import MEAN, PRECISION, gaussian
 
 
@@ -27,7 +27,7 @@ def test_gaussian_is_reached_with_the_known_bias(eta: float, temperature: float,
 
 def test_far_out_no_step_is_longer_than_one(generator: torch.Generator) -> None:
     drift = torch.tensor([[30.0, 40.0], [0.3, -0.4], [0.0, 0.0]])
-    torch.testing.assert_close(shorten(drift), torch.tensor([[0.6, 0.8], [0.3, -0.4], [0.0, 0.0]]))
+    torch.testing.assert_close(clip_rows(drift), torch.tensor([[0.6, 0.8], [0.3, -0.4], [0.0, 0.0]]))
     # A curvature for which the plain step would double its distance at every turn comes home nevertheless.
     stiff = gaussian((0.0, 0.0), ((30.0, 0.0), (0.0, 30.0)))
     x, _ = flow(stiff, torch.eye(2), LangevinSettings(eta=0.1, steps=200, between=10), 1.0, generator)
@@ -36,8 +36,8 @@ def test_far_out_no_step_is_longer_than_one(generator: torch.Generator) -> None:
 
 def test_ledger_falls_to_the_least_value(generator: torch.Generator) -> None:
     covariance = torch.linalg.inv(torch.tensor(PRECISION))
-    plan = LangevinSettings(eta=0.1, steps=120, between=60)
-    _, notes = flow(gaussian(), torch.linalg.cholesky(covariance), plan, 1.0, generator)
+    settings = LangevinSettings(eta=0.1, steps=120, between=60)
+    _, notes = flow(gaussian(), torch.linalg.cholesky(covariance), settings, 1.0, generator)
     least = -float(torch.logdet(2 * torch.pi * covariance)) / 2
     ledger = notes["ledger"]
     assert ledger[0]["functional"] > ledger[1]["functional"]

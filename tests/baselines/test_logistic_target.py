@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.baselines import logistic_target
-from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget, probability
+from proxlearn.baselines.logistic_target import MAX_LOG_ALPHA, LogisticTarget, positive_probability
 from tests.baselines.targets import logistic_rows
 
 shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 30), st.integers(1, 6))
@@ -28,8 +28,8 @@ def target_and_cloud(seed: int, B: int, n: int, d: int) -> tuple[LogisticTarget,
 def test_gradient_is_what_autodiff_finds(shape: tuple[int, int, int, int], spread: float) -> None:
     target, x = target_and_cloud(*shape)
     x = (spread * x).requires_grad_()
-    (wanted,) = torch.autograd.grad(target.value(x).sum(), x)
-    torch.testing.assert_close(target.gradient(x.detach()), wanted, rtol=1e-10, atol=1e-10)
+    (expected,) = torch.autograd.grad(target.value(x).sum(), x)
+    torch.testing.assert_close(target.gradient(x.detach()), expected, rtol=1e-10, atol=1e-10)
 
 
 @given(shapes)
@@ -37,7 +37,7 @@ def test_gradient_is_what_autodiff_finds(shape: tuple[int, int, int, int], sprea
 def test_potential_is_the_negative_log_posterior(shape: tuple[int, int, int, int]) -> None:
     """Up to a constant: labels, theta given alpha, alpha, and the Jacobian of its logarithm, from torch's densities."""
     target, x = target_and_cloud(*shape)
-    log_alpha = x[:, -1].clamp(-LARGEST, LARGEST)
+    log_alpha = x[:, -1].clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA)
     alpha, theta = log_alpha.exp(), x[:, :-1]
     logits = -target.A @ theta.T
     labels = torch.distributions.Bernoulli(logits=logits).log_prob(torch.ones_like(logits)).sum(0)
@@ -56,11 +56,11 @@ def test_bounded_gradient_is_that_of_likelihoods_bounded_from_below(
     bounded = replace(target, least=least)
     theta = (spread * x[:, :-1]).requires_grad_()
     likelihoods = torch.sigmoid(-theta @ target.A.T).clamp(min=least)
-    (of_rows,) = torch.autograd.grad(-likelihoods.log().sum(), theta)
+    (row_gradient,) = torch.autograd.grad(-likelihoods.log().sum(), theta)
     wide = torch.cat((theta.detach(), x[:, -1:]), dim=1)
-    of_prior = LogisticTarget(torch.zeros_like(target.A)).gradient(wide)
-    wanted = of_prior + torch.nn.functional.pad(of_rows, (0, 1))
-    torch.testing.assert_close(bounded.gradient(wide), wanted, rtol=1e-9, atol=1e-9)
+    prior_gradient = LogisticTarget(torch.zeros_like(target.A)).gradient(wide)
+    expected = prior_gradient + torch.nn.functional.pad(row_gradient, (0, 1))
+    torch.testing.assert_close(bounded.gradient(wide), expected, rtol=1e-9, atol=1e-9)
     # V is the posterior's all the same.
     torch.testing.assert_close(bounded.value(wide), target.value(wide), rtol=0, atol=0)
 
@@ -68,8 +68,8 @@ def test_bounded_gradient_is_that_of_likelihoods_bounded_from_below(
 def test_no_number_is_not_taken_for_an_unlikely_row() -> None:
     target, x = target_and_cloud(0, 5, 7, 3)
     x[2, 1] = torch.nan
-    for each in (target, replace(target, least=1e-5)):
-        assert each.gradient(x).isnan().any(1).tolist() == [False, False, True, False, False]
+    for potential in (target, replace(target, least=1e-5)):
+        assert potential.gradient(x).isnan().any(1).tolist() == [False, False, True, False, False]
 
 
 @given(shapes)
@@ -93,7 +93,7 @@ def test_drawn_rows_are_rows_and_all_rows_need_no_draw(generator: torch.Generato
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_nothing_changes_where_log_alpha_is_clipped(side: float) -> None:
     target, x = target_and_cloud(1, 4, 10, 3)
-    x[:, -1] = side * torch.tensor([LARGEST + 1, LARGEST + 2, LARGEST + 3, LARGEST + 50])
+    x[:, -1] = side * torch.tensor([MAX_LOG_ALPHA + 1, MAX_LOG_ALPHA + 2, MAX_LOG_ALPHA + 3, MAX_LOG_ALPHA + 50])
     moved = x.clone()
     moved[:, -1] *= 2
     torch.testing.assert_close(target.value(x), target.value(moved))
@@ -114,14 +114,16 @@ def test_laplace_is_at_the_mode_with_the_inverse_hessian(seed: int, n: int, d: i
 def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     target, x = target_and_cloud(3, 50, 40, 4)
     X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    whole = target.value(x), target.gradient(x), probability(x[:, :-1], X)
-    monkeypatch.setattr(logistic_target, "PIECE", 300)
-    for found, wanted in zip((target.value(x), target.gradient(x), probability(x[:, :-1], X)), whole, strict=True):
-        torch.testing.assert_close(found, wanted)
+    unchunked = target.value(x), target.gradient(x), positive_probability(x[:, :-1], X)
+    monkeypatch.setattr(logistic_target, "CHUNK_SIZE", 300)
+    for actual, expected in zip(
+        (target.value(x), target.gradient(x), positive_probability(x[:, :-1], X)), unchunked, strict=True
+    ):
+        torch.testing.assert_close(actual, expected)
 
 
 def test_prediction_is_the_mean_over_samples() -> None:
     X = torch.from_numpy(logistic_rows(5)[0])
     theta = torch.tensor([[1.0, 2.0], [-3.0, 0.5]], dtype=torch.float64)
-    wanted = (1 / (1 + torch.exp(-X @ theta[0])) + 1 / (1 + torch.exp(-X @ theta[1]))) / 2
-    torch.testing.assert_close(probability(theta, X), wanted)
+    expected = (1 / (1 + torch.exp(-X @ theta[0])) + 1 / (1 + torch.exp(-X @ theta[1]))) / 2
+    torch.testing.assert_close(positive_probability(theta, X), expected)

@@ -55,7 +55,7 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
 
 def test_adam_is_torchs_adam_on_the_risk() -> None:
     X, y = moons(30)
-    problem = networks.problem_of(X, y)
+    problem = networks.make_problem(X, y)
     start = draw_normal(problem.neuron.coordinates(2), 2, 1.0, 7, torch.Generator().manual_seed(0))
     *_, cloud = adam.descend(problem, start, 0.05, 25)
     theta = start.theta.clone().requires_grad_()
@@ -81,13 +81,13 @@ def test_adam_lowers_its_risk_learns_and_is_the_same_every_time() -> None:
 
 def test_adam_takes_the_candidate_and_step_of_the_least_held_out_risk() -> None:
     X, y = moons(60)
-    problem = networks.problem_of(X, y)
-    chosen = adam.choose(problem, 40, Request("moons", 2))
+    problem = networks.make_problem(X, y)
+    chosen = adam.select_candidate(problem, 40, Request("moons", 2))
     training, held_out = adam.hold_out(problem.samples, 2)
     part = Problem(problem.neuron, training)
     for init_scale, rate in adam.CANDIDATES:
-        for cloud in adam.descend(part, adam.begin(part, 40, init_scale, 2), rate, 60):
-            found = adam.risk_of(problem.neuron, cloud, held_out.to("cpu", adam.DTYPE))
-            assert found >= chosen.risk
+        for cloud in adam.descend(part, adam.draw_initial_cloud(part, 40, init_scale, 2), rate, 60):
+            candidate_risk = adam.risk_of(problem.neuron, cloud, held_out.to("cpu", adam.DTYPE))
+            assert candidate_risk >= chosen.risk
             if (init_scale, rate, cloud.step) == (chosen.init_scale, chosen.rate, chosen.steps):
-                assert found == chosen.risk
+                assert candidate_risk == chosen.risk

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from proxlearn.baselines.radix_ranks import subtract_partners
+from proxlearn.baselines.radix_ranks import subtract_equal_ranks
 
 shapes = array_shapes(min_dims=2, max_dims=2, max_side=40)
 
@@ -22,8 +22,8 @@ def test_partners_are_those_of_a_stable_sort(dtype: type, width: int, data: st.D
     x = data.draw(arrays(dtype, shapes, elements=numbers)) + dtype(0)
     y = np.sort(data.draw(arrays(dtype, x.shape, elements=numbers)), axis=1)
     order = np.argsort(x, axis=1, kind="stable")
-    wanted = np.empty_like(x)
-    np.put_along_axis(wanted, order, np.take_along_axis(x, order, axis=1) - y, axis=1)
-    found = x.copy()
-    subtract_partners(found, y)
-    np.testing.assert_array_equal(found, wanted)
+    expected = np.empty_like(x)
+    np.put_along_axis(expected, order, np.take_along_axis(x, order, axis=1) - y, axis=1)
+    difference = x.copy()
+    subtract_equal_ranks(difference, y)
+    np.testing.assert_array_equal(difference, expected)

@@ -35,7 +35,7 @@ def test_inverse_leads_back(shape: tuple[int, int, int]) -> None:
 @settings(max_examples=25, deadline=None)
 def test_log_det_is_that_of_the_jacobian(shape: tuple[int, int, int]) -> None:
     nvp, z = flow_and_points(*shape)
-    jacobian = torch.stack([torch.autograd.functional.jacobian(lambda one: nvp(one[None])[0][0], each) for each in z])
+    jacobian = torch.stack([torch.autograd.functional.jacobian(lambda one: nvp(one[None])[0][0], point) for point in z])
     torch.testing.assert_close(nvp(z)[1].detach(), torch.linalg.slogdet(jacobian).logabsdet, rtol=1e-8, atol=1e-8)
 
 
@@ -45,8 +45,8 @@ def test_log_det_is_that_of_the_jacobian(shape: tuple[int, int, int]) -> None:
 def test_rows_do_not_know_each_other(shape: tuple[int, int, int]) -> None:
     nvp, z = flow_and_points(*shape)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
-    for whole, permuted in zip(nvp(z), nvp(z[order]), strict=True):
-        torch.testing.assert_close(permuted, whole[order])
+    for original, permuted in zip(nvp(z), nvp(z[order]), strict=True):
+        torch.testing.assert_close(permuted, original[order])
 
 
 @given(shapes)

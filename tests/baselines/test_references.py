@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from proxlearn.baselines import references
 from proxlearn.baselines.method import Request
 
-ASKED = Request("twonorm", seed=3)
+REQUEST = Request("twonorm", seed=3)
 SHIFT = 2 / math.sqrt(20)
 
 
@@ -36,7 +36,7 @@ def twonorm(rows: int, seed: int = 0, sign: float = 1.0) -> tuple[np.ndarray, np
 def test_they_are_scikit_learns_own(name, model) -> None:
     (X, y), (Z, w) = twonorm(200), twonorm(100, seed=1)
     # Labels the other way round than the features' means, so that a mistaken column would be seen.
-    p = getattr(references, name)(X, -y, ASKED).probability(Z)
+    p = getattr(references, name)(X, -y, REQUEST).probability(Z)
     own = model.fit(X, -y)
     np.testing.assert_array_equal(p, own.predict_proba(Z)[:, 1])
     assert np.mean(np.where(p > 0.5, 1, -1) == -w) == own.score(Z, -w)
@@ -44,13 +44,13 @@ def test_they_are_scikit_learns_own(name, model) -> None:
 
 def test_the_majority_class_is_the_training_parts() -> None:
     y = np.array([1.0] * 7 + [-1.0] * 3)
-    np.testing.assert_array_equal(references.majority(np.zeros((10, 2)), y, ASKED).probability(np.ones((4, 2))), 0.7)
+    np.testing.assert_array_equal(references.majority(np.zeros((10, 2)), y, REQUEST).probability(np.ones((4, 2))), 0.7)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_bayes_rule_is_the_posterior_and_is_right_as_often_as_it_must_be(sign) -> None:
     X, y = twonorm(500, sign=sign)
-    rule = references.bayes(X, y, ASKED).probability
+    rule = references.bayes(X, y, REQUEST).probability
     Z, w = twonorm(200_000, seed=1, sign=sign)
     p = rule(Z)
     plus, minus = (multivariate_normal(np.full(20, side * sign * SHIFT), np.eye(20)).pdf(Z[:50]) for side in (1, -1))
@@ -62,6 +62,6 @@ def test_the_bayes_rule_is_the_posterior_and_is_right_as_often_as_it_must_be(sig
 
 
 def test_the_bayes_rule_does_not_overflow() -> None:
-    rule = references.bayes(*twonorm(50), ASKED).probability
+    rule = references.bayes(*twonorm(50), REQUEST).probability
     assert rule(np.full((1, 20), 1e6)).tolist() == [1.0]
     assert rule(np.full((1, 20), -1e6)).tolist() == [0.0]

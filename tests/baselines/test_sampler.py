@@ -12,12 +12,12 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from proxlearn.baselines.logistic_target import LARGEST, LogisticTarget
-from proxlearn.baselines.method import Fit, FittedMethod
-from proxlearn.baselines.sampler import Ledger, ledger_row, prior, standard_normal
+from proxlearn.baselines.logistic_target import MAX_LOG_ALPHA, LogisticTarget
+from proxlearn.baselines.method import FitFunction, FittedMethod
+from proxlearn.baselines.sampler import Ledger, append_ledger_row, draw_prior, draw_standard_normal
 from proxlearn.compare.spec import PAPERS, PUBLISHED
 from proxlearn.data import registry
-from proxlearn.data.prepare import split
+from proxlearn.data.prepare import split_rows
 from proxlearn.data.scaling import minmax
 from proxlearn.errors import InputError, RunError
 from tests.baselines.targets import gaussian, logistic_rows, request
@@ -33,9 +33,9 @@ SHORT = {
 """Enough for what does not depend on the answer's quality."""
 
 
-def fit_of(name: str) -> Fit:
-    found: Fit = importlib.import_module(f"proxlearn.baselines.{name}").fit
-    return found
+def fit_function(name: str) -> FitFunction:
+    function: FitFunction = importlib.import_module(f"proxlearn.baselines.{name}").fit
+    return function
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_posterior_is_near_its_laplace_approximation(name: str) -> None:
     """Light presets: mean within a third of the posterior's spread, the spread itself within a quarter."""
     X, y = logistic_rows()
-    fitted = fit_of(name)(X, y, request())
+    fitted = fit_function(name)(X, y, request())
     mode, covariance = LogisticTarget(torch.from_numpy(-y[:, None] * X)).laplace()
     spread = covariance.diagonal().sqrt()[:-1].numpy()
     assert np.abs(fitted.notes["theta_mean"] - mode[:-1].numpy()).max() < spread.min() / 3
@@ -65,7 +65,7 @@ def test_same_seed_same_answer(name: str) -> None:
     X, y = logistic_rows(60)
 
     def probabilities(seed: int) -> np.ndarray:
-        return fit_of(name)(X, y, request(seed)).probability(X)
+        return fit_function(name)(X, y, request(seed)).probability(X)
 
     first = probabilities(0)
     np.testing.assert_array_equal(first, probabilities(0))
@@ -76,11 +76,11 @@ def test_same_seed_same_answer(name: str) -> None:
 @pytest.mark.usefixtures("short")
 def test_answer_keeps_to_the_interface(name: str) -> None:
     X, y = logistic_rows(60)
-    said: list[str] = []
+    messages: list[str] = []
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        fitted: FittedMethod = fit_of(name)(X, y, replace(request(), progress=said.append))
+        fitted: FittedMethod = fit_function(name)(X, y, replace(request(), progress=messages.append))
         p = fitted.probability(X[:7])
         assert torch.get_num_threads() == 2
     finally:
@@ -90,7 +90,7 @@ def test_answer_keeps_to_the_interface(name: str) -> None:
     assert bool(((p > 0) & (p < 1)).all())
     # Without an intercept, the mirrored row has the mirrored probability.
     np.testing.assert_allclose(fitted.probability(-X[:7]), 1 - p, atol=1e-6)
-    assert said
+    assert messages
     assert json.loads(json.dumps(fitted.notes)) == fitted.notes
     assert fitted.notes["steps"] > 0
     assert all("decreased" in row for row in fitted.notes["ledger"][1:])
@@ -101,37 +101,37 @@ def test_unpublished_settings_are_refused(name: str) -> None:
     assert set(importlib.import_module(f"proxlearn.baselines.{name}").PAPER) == set(PAPERS)
     X, y = logistic_rows(20)
     with pytest.raises(InputError, match="no published settings for dataset=rows"):
-        fit_of(name)(X, y, replace(request(), preset="paper"))
+        fit_function(name)(X, y, replace(request(), preset="paper"))
 
 
 def test_prior_has_its_density(generator: torch.Generator) -> None:
     """log rho_0 by torch's densities, also where log alpha is clipped; alpha's mean, and theta's spread there."""
-    x, log_rho = prior(20000, 4, generator)
+    x, log_rho = draw_prior(20000, 4, generator)
     theta, log_alpha = x[:, :-1].double(), x[:, -1].double()
-    spread = (-log_alpha.clamp(-LARGEST, LARGEST) / 2).exp()
-    of_theta = torch.distributions.Normal(0.0, spread[:, None]).log_prob(theta).sum(1)
-    of_alpha = torch.distributions.Gamma(1.0, torch.tensor(100.0).double()).log_prob(log_alpha.exp()) + log_alpha
-    torch.testing.assert_close(log_rho.double(), of_theta + of_alpha, rtol=1e-5, atol=1e-3)
+    spread = (-log_alpha.clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA) / 2).exp()
+    theta_density = torch.distributions.Normal(0.0, spread[:, None]).log_prob(theta).sum(1)
+    alpha_density = torch.distributions.Gamma(1.0, torch.tensor(100.0).double()).log_prob(log_alpha.exp()) + log_alpha
+    torch.testing.assert_close(log_rho.double(), theta_density + alpha_density, rtol=1e-5, atol=1e-3)
     assert abs(float(log_alpha.exp().mean()) - 0.01) < 0.0005
-    clipped = log_alpha < -LARGEST
+    clipped = log_alpha < -MAX_LOG_ALPHA
     # P(alpha < exp(-8)) = 1 - exp(-100 exp(-8)).
     assert abs(float(clipped.double().mean()) - 0.033) < 0.005
-    assert abs(float(theta[clipped].std()) / math.exp(LARGEST / 2) - 1) < 0.1
+    assert abs(float(theta[clipped].std()) / math.exp(MAX_LOG_ALPHA / 2) - 1) < 0.1
     assert abs(float((theta / spread[:, None]).std()) - 1) < 0.02
 
 
 def test_diverged_particles_are_an_error_with_a_remedy() -> None:
     x = torch.full((10, 2), torch.inf)
     with pytest.raises(RunError, match="diverged in step 0; scale the features"):
-        ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
+        append_ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
 
 
 def test_ledger_without_a_density_is_the_gaussians() -> None:
     """For Gaussian particles the two ways to enter a row agree."""
-    x, log_rho = standard_normal(20000, 2, torch.Generator().manual_seed(0))
+    x, log_rho = draw_standard_normal(20000, 2, torch.Generator().manual_seed(0))
     ledger: Ledger = []
-    ledger_row(gaussian(), x, log_rho, 2.0, ledger)
-    ledger_row(gaussian(), x, None, 2.0, ledger)
+    append_ledger_row(gaussian(), x, log_rho, 2.0, ledger)
+    append_ledger_row(gaussian(), x, None, 2.0, ledger)
     assert ledger[0]["functional"] == pytest.approx(ledger[1]["functional"], abs=0.05)
     # E[V] = (tr precision + mean' precision mean) / 2 under N(0, I).
     assert ledger[0]["potential"] == pytest.approx((3 + 4) / 2, rel=0.03)
@@ -140,7 +140,9 @@ def test_ledger_without_a_density_is_the_gaussians() -> None:
 def test_temperature_scales_the_spread() -> None:
     """exp(-V / T) of a nearly Gaussian posterior: four times the temperature, twice the spread."""
     X, y = logistic_rows(800)
-    cold, warm = (np.array(fit_of("langevin")(X, y, request(temperature=T)).notes["theta_std"]) for T in (0.25, 1.0))
+    cold, warm = (
+        np.array(fit_function("langevin")(X, y, request(temperature=T)).notes["theta_std"]) for T in (0.25, 1.0)
+    )
     np.testing.assert_allclose(warm / cold, 2.0, rtol=0.1)
 
 
@@ -151,22 +153,25 @@ def test_diabetes_light_is_as_good_as_logistic_regression(name: str, seed: int, 
     """On the same split: the log-likelihood differs by .07 from one split to another, and hardly between methods."""
     config = config_of("dataset=diabetes", "dataset.train_fraction=0.8").dataset
     table = registry.load(config)
-    train, test = split(table, config, seed)
+    train, test = split_rows(table, config, seed)
     scale, y = minmax(table.X[train], top=2.0), 2.0 * table.target - 1.0
     X = scale(table.X) - 1
     plain = LogisticRegression(C=20, fit_intercept=False).fit(X[train], y[train])
     scores = []
-    for p in (fit_of(name)(X[train], y[train], request(seed)).probability(X[test]), plain.predict_proba(X[test])[:, 1]):
+    for p in (
+        fit_function(name)(X[train], y[train], request(seed)).probability(X[test]),
+        plain.predict_proba(X[test])[:, 1],
+    ):
         right = y[test] > 0
         scores.append((((p > 0.5) == right).mean(), np.log(np.where(right, p, 1 - p)).mean()))
-    (accuracy, likelihood), (of_plain, wanted) = scores
-    assert accuracy > of_plain - 0.025
-    assert abs(likelihood - wanted) < 0.01
+    (accuracy, likelihood), (plain_accuracy, plain_likelihood) = scores
+    assert accuracy > plain_accuracy - 0.025
+    assert abs(likelihood - plain_likelihood) < 0.01
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_trial_takes_one_step_of_everything(name: str) -> None:
     X = np.array([[1.0, 0.5], [-1.0, 0.2], [0.3, -1.0]])
-    fitted = fit_of(name)(X, np.array([1.0, -1.0, 1.0]), replace(request(), preset="paper", trial=True))
+    fitted = fit_function(name)(X, np.array([1.0, -1.0, 1.0]), replace(request(), preset="paper", trial=True))
     assert fitted.probability(X).shape == (3,)
     assert len(fitted.notes["ledger"]) < 10

@@ -14,7 +14,7 @@ from proxlearn.baselines.svgd import SvgdSettings, flow, velocity
 from tests.baselines.targets import MEAN, PRECISION, gaussian
 
 clouds = st.tuples(st.integers(0, 10**6), st.integers(3, 12), st.integers(1, 4))
-PLAN = SvgdSettings(particles=200, iterations=300, lr=0.1)
+SETTINGS = SvgdSettings(particles=200, iterations=300, lr=0.1)
 
 
 def cloud(seed: int, N: int, D: int) -> tuple[Tensor, Tensor]:
@@ -31,12 +31,12 @@ def test_velocity_is_the_definition(shape: tuple[int, int, int], temperature: fl
     def kernel(a: Tensor, c: Tensor) -> Tensor:
         return torch.exp(-(a - c).square().sum() / b)
 
-    wanted = torch.zeros_like(v)
+    expected = torch.zeros_like(v)
     for i in range(len(v)):
         for j in range(len(v)):
             pull = -kernel(v[j], v[i]) * slope[j]
-            wanted[i] += (pull + temperature * torch.func.grad(kernel)(v[j], v[i])) / len(v)
-    torch.testing.assert_close(velocity(v, slope, temperature), wanted, rtol=1e-6, atol=1e-9)
+            expected[i] += (pull + temperature * torch.func.grad(kernel)(v[j], v[i])) / len(v)
+    torch.testing.assert_close(velocity(v, slope, temperature), expected, rtol=1e-6, atol=1e-9)
 
 
 @given(clouds)
@@ -52,16 +52,18 @@ def test_permuted_particles_move_to_permuted_places() -> None:
     target, L = gaussian(), torch.eye(2, dtype=torch.float64)
     target = type(target)(target.mean.double(), target.precision.double())
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
-    plan = SvgdSettings(particles=40, iterations=20, lr=0.05)
-    torch.testing.assert_close(flow(target, L, x[order], plan, 1.0)[0], flow(target, L, x, plan, 1.0)[0][order])
+    flow_settings = SvgdSettings(particles=40, iterations=20, lr=0.05)
+    torch.testing.assert_close(
+        flow(target, L, x[order], flow_settings, 1.0)[0], flow(target, L, x, flow_settings, 1.0)[0][order]
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.2])
 def test_gaussian_is_reached(temperature: float, generator: torch.Generator) -> None:
     """Up to the loss of spread that few particles are known for."""
     covariance = temperature * torch.linalg.inv(torch.tensor(PRECISION))
-    x = torch.randn(PLAN.particles, 2, generator=generator)
-    x, notes = flow(gaussian(), torch.linalg.cholesky(covariance), x, PLAN, temperature)
+    x = torch.randn(SETTINGS.particles, 2, generator=generator)
+    x, notes = flow(gaussian(), torch.linalg.cholesky(covariance), x, SETTINGS, temperature)
     torch.testing.assert_close(x.mean(0), torch.tensor(MEAN), rtol=0, atol=0.03)
     torch.testing.assert_close(torch.cov(x.T), covariance, rtol=0.1, atol=0.05 * temperature)
     assert notes["ledger"][1]["decreased"]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.baselines.realnvp import RealNvp
-from proxlearn.baselines.swgf import PAPER, SwgfSettings, flow, sliced_distance, sliced_slope, step
+from proxlearn.baselines.swgf import PAPER, SwgfSettings, flow, sliced_distance, sliced_gradient, step
 from tests.baselines.targets import MEAN, PRECISION, gaussian, implicit_euler
 
 clouds = st.tuples(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))
-PLAN = SwgfSettings(
+SETTINGS = SwgfSettings(
     h=2.0, steps=3, lr=1e-2, iterations=100, width=24, batch=256, directions=40, pool=4096, lr_falls=True
 )
 
@@ -48,7 +48,7 @@ def test_distance_is_one_of_clouds_not_of_lists(cloud: tuple[int, int, int]) -> 
     order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
     torch.testing.assert_close(sliced_distance(x[order], x, directions), torch.zeros((), dtype=torch.float64))
     torch.testing.assert_close(sliced_distance(x[order], y, directions), sliced_distance(y, x, directions))
-    torch.testing.assert_close(sliced_slope(x[order], y, directions), sliced_slope(x, y, directions)[order])
+    torch.testing.assert_close(sliced_gradient(x[order], y, directions), sliced_gradient(x, y, directions)[order])
 
 
 @given(clouds)
@@ -56,14 +56,14 @@ def test_distance_is_one_of_clouds_not_of_lists(cloud: tuple[int, int, int]) -> 
 def test_slope_is_what_autodiff_finds(cloud: tuple[int, int, int]) -> None:
     seed, B, D = cloud
     x, y, directions = normal(seed, B, D).requires_grad_(), normal(seed + 1, B, D), normal(seed + 2, 7, D)
-    (wanted,) = torch.autograd.grad(sliced_distance(x, y, directions), x)
-    torch.testing.assert_close(sliced_slope(x.detach(), y, directions), wanted)
+    (expected,) = torch.autograd.grad(sliced_distance(x, y, directions), x)
+    torch.testing.assert_close(sliced_gradient(x.detach(), y, directions), expected)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 @torch.no_grad()
 def test_gaussian_is_reached(temperature: float, generator: torch.Generator) -> None:
-    x, notes = flow(gaussian(), PLAN, temperature, generator)
+    x, notes = flow(gaussian(), SETTINGS, temperature, generator)
     covariance = temperature * torch.linalg.inv(torch.tensor(PRECISION))
     torch.testing.assert_close(x.mean(0), torch.tensor(MEAN), rtol=0, atol=0.1)
     torch.testing.assert_close(torch.cov(x.T), covariance, rtol=0.15, atol=0.08 * temperature)
@@ -79,7 +79,7 @@ def test_step_is_an_implicit_euler_step_of_h_times_the_dimension(generator: torc
     D, h, kappa = 3, 0.15, 2.0
     target = gaussian((1.0,) * D, ((kappa, 0.0, 0.0), (0.0, kappa, 0.0), (0.0, 0.0, kappa)))
     nvp = RealNvp(D, 24, generator)
-    step(target, nvp, replace(PLAN, h=h), 1.0, generator)
+    step(target, nvp, replace(SETTINGS, h=h), 1.0, generator)
     x, _ = nvp(torch.randn(4096, D, generator=generator))
     mean, std = implicit_euler(0.0, 1.0, 1.0, kappa, D * h, 1.0)
     torch.testing.assert_close(x.mean(0), torch.full((D,), mean), rtol=0, atol=0.06)
@@ -91,7 +91,7 @@ def test_tiny_step_goes_nowhere(generator: torch.Generator) -> None:
     """With h -> 0 only the distance counts, and the flow stays where it was."""
     nvp = RealNvp(2, 24, generator)
     z = torch.randn(2000, 2, generator=generator)
-    step(gaussian(), nvp, replace(PLAN, h=1e-6), 1.0, generator)
+    step(gaussian(), nvp, replace(SETTINGS, h=1e-6), 1.0, generator)
     x, _ = nvp(z)
     assert float(x.mean(0).abs().max()) < 0.1
     torch.testing.assert_close(torch.cov(x.T), torch.eye(2), rtol=0, atol=0.15)
@@ -103,8 +103,14 @@ def test_published_settings() -> None:
         "diabetes": (5.1e-3, 10, 5e-4),
         "twonorm": (1e-5, 20, 1e-4),
     }.items():
-        plan = PAPER[name]
-        assert plan.h == pytest.approx(h, rel=0.03)
-        assert (plan.steps, plan.lr, plan.width, plan.batch, plan.directions) == (steps, lr, 512, 1024, 1000)
-        assert plan.iterations == 500
-        assert not plan.lr_falls
+        paper_settings = PAPER[name]
+        assert paper_settings.h == pytest.approx(h, rel=0.03)
+        assert (
+            paper_settings.steps,
+            paper_settings.lr,
+            paper_settings.width,
+            paper_settings.batch,
+            paper_settings.directions,
+        ) == (steps, lr, 512, 1024, 1000)
+        assert paper_settings.iterations == 500
+        assert not paper_settings.lr_falls

@@ -86,13 +86,13 @@ def test_every_reader_answers_or_refuses_in_one_line(
                 code = main(words)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {what}: {words}") from error
-        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("proxlearn: ")]
+        stderr = [line for line in capsys.readouterr().err.splitlines() if line.startswith("proxlearn: ")]
         # A notice about the table, which comes before the folder is read.
-        said = [line for line in said if not line.endswith("overrides this guess")]
-        assert code in (0, 2), f"seed {seed}: {what}: {words}: {code} {said}"
+        stderr = [line for line in stderr if not line.endswith("overrides this guess")]
+        assert code in (0, 2), f"seed {seed}: {what}: {words}: {code} {stderr}"
         # A run that goes on tells what it took the target for, and which checkpoints it skipped, before it is refused.
-        refusals = [line for line in said if not any(word in line for word in NOTICES)]
-        assert code == 0 or len(refusals) == 1, f"seed {seed}: {what}: {words}: {said}"
+        refusals = [line for line in stderr if not any(word in line for word in NOTICES)]
+        assert code == 0 or len(refusals) == 1, f"seed {seed}: {what}: {words}: {stderr}"
         shutil.rmtree(damaged)
 
 

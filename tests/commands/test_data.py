@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,9 @@ def test_the_table_names_every_dataset_with_its_figures(empty_cache: Path, capsy
     assert set(lines) == {"dataset", *registry.LOADERS}
     assert lines["shd"].split()[1:4] == ["1593", "256", "10"]
     assert "CC BY 4.0" in lines["shd"]
-    assert " no " in lines["banana"]
-    assert " yes " in lines["wdbc"]
+    assert "  not fetched  " in lines["banana"]
+    assert "  none needed  " in lines["wdbc"]
+    assert "  dataset.path  " in lines["csv"]
 
 
 def test_present_files_are_shown_with_their_place(paper_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +42,7 @@ def test_it_answers_without_torch_pandas_or_scikit_learn() -> None:
 
 def test_verify_passes_good_files(paper_files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["data", "verify"]) == 0
-    assert capsys.readouterr().out.count("as it should be") == 4
+    assert len(re.findall(r"sha256 [0-9a-f]{64} matches$", capsys.readouterr().out, re.MULTILINE)) == 4
 
 
 def test_verify_names_a_damaged_file_and_goes_on(
@@ -52,19 +54,19 @@ def test_verify_names_a_damaged_file_and_goes_on(
     with open(empty_cache / "banana.dat", "r+b") as file:
         file.write(b"7")
     assert cli.main(["data", "verify"]) == 2
-    said = capsys.readouterr().out
-    assert f"banana: {empty_cache / 'banana.dat'} is damaged" in said
-    assert said.count("as it should be") == 1
-    assert "shd: semeion.data is not here" in said
+    output = capsys.readouterr().out
+    assert f"banana: {empty_cache / 'banana.dat'} is damaged" in output
+    assert len(re.findall(r"sha256 [0-9a-f]{64} matches$", output, re.MULTILINE)) == 1
+    assert "shd: semeion.data is not on this machine" in output
 
 
 def test_fetch_leaves_good_files_alone_and_says_where_they_are(
     paper_files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["data", "fetch", "banana", "wdbc"]) == 0
-    said = capsys.readouterr().out
-    assert f"{paper_files / 'banana.dat'} is here already" in said
-    assert "wdbc: no file of its own" in said
+    output = capsys.readouterr().out
+    assert f"{paper_files / 'banana.dat'} is present, and its sha256 matches" in output
+    assert "wdbc: needs no file" in output
 
 
 def test_an_unknown_name_is_corrected(capsys: pytest.CaptureFixture[str]) -> None:

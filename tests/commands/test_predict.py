@@ -125,7 +125,7 @@ def test_the_order_of_columns_and_the_size_of_pieces_do_not_matter(
 ) -> None:
     expected = predicted(runs / "three", "--data", runs / "three.csv", capsys=capsys)
     table("three")[["petal width", "length"]].to_csv(tmp_path / "new.csv", index=False, sep=";")
-    monkeypatch.setattr(rows_module, "MOST_ROWS", 7)
+    monkeypatch.setattr(rows_module, "MAX_CHUNK_ROWS", 7)
     found = predicted(runs / "three", "--data", tmp_path / "new.csv", capsys=capsys)
     pd.testing.assert_frame_equal(found, expected, rtol=1e-12)
 
@@ -154,7 +154,7 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
     [
         ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
         ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
-        ({"add": "id"}, "has the column `id` that the model does not know*--keep id"),
+        ({"add": "id"}, "has the column `id`, which the model does not know*--keep id"),
         ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number there"),
         ({"cell": ""}, "column `length` lacks a value in data row 118*write a number there"),
         ({"cell": "1e999"}, "column `length` is infinite in data row 118*write a number there"),
@@ -165,7 +165,7 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(
     runs: Path, tmp_path: Path, edit: dict, said: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(rows_module, "MOST_ROWS", 50)
+    monkeypatch.setattr(rows_module, "MAX_CHUNK_ROWS", 50)
     frame = table("two").rename(columns=edit.get("rename", {})).drop(columns=edit.get("drop", []))
     if "add" in edit:
         frame[edit["add"]] = 1
@@ -259,8 +259,8 @@ def test_an_empty_line_of_a_one_column_table_is_a_missing_value(tmp_path: Path) 
 
     def read(content: str) -> list[float]:
         (tmp_path / "new.csv").write_text(content)
-        with rows_module.Rows(str(tmp_path / "new.csv")) as rows:
-            return [x for piece in rows.pieces(rows_module.ColumnSpec(["a"])) for x in piece.X[:, 0].tolist()]
+        with rows_module.RowReader(str(tmp_path / "new.csv")) as rows:
+            return [x for piece in rows.chunks(rows_module.ColumnSpec(["a"])) for x in piece.X[:, 0].tolist()]
 
     assert read("a\n1\n-1\n") == read("\n\na\r\n1\r\n-1") == [1.0, -1.0]
     for content in ("a\n1\n\n-1\n", "\na\n1\n\n-1\n", "a\r\n1\r\n\r\n-1\r\n"):

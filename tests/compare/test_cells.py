@@ -18,8 +18,8 @@ from sklearn.metrics import accuracy_score, log_loss
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from proxlearn.baselines import adam, networks
-from proxlearn.baselines.registry import METHODS, settings_of
-from proxlearn.baselines.sampler import settings_dict
+from proxlearn.baselines.registry import METHODS, method_settings
+from proxlearn.baselines.sampler import make_settings_function
 from proxlearn.cli import main
 from proxlearn.compare.cells import Cell, CellResult, parse_result, settings_text
 from proxlearn.compare.grid import grid_cells, missing_cells
@@ -177,7 +177,9 @@ def test_one_changed_number_of_a_preset_makes_its_cells_stale(data, name: str, p
         cache = ResultCache(Path(folder, CELLS))
         cache.put(cell.identity, RESULT.values())
         assert cell.stored_result(cache) == RESULT
-        patch.setattr(module, "settings", settings_dict(presets["light"], paper | {"banana": presets["paper"]}))
+        patch.setattr(
+            module, "settings", make_settings_function(presets["light"], paper | {"banana": presets["paper"]})
+        )
         assert cell.stored_result(cache) is None
 
 
@@ -217,7 +219,7 @@ def test_the_committed_cells_are_of_the_present_settings_and_revisions() -> None
     for record in committed:
         identity = record.identity
         method = METHODS[identity["method"]]
-        settings = settings_text(settings_of(method, identity["preset"] or "light", identity["dataset"]))
+        settings = settings_text(method_settings(method, identity["preset"] or "light", identity["dataset"]))
         assert (identity["settings"], identity["revision"]) == (settings, method.revision), record.key
         assert parse_result(record.result) is not None
 

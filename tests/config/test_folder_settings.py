@@ -130,7 +130,7 @@ def test_a_copied_config_does_not_make_a_folder_of_files_a_run(name, tmp_path, c
     for words in ([], ["overwrite=true"]):
         capsys.readouterr()
         assert main(["train", *SMALL, "hydra.run.dir=mine", *words]) == 2
-        assert f"{name} that no run wrote" in capsys.readouterr().err
+        assert f"{name}, which proxlearn did not write" in capsys.readouterr().err
         assert (mine / name).read_text() == "mine"
     (mine / name).unlink()
     assert main(["train", *SMALL, "hydra.run.dir=mine"]) == 0

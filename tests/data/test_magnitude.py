@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
-from proxlearn.data.magnitude import check_scaled, check_scaler, largest_scaled
+from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.scaling import standard
 from proxlearn.errors import InputError
 
@@ -30,8 +30,8 @@ def test_what_cannot_be_scaled_or_held_is_refused_by_name() -> None:
         check_scaler(standard(X), ["a", "b"])
     rows = np.array([[1.0, 2.0], [1.0, 1e200]])
     with pytest.raises(InputError, match=r"^b holds 1e\+200 in row 1, too large once"):
-        check_scaled(rows, rows, ["a", "b"], largest_scaled("float32"), lambda i: f"row {i}", "correct it")
-    check_scaled(rows, rows / 1e100, ["a", "b"], largest_scaled("float32", "float64"), str, "correct it")
+        check_scaled(rows, rows, ["a", "b"], max_scaled_magnitude("float32"), lambda i: f"row {i}", "correct it")
+    check_scaled(rows, rows / 1e100, ["a", "b"], max_scaled_magnitude("float32", "float64"), str, "correct it")
 
 
 def test_estimators_learn_from_large_numbers_and_refuse_impossible_ones() -> None:

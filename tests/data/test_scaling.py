@@ -46,7 +46,7 @@ def test_minmax_fills_its_interval(X: np.ndarray, top: float) -> None:
 @given(matrices)
 @settings(max_examples=80, deadline=None)
 def test_max_leaves_signs_and_reaches_1(X: np.ndarray) -> None:
-    scaled = scaling.largest(X)(X)
+    scaled = scaling.max_abs(X)(X)
     assert np.array_equal(np.sign(scaled), np.sign(X))
     np.testing.assert_allclose(np.abs(varying(scaled)).max(axis=0, initial=0), 1, rtol=1e-12)
 
@@ -58,7 +58,7 @@ def test_a_constant_column_stays_finite(X: np.ndarray, name: str) -> None:
     assert np.isfinite(scaling.FITS[name](X)(X)).all()
 
 
-def random_table(test_part: float, paper_scaling: scaling.Fit | None = None) -> Table:
+def random_table(test_part: float, paper_scaling: scaling.ScalerFit | None = None) -> Table:
     """A hundred rows, of which the last fifty are multiplied by ``test_part``."""
     X = np.random.default_rng(0).normal(2, 3, size=(100, 3))
     X[50:] *= test_part

@@ -21,7 +21,7 @@ from tests.data.conftest import dataset_config
 
 Write = Callable[..., Path]
 GOOD = "x,z,label\n1,2.5,no\n2,1.5,yes\n3,0.5,no\n4,-1,yes\n"
-WANTED = [[1, 2.5], [2, 1.5], [3, 0.5], [4, -1]]
+EXPECTED = [[1, 2.5], [2, 1.5], [3, 0.5], [4, -1]]
 
 
 def load(path: Path, target: str | None = "label", **changes: object) -> Table:
@@ -46,7 +46,7 @@ GOOD_VARIANTS = {
 @pytest.mark.parametrize("content", GOOD_VARIANTS.values(), ids=GOOD_VARIANTS.keys())
 def test_the_same_table_in_many_dresses(content: bytes, write: Write) -> None:
     table = load(write(content))
-    assert table.X.tolist() == WANTED
+    assert table.X.tolist() == EXPECTED
     assert table.target.tolist() == [0, 1, 0, 1]
     assert table.columns == ("x", "z")
     assert table.classes == ("no", "yes")
@@ -78,7 +78,7 @@ MALFORMED = {
     ),
     "free text": (
         "x,note,label\n" + "".join(f"{i},w{i},{i % 2}\n" for i in range(50)),
-        "column `note` is not numeric: 'w0' in data row 1; turn it into numbers",
+        "column `note` is not numeric: 'w0' in data row 1; convert it to numbers",
     ),
     "decimal comma": (
         "x;z;label\n1;2,5;a\n2;3,5;b\n3;1,0;a\n4;4,0;b\n",
@@ -108,7 +108,7 @@ MALFORMED = {
     ),
     "duplicate names": ("x,x,label\n1,2,a\n2,3,b\n3,4,a\n4,4,b\n", "two columns are called `x`; rename"),
     "unnamed column": (",x,label\n0,2,a\n1,3,b\n", "column 1 has no name; name it, or delete it"),
-    "no header": ("1,2,0\n2,3,1\n3,4,0\n", "the first line holds numbers, not names of columns; add a header line"),
+    "no header": ("1,2,0\n2,3,1\n3,4,0\n", "the first line holds numbers, not column names; add a header line"),
     "not UTF-8": (
         "x,z,label\n1,2,æ\n2,3,b\n3,4,æ\n4,5,b\n".encode("latin-1"),
         "is not UTF-8 text (byte 0xe6); save it as .csv, encoded in UTF-8",
@@ -127,12 +127,12 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("content", "said"), MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_table_gets_one_clear_line(content: str | bytes, said: str, write: Write) -> None:
+@pytest.mark.parametrize(("content", "message"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_table_gets_one_clear_line(content: str | bytes, message: str, write: Write) -> None:
     path = write(content)
     with pytest.raises(InputError) as error:
         load(path)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
     named = str(path) in str(error.value) or "column" in str(error.value)
     assert named
@@ -151,7 +151,7 @@ def test_target_left_out_lists_the_columns(write: Write) -> None:
 def test_no_path_no_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="dataset=csv needs a file"):
         registry.load(dataset_config("csv", target="y"))
-    with pytest.raises(InputError, match=r"no file .*relative paths start where the command did"):
+    with pytest.raises(InputError, match=r"no file .*relative paths start in the current folder"):
         load(tmp_path / "absent.csv")
     with pytest.raises(InputError, match="Is a directory"):
         load(tmp_path)
@@ -159,7 +159,7 @@ def test_no_path_no_file_and_a_folder(tmp_path: Path) -> None:
 
 def test_a_relative_path_starts_where_the_command_did(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(write(GOOD).parent)
-    assert load(Path("my.csv")).X.tolist() == WANTED
+    assert load(Path("my.csv")).X.tolist() == EXPECTED
 
 
 def target_of(values: list[object], task: str | None, write: Write) -> Table:
@@ -186,10 +186,10 @@ def test_the_task_is_guessed_and_said(
 ) -> None:
     table = target_of(values, None, write)
     assert (table.task, table.classes) == (task, classes)
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert task in said
-    assert "overrides this guess" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert task in message
+    assert "overrides this guess" in message
 
 
 def test_the_task_can_be_overridden(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,8 +322,8 @@ def test_malformed_npz(tmp_path: Path, write: Write) -> None:
         "cannot be read": write(b"PK no zip", "h.npz"),
         "holds Python objects": save(tmp_path / "i.npz", X=X.astype(object), y=y),
     }
-    for said, path in cases.items():
+    for message, path in cases.items():
         with pytest.raises(InputError) as error:
             load(path, target=None)
-        assert said in str(error.value)
+        assert message in str(error.value)
         assert "\n" not in str(error.value)

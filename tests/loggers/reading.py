@@ -10,7 +10,7 @@ Figures = dict[tuple[str, int], list[float]]
 """Metric and step -> every value found for them: one, where nothing was logged twice."""
 
 
-def of_csv(folder: Path) -> Figures:
+def read_csv(folder: Path) -> Figures:
     figures: Figures = {}
     with (folder / "metrics.csv").open() as file:
         for row in csv.DictReader(file):
@@ -23,7 +23,7 @@ def of_csv(folder: Path) -> Figures:
     return figures
 
 
-def events(folder: Path):
+def read_events(folder: Path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     return EventAccumulator(
@@ -31,8 +31,8 @@ def events(folder: Path):
     ).Reload()
 
 
-def of_tensorboard(folder: Path) -> Figures:
-    found, figures = events(folder), {}
+def read_tensorboard(folder: Path) -> Figures:
+    found, figures = read_events(folder), {}
     for name in found.Tags()["scalars"]:
         for event in found.Scalars(name):
             figures.setdefault((name, event.step), []).append(event.value)
@@ -45,7 +45,7 @@ def client(store: Path):
     return MlflowClient(store.as_uri())
 
 
-def of_mlflow(store: Path, run_id: str) -> Figures:
+def read_mlflow(store: Path, run_id: str) -> Figures:
     figures: Figures = {}
     for name in client(store).get_run(run_id).data.metrics:
         for metric in client(store).get_metric_history(run_id, name):
@@ -53,9 +53,9 @@ def of_mlflow(store: Path, run_id: str) -> Figures:
     return figures
 
 
-def assert_same(found: Figures, wanted: Figures, dtype=np.float64) -> None:
+def assert_same(found: Figures, expected: Figures, dtype=np.float64) -> None:
     """The same metrics at the same steps, each once, with the same bits in ``dtype``."""
-    assert found.keys() == wanted.keys()
-    for key, (value,) in wanted.items():
+    assert found.keys() == expected.keys()
+    for key, (value,) in expected.items():
         (other,) = found[key]
         assert dtype(other) == dtype(value) or (math.isnan(other) and math.isnan(value)), key

@@ -23,10 +23,10 @@ from proxlearn.cli import main
 from proxlearn.config.run_name import digest
 from proxlearn.config.schema import LoggerConfig, TrainConfig, build
 from proxlearn.errors import InputError, RunError
-from proxlearn.loggers.logger import KINDS
-from proxlearn.run.logger_session import publish
+from proxlearn.loggers.logger import LOGGER_KINDS
+from proxlearn.run.logger_session import log_session_end
 from proxlearn.run.signals import StopRequest
-from tests.loggers.reading import Figures, assert_same, client, events, of_csv, of_mlflow, of_tensorboard
+from tests.loggers.reading import Figures, assert_same, client, read_csv, read_events, read_mlflow, read_tensorboard
 
 LOGGERS = ("tensorboard", "mlflow")
 LENGTH = {"steps": 23, "log_every": 4}
@@ -38,28 +38,28 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", list(sys.argv))
 
 
-def logging(name: str, **changes) -> TrainConfig:
+def with_logger(name: str, **changes) -> TrainConfig:
     uri = "outputs/mlruns" if name == "mlflow" else None
     return small(logger=LoggerConfig(name, uri), **(LENGTH | changes))
 
 
 def run_id(folder: Path) -> str:
-    found: str = json.loads((folder / "mlflow.json").read_text())["run_id"]
-    return found
+    logged_metrics: str = json.loads((folder / "mlflow.json").read_text())["run_id"]
+    return logged_metrics
 
 
-def found(name: str, folder: Path) -> Figures:
+def logged_metrics(name: str, folder: Path) -> Figures:
     """What the logger's own library reads."""
     return (
-        of_tensorboard(folder)
+        read_tensorboard(folder)
         if name == "tensorboard"
-        else of_mlflow(Path("outputs/mlruns").absolute(), run_id(folder))
+        else read_mlflow(Path("outputs/mlruns").absolute(), run_id(folder))
     )
 
 
 def assert_logged(name: str, folder: Path) -> None:
     # TensorBoard's scalars are float32: metrics.csv rounded to that, and not a bit else.
-    assert_same(found(name, folder), of_csv(folder), np.float32 if name == "tensorboard" else np.float64)
+    assert_same(logged_metrics(name, folder), read_csv(folder), np.float32 if name == "tensorboard" else np.float64)
 
 
 @pytest.mark.parametrize("name", LOGGERS)
@@ -68,11 +68,11 @@ def test_a_command_leaves_metrics_config_and_plots(name: str, tmp_path: Path) ->
     words = ["dataset=sine", "N=20", "steps=30", "threads=1", f"logger={name}", f"hydra.run.dir={folder}"]
     assert main(["train", *words]) == 0
     assert_logged(name, folder)
-    drawn = {path.stem: path for path in folder.glob("*.png")}
-    assert {"risk", "health", "function"} <= drawn.keys()
+    plots = {path.stem: path for path in folder.glob("*.png")}
+    assert {"risk", "health", "function"} <= plots.keys()
     if name == "tensorboard":
-        read = events(folder)
-        for plot, path in drawn.items():
+        read = read_events(folder)
+        for plot, path in plots.items():
             (image,) = read.Images(plot)
             assert (image.step, image.encoded_image_string) == (30, path.read_bytes())
         (config,) = read.Tensors("config")
@@ -80,15 +80,15 @@ def test_a_command_leaves_metrics_config_and_plots(name: str, tmp_path: Path) ->
         assert {"    beta: 0.3", "    dataset.name: sine", "    steps: 30"} <= set(lines)
     else:
         store = client(tmp_path / "outputs" / "mlruns")
-        made = store.get_run(run_id(folder))
-        assert made.info.status == "FINISHED"
-        assert made.data.params["beta"] == "0.3"
-        assert made.data.params["dataset.name"] == "sine"
-        assert made.data.tags["proxlearn.steps"] == "30"
-        assert store.get_experiment(made.info.experiment_id).name == "proxlearn-sine"
-        listed = {each.path for each in store.list_artifacts(run_id(folder), "plots")}
-        assert listed == {f"plots/{path.name}" for path in drawn.values()}
-        assert "config.yaml" in {each.path for each in store.list_artifacts(run_id(folder))}
+        logged_run = store.get_run(run_id(folder))
+        assert logged_run.info.status == "FINISHED"
+        assert logged_run.data.params["beta"] == "0.3"
+        assert logged_run.data.params["dataset.name"] == "sine"
+        assert logged_run.data.tags["proxlearn.steps"] == "30"
+        assert store.get_experiment(logged_run.info.experiment_id).name == "proxlearn-sine"
+        listed = {item.path for item in store.list_artifacts(run_id(folder), "plots")}
+        assert listed == {f"plots/{path.name}" for path in plots.values()}
+        assert "config.yaml" in {item.path for item in store.list_artifacts(run_id(folder))}
 
 
 @pytest.mark.parametrize("name", LOGGERS)
@@ -96,43 +96,43 @@ def test_a_finished_run_can_be_told_later_and_again_and_has_everything_once(name
     run(small(**LENGTH), tmp_path / "run")
     Image.new("RGB", (4, 3)).save(tmp_path / "run" / "risk.png")
     for _ in range(2):
-        publish(logging(name).logger, tmp_path / "run", [tmp_path / "run" / "risk.png"])
+        log_session_end(with_logger(name).logger, tmp_path / "run", [tmp_path / "run" / "risk.png"])
         assert_logged(name, tmp_path / "run")
         if name == "tensorboard":
-            (image,) = events(tmp_path / "run").Images("risk")
+            (image,) = read_events(tmp_path / "run").Images("risk")
             assert (image.width, image.height, image.step) == (4, 3, 23)
-            assert len(events(tmp_path / "run").Tensors("config")) == 1
+            assert len(read_events(tmp_path / "run").Tensors("config")) == 1
 
 
 @pytest.mark.parametrize("name", LOGGERS)
 @pytest.mark.parametrize("first", [0, 12, 20])
 def test_a_longer_run_logs_each_step_once(name: str, first: int, tmp_path: Path) -> None:
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    run(small(**LENGTH), whole)
-    run(logging(name, steps=first), folder)
-    run(logging(name), folder)
+    uninterrupted, folder = tmp_path / "whole", tmp_path / "run"
+    run(small(**LENGTH), uninterrupted)
+    run(with_logger(name, steps=first), folder)
+    run(with_logger(name), folder)
     assert_logged(name, folder)
     shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-    assert_same_run(folder, whole)
+    assert_same_run(folder, uninterrupted)
 
 
 def test_a_last_row_off_the_schedule_stays_in_mlflow_and_leaves_tensorboard(tmp_path: Path) -> None:
     """metrics.csv drops the closing row of a run that is extended; MLflow can take nothing back."""
     for name in LOGGERS:
         folder = tmp_path / name
-        run(logging(name, steps=10), folder)
+        run(with_logger(name, steps=10), folder)
         assert_logged(name, folder)
-        run(logging(name), folder)
-        beyond = found(name, folder).keys() - of_csv(folder).keys()
+        run(with_logger(name), folder)
+        beyond = logged_metrics(name, folder).keys() - read_csv(folder).keys()
         assert {step for _, step in beyond} == ({10} if name == "mlflow" else set())
-        assert all(len(values) == 1 for values in found(name, folder).values())
+        assert all(len(values) == 1 for values in logged_metrics(name, folder).values())
 
 
 @pytest.mark.parametrize("name", LOGGERS)
 def test_a_killed_run_that_goes_on_has_each_step_once(name: str, tmp_path: Path) -> None:
     """Killed after rows that no checkpoint vouches for: they are made again, and are not there twice."""
     folder = tmp_path / "run"
-    config = logging(name, steps=100_000, log_every=1, checkpoint_every=1_000_000)
+    config = with_logger(name, steps=100_000, log_every=1, checkpoint_every=1_000_000)
     process = FORKSERVER.Process(target=run, args=(config, folder))
     process.start()
     for _ in range(1200):
@@ -141,31 +141,31 @@ def test_a_killed_run_that_goes_on_has_each_step_once(name: str, tmp_path: Path)
             break
     process.kill()
     process.join()
-    logged = {step for _, step in found(name, folder)}
+    logged = {step for _, step in logged_metrics(name, folder)}
     assert max(logged) > 110, "what was logged is in the store at once"
     newest = max(int(path.stem.split("-")[1]) for path in (folder / "checkpoints").glob("cloud-*"))
     assert newest < max(logged)
-    run(logging(name, steps=max(logged) + 7, log_every=1, checkpoint_every=1_000_000), folder)
+    run(with_logger(name, steps=max(logged) + 7, log_every=1, checkpoint_every=1_000_000), folder)
     assert_logged(name, folder)
 
 
 @pytest.mark.parametrize("name", LOGGERS)
 def test_a_logger_that_joins_late_or_lost_its_rows_has_them_all(name: str, tmp_path: Path) -> None:
     run(small(**LENGTH | {"steps": 12}), tmp_path)
-    run(logging(name, steps=16), tmp_path)
+    run(with_logger(name, steps=16), tmp_path)
     assert_logged(name, tmp_path)
     lost = tmp_path.glob("outputs/mlruns/[0-9]*") if name == "mlflow" else [tmp_path / "tensorboard"]
     for path in lost:
         shutil.rmtree(path)
-    run(logging(name), tmp_path)
+    run(with_logger(name), tmp_path)
     assert_logged(name, tmp_path)
 
 
 @pytest.mark.parametrize("name", LOGGERS)
 def test_overwrite_begins_anew(name: str, tmp_path: Path) -> None:
-    run(logging(name, seed=5, steps=30), tmp_path)
+    run(with_logger(name, seed=5, steps=30), tmp_path)
     before = run_id(tmp_path) if name == "mlflow" else ""
-    run(logging(name, overwrite=True), tmp_path)
+    run(with_logger(name, overwrite=True), tmp_path)
     assert_logged(name, tmp_path)
     assert name == "tensorboard" or run_id(tmp_path) != before
 
@@ -173,15 +173,15 @@ def test_overwrite_begins_anew(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", LOGGERS)
 def test_a_logger_changes_no_bit_and_no_name(name: str, tmp_path: Path) -> None:
     run(small(**LENGTH), tmp_path / "plain")
-    run(logging(name), tmp_path / "run")
+    run(with_logger(name), tmp_path / "run")
     assert_same_run(tmp_path / "run", tmp_path / "plain")
-    assert digest(logging(name)) == digest(small(**LENGTH))
+    assert digest(with_logger(name)) == digest(small(**LENGTH))
 
 
 def test_runs_that_begin_together_share_one_experiment(tmp_path: Path) -> None:
     """As the jobs of a sweep do, in a store that none of them finds there."""
     processes = [
-        FORKSERVER.Process(target=run, args=(logging("mlflow", seed=seed, steps=2), tmp_path / str(seed)))
+        FORKSERVER.Process(target=run, args=(with_logger("mlflow", seed=seed, steps=2), tmp_path / str(seed)))
         for seed in range(4)
     ]
     for process in processes:
@@ -189,17 +189,17 @@ def test_runs_that_begin_together_share_one_experiment(tmp_path: Path) -> None:
     for process in processes:
         process.join()
     store = client(tmp_path / "outputs" / "mlruns")
-    assert sorted(each.name for each in store.search_experiments()) == ["Default", "proxlearn-sine"]
-    made = store.search_runs([store.get_experiment_by_name("proxlearn-sine").experiment_id])
-    assert {each.data.params["seed"] for each in made} == {"0", "1", "2", "3"}
+    assert sorted(item.name for item in store.search_experiments()) == ["Default", "proxlearn-sine"]
+    logged_runs = store.search_runs([store.get_experiment_by_name("proxlearn-sine").experiment_id])
+    assert {item.data.params["seed"] for item in logged_runs} == {"0", "1", "2", "3"}
 
 
 @pytest.mark.parametrize("name", LOGGERS)
 def test_a_missing_package_is_one_line_before_anything_is_made(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = importlib.util.find_spec
-    monkeypatch.setattr("proxlearn.loggers.logger.find_spec", lambda each: None if each == name else known(each))
+    original = importlib.util.find_spec
+    monkeypatch.setattr("proxlearn.loggers.logger.find_spec", lambda item: None if item == name else original(item))
     assert main(["train", f"logger={name}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"pip install 'proxlearn[{name}]'" in line
@@ -208,13 +208,13 @@ def test_a_missing_package_is_one_line_before_anything_is_made(
 
 def in_a_new_process(config: TrainConfig, folder: Path) -> None:
     run(config, folder)
-    publish(config.logger, folder, [])
+    log_session_end(config.logger, folder, [])
     sys.exit(sum(name in sys.modules for name in LOGGERS))
 
 
 @pytest.mark.parametrize("name", ["csv", "tensorboard"])
 def test_nothing_is_imported_of_a_logger_that_was_not_asked_for(name: str, tmp_path: Path) -> None:
-    process = FORKSERVER.Process(target=in_a_new_process, args=(logging(name), tmp_path / "run"))
+    process = FORKSERVER.Process(target=in_a_new_process, args=(with_logger(name), tmp_path / "run"))
     process.start()
     process.join()
     assert process.exitcode == (name != "csv")
@@ -230,15 +230,15 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("words, said", WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize("words, message", WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_wrong_words_are_one_line(
-    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if "sqlite" in words[-1] and importlib.util.find_spec("sqlalchemy"):
         pytest.skip("sqlalchemy is installed here, so that a database is no mistake")
     assert main(["train", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -256,22 +256,22 @@ def test_a_store_that_fails_on_the_way_stops_no_run_and_gets_the_rest_later(
     from proxlearn.loggers.mlflow_run import MlflowLogger
 
     folder, store = tmp_path / "run", tmp_path / "outputs" / "mlruns"
-    log = MlflowLogger.row
+    log_row = MlflowLogger.log_row
 
-    def row(self: MlflowLogger, row: dict) -> None:
+    def failing_log_row(self: MlflowLogger, row: dict) -> None:
         if row["step"] == 8:
             store.rename(tmp_path / "away")
             store.write_text("in the way")
-        log(self, row)
+        log_row(self, row)
 
-    monkeypatch.setattr(MlflowLogger, "row", row)
-    assert run(logging("mlflow"), folder).state == "finished"
-    assert capfd.readouterr().err.count("metrics.csv has everything") == 1
+    monkeypatch.setattr(MlflowLogger, "log_row", failing_log_row)
+    assert run(with_logger("mlflow"), folder).state == "finished"
+    assert capfd.readouterr().err.count("metrics.csv holds all rows") == 1
     monkeypatch.undo()
     os.chdir(tmp_path)
     store.unlink()
     (tmp_path / "away").rename(store)
-    run(logging("mlflow", steps=31), folder)
+    run(with_logger("mlflow", steps=31), folder)
     assert_logged("mlflow", folder)
 
 
@@ -285,7 +285,7 @@ def test_resume_follows_no_address_of_a_folder(uri: str, tmp_path: Path, capsys:
 
 
 def test_resume_goes_on_in_the_same_mlflow_run(tmp_path: Path) -> None:
-    run(logging("mlflow", steps=12), tmp_path / "run")
+    run(with_logger("mlflow", steps=12), tmp_path / "run")
     before = run_id(tmp_path / "run")
     assert main(["resume", str(tmp_path / "run"), "--steps", "16"]) == 0
     assert run_id(tmp_path / "run") == before
@@ -301,11 +301,11 @@ def test_a_config_of_an_earlier_version_has_no_address() -> None:
 @pytest.mark.parametrize("damage", ["torn", "garbage", "empty"])
 def test_a_damaged_event_file_is_made_up_for(damage: str, tmp_path: Path) -> None:
     """The last record of a process that died, or a file that is something else."""
-    run(logging("tensorboard", steps=16), tmp_path)
+    run(with_logger("tensorboard", steps=16), tmp_path)
     (path,) = (tmp_path / "tensorboard").iterdir()
     content = path.read_bytes()
     path.write_bytes({"torn": content[:-7], "garbage": b"garbage" * 100, "empty": b""}[damage])
-    run(logging("tensorboard"), tmp_path)
+    run(with_logger("tensorboard"), tmp_path)
     assert_logged("tensorboard", tmp_path)
 
 
@@ -324,12 +324,12 @@ def test_a_silent_server_is_one_notice_and_the_run_goes_on(
     folder, config = tmp_path / "run", small(logger=LoggerConfig("mlflow", silent_server), **LENGTH)
     start = time.monotonic()
     assert run(config, folder).state == "finished"
-    publish(config.logger, folder, [])
+    log_session_end(config.logger, folder, [])
     assert time.monotonic() - start < 30
-    said = capfd.readouterr().err
-    assert said.count("proxlearn: ") == 1
-    assert f"MLflow at {silent_server} takes no more: " in said
-    assert "metrics.csv has everything" in said
+    message = capfd.readouterr().err
+    assert message.count("proxlearn: ") == 1
+    assert f"MLflow at {silent_server} has failed: " in message
+    assert "metrics.csv holds all rows" in message
 
 
 def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_pat
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
     with StopRequest() as stop:
         with pytest.raises(TimeoutError, match="did not answer within 1 s"):
-            mlflow_run.within(1, lambda: time.sleep(20))
+            mlflow_run.call_with_timeout(1, lambda: time.sleep(20))
         assert stop.signal == signal.SIGTERM
     assert time.monotonic() - start < 10
     config = small(logger=LoggerConfig("mlflow", silent_server), **(LENGTH | {"steps": 10**7}))
@@ -351,5 +351,5 @@ def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_pat
 
 def test_requests_have_a_short_time_out_unless_the_user_sets_one() -> None:
     names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
-    seconds, retries = (int(KINDS["mlflow"].environment[name]) for name in names)
+    seconds, retries = (int(LOGGER_KINDS["mlflow"].environment[name]) for name in names)
     assert seconds * (1 + retries) <= 20

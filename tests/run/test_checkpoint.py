@@ -19,8 +19,8 @@ pytestmark = pytest.mark.faults
 
 def moment(**changes) -> Checkpoint:
     cloud = PointCloud(torch.arange(6.0).view(3, 2), torch.zeros(3), 7)
-    made = Checkpoint(cloud, torch.arange(9, dtype=torch.uint8), "this run", 2, 5, MetricsPosition(10, "ab"))
-    return replace(made, **changes)
+    base = Checkpoint(cloud, torch.arange(9, dtype=torch.uint8), "this run", 2, 5, MetricsPosition(10, "ab"))
+    return replace(base, **changes)
 
 
 def test_what_is_saved_is_loaded(tmp_path):
@@ -66,8 +66,8 @@ def test_nothing_that_is_not_finite_is_written(value, where, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A finished run, and the bytes of its newest checkpoint."""
+def finished(tmp_path_factory):
+    """A finished run, and the step of its newest checkpoint."""
     folder = tmp_path_factory.mktemp("made")
     run(small(steps=9), folder)
     return folder, checkpoint.newest_valid(folder / "checkpoints").cloud.step
@@ -84,9 +84,9 @@ def damaged_blobs(blob: bytes) -> list[bytes]:
     return [blob[:length] for length in lengths] + flips
 
 
-def test_truncations_and_flipped_bytes_are_always_detected_and_the_one_before_is_used(made):
-    folder, newest = made
-    path = checkpoint_file.checkpoint_path(folder / "checkpoints", newest)
+def test_truncations_and_flipped_bytes_are_always_detected_and_the_one_before_is_used(finished):
+    folder, newest_step = finished
+    path = checkpoint_file.checkpoint_path(folder / "checkpoints", newest_step)
     blob = path.read_bytes()
     skipped = []
     try:
@@ -94,16 +94,16 @@ def test_truncations_and_flipped_bytes_are_always_detected_and_the_one_before_is
         assert len(blobs) == 250
         for damaged in blobs:
             path.write_bytes(damaged)
-            found = checkpoint.newest_valid(folder / "checkpoints", lambda path, why: skipped.append(path.name))
-            assert found.cloud.step == 6
+            intact = checkpoint.newest_valid(folder / "checkpoints", lambda path, why: skipped.append(path.name))
+            assert intact.cloud.step == 6
     finally:
         path.write_bytes(blob)
     assert skipped == [path.name] * 250
 
 
 @pytest.mark.parametrize("index", range(250) if FULL else [0, 5, 20, 49, 50, 55, 120, 249])
-def test_a_run_with_a_damaged_checkpoint_ends_the_same(index, made, tmp_path, capfd):
-    reference, _ = made
+def test_a_run_with_a_damaged_checkpoint_ends_the_same(index, finished, tmp_path, capfd):
+    reference, _ = finished
     run(small(steps=8), tmp_path)
     path = checkpoint_file.checkpoint_path(tmp_path / "checkpoints", 8)
     path.write_bytes(damaged_blobs(path.read_bytes())[index])
@@ -112,8 +112,8 @@ def test_a_run_with_a_damaged_checkpoint_ends_the_same(index, made, tmp_path, ca
     assert_same_run(tmp_path, reference)
 
 
-def test_a_file_of_another_run_or_with_another_name_is_skipped(made, tmp_path, capfd):
-    reference, _ = made
+def test_a_file_of_another_run_or_with_another_name_is_skipped(finished, tmp_path, capfd):
+    reference, _ = finished
     run(small(steps=40, seed=1), tmp_path / "other")
     run(small(steps=4), tmp_path / "run")
     foreign = checkpoint_file.checkpoint_path(tmp_path / "run" / "checkpoints", 8)

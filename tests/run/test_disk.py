@@ -20,24 +20,24 @@ pytestmark = pytest.mark.faults
 OVERRIDES = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "log_every=1", "checkpoint_every=5"]
 
 
-def limited(folder, size, said):
+def limited(folder, size, stderr_path):
     """`proxlearn train` where no file may grow beyond ``size`` bytes."""
     from proxlearn import cli
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open(stderr_path, os.O_WRONLY | os.O_CREAT), 2)
     os._exit(cli.main(["train", *OVERRIDES, "steps=200", f"hydra.run.dir={folder}"]))
 
 
 def test_a_file_size_limit_ends_the_run_with_one_line_and_a_good_checkpoint(tmp_path):
-    folder, said = tmp_path / "run", tmp_path / "stderr"
-    process = FORKSERVER.Process(target=limited, args=(folder, 30_000, said))
+    folder, stderr_path = tmp_path / "run", tmp_path / "stderr"
+    process = FORKSERVER.Process(target=limited, args=(folder, 30_000, stderr_path))
     process.start()
     process.join()
     assert process.exitcode == 1
-    (line,) = said.read_text().splitlines()
+    (line,) = stderr_path.read_text().splitlines()
     assert line.startswith("proxlearn: cannot write to the run folder ")
-    assert "File too large; put that right, and the same command goes on" in line
+    assert "File too large; fix that, and the same command goes on" in line
     assert status(folder)["state"] == "failed"
     reached = checkpoint.newest_valid(folder / "checkpoints").cloud.step
     assert 0 < reached < 200
@@ -89,9 +89,9 @@ def test_a_full_file_system_leaves_the_last_checkpoint_and_room_lets_the_run_go_
     assert checkpoint.newest_valid(folder / "checkpoints").cloud.step >= 20
     ballast.unlink()
     run(config, folder)
-    whole = tmp_path_factory.mktemp("whole")
-    run(config, whole)
-    assert_same_run(folder, whole)
+    uninterrupted = tmp_path_factory.mktemp("whole")
+    run(config, uninterrupted)
+    assert_same_run(folder, uninterrupted)
 
 
 def test_a_file_system_that_becomes_read_only(small_disk):
@@ -125,25 +125,25 @@ def test_a_full_disk_under_an_output_is_the_disks_failure_and_not_the_commands(s
     assert "No space left on device; choose another -o FILE" in line, line
 
 
-def starved(folder, said):
+def starved(folder, stderr_path):
     """`proxlearn train` of a cloud whose N x N kernel does not fit into the address space that is left."""
     from proxlearn import cli
 
     with open("/proc/self/status") as file:
         used = int(next(line for line in file if line.startswith("VmSize")).split()[1]) * 1024
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
-    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open(stderr_path, os.O_WRONLY | os.O_CREAT), 2)
     words = ["dataset=sine", "dataset.points=10", "threads=1", "compile=off", "N=9000", "steps=2"]
     os._exit(cli.main(["train", *words, f"hydra.run.dir={folder}"]))
 
 
 def test_a_run_out_of_memory_ends_with_one_line_and_its_first_checkpoint(tmp_path):
-    folder, said = tmp_path / "run", tmp_path / "stderr"
-    process = FORKSERVER.Process(target=starved, args=(folder, said))
+    folder, stderr_path = tmp_path / "run", tmp_path / "stderr"
+    process = FORKSERVER.Process(target=starved, args=(folder, stderr_path))
     process.start()
     process.join()
     assert process.exitcode == 1
-    (line,) = said.read_text().splitlines()
+    (line,) = stderr_path.read_text().splitlines()
     assert line == "proxlearn: the memory is not enough; choose a smaller N, or fewer rows"
     assert status(folder)["state"] == "failed"
     assert checkpoint.newest_valid(folder / "checkpoints").cloud.step == 0

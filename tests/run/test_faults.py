@@ -116,7 +116,7 @@ def session(folder, kill_after) -> int:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def uninterrupted(tmp_path_factory):
     """An uninterrupted run from the command line, and how long it took."""
     folder = tmp_path_factory.mktemp("whole")
     began = time.monotonic()
@@ -125,8 +125,8 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("seed", range(KILLED))
-def test_killed_at_random_moments_until_done(seed, whole, tmp_path):
-    reference, seconds = whole
+def test_killed_at_random_moments_until_done(seed, uninterrupted, tmp_path):
+    reference, seconds = uninterrupted
     draw = random.Random(seed)
     # The first death is certain; after that a session may reach the end.
     limit = 0.6 * seconds

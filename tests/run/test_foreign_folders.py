@@ -29,14 +29,14 @@ CONTENTS = [b"", b"mine\n", b"a,b\n1,2\n", b"{}", b'{"state": "finished"}', b"da
 SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "steps=1"]
 
 
-def commands(draw: random.Random, made: Path) -> list[str]:
+def commands(draw: random.Random, run_folder: Path) -> list[str]:
     overwrite = draw.choice([[], ["overwrite=true"]])
     new = draw.choice(["new.html", "deep/none/new.html"])
     return draw.choice(
         [
             ["train", *SMALL, *overwrite, "hydra.run.dir=F"],
             ["train", *SMALL, *overwrite, "hydra.run.dir=F/../F"],
-            ["train", *SMALL, *overwrite, "hydra.run.dir=F", f"init_from={made}"],
+            ["train", *SMALL, *overwrite, "hydra.run.dir=F", f"init_from={run_folder}"],
             ["train", *SMALL, *overwrite, "hydra.run.dir=F", "hydra.output_subdir=.hydra"],
             ["train", *SMALL, "dataset.path=F/points.csv", "hydra.run.dir=F"],
             ["train", *SMALL, "init_from=F", "hydra.run.dir=elsewhere"],
@@ -50,10 +50,10 @@ def commands(draw: random.Random, made: Path) -> list[str]:
             ["status", "."],
             ["plot", "F"],
             ["report", "F"],
-            ["report", str(made), "-o", f"F/{new}"],
+            ["report", str(run_folder), "-o", f"F/{new}"],
             ["film", "F"],
             ["predict", "F", "--data", "rows.csv", "-o", "F/new.csv"],
-            ["predict", str(made), "--data", "rows.csv", "-o", "F/new.csv"],
+            ["predict", str(run_folder), "--data", "rows.csv", "-o", "F/new.csv"],
             ["evaluate", "F", "--data", "rows.csv"],
             ["compare", "--dataset", "nosuch", "--output", "F"],
         ]
@@ -61,7 +61,7 @@ def commands(draw: random.Random, made: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     run(small(steps=1), folder)
     return folder
@@ -72,7 +72,7 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_no_file_of_another_program_is_changed(chunk, made, tmp_path, monkeypatch, capfd):
+def test_no_file_of_another_program_is_changed(chunk, run_folder, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     Path("rows.csv").write_text("x\n0.5\n")
     for seed in range(chunk, COUNT, CHUNKS):
@@ -81,16 +81,16 @@ def test_no_file_of_another_program_is_changed(chunk, made, tmp_path, monkeypatc
         for name in draw.sample(NAMES, draw.randint(1, 9)):
             Path("F", name).parent.mkdir(parents=True, exist_ok=True)
             Path("F", name).write_bytes(draw.choice(CONTENTS))
-        args, before = commands(draw, made), contents(tmp_path)
+        args, before = commands(draw, run_folder), contents(tmp_path)
         try:
             code = main(args)
         except SystemExit as ending:
             code = ending.code
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {args!r}, {list(before)}") from error
-        after, said = contents(tmp_path), capfd.readouterr().err
+        after, stderr = contents(tmp_path), capfd.readouterr().err
         assert code in (0, 1, 2), (seed, args)
-        assert "Traceback" not in said, (seed, args, said)
+        assert "Traceback" not in stderr, (seed, args, stderr)
         assert {path: after.get(path) for path in before} == before, (seed, args)
         if code == 2:
             assert after == before, (seed, args)

@@ -27,7 +27,7 @@ class Bomb:
 
 
 @pytest.fixture
-def made(tmp_path):
+def run_folder(tmp_path):
     folder = tmp_path / "run"
     run(small(steps=6), folder)
     return folder
@@ -42,7 +42,7 @@ def resealed(blob: bytes, change) -> bytes:
     place = checkpoint_file.CHECKSUM.search(forged)
     if place is None:
         return forged
-    blank = forged[: place.start(1)] + checkpoint_file.BLANK + forged[place.end(1) :]
+    blank = forged[: place.start(1)] + checkpoint_file.BLANK_CHECKSUM + forged[place.end(1) :]
     return blank[: place.start(1)] + hashlib.sha256(blank).hexdigest().encode() + blank[place.end(1) :]
 
 
@@ -86,18 +86,18 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_checkpoint_is_skipped(name, made, tmp_path, capfd):
-    path = checkpoint_file.checkpoint_path(made / "checkpoints", 6)
+def test_a_forged_checkpoint_is_skipped(name, run_folder, tmp_path, capfd):
+    path = checkpoint_file.checkpoint_path(run_folder / "checkpoints", 6)
     path.write_bytes(resealed(path.read_bytes(), FORGERIES[name]))
-    (made / "status.json").unlink()
-    run(small(steps=9), made)
+    (run_folder / "status.json").unlink()
+    run(small(steps=9), run_folder)
     assert "skipping the checkpoint cloud-000000006.safetensors: " in capfd.readouterr().err
     run(small(steps=9), tmp_path / "whole")
-    assert_same_run(made, tmp_path / "whole")
+    assert_same_run(run_folder, tmp_path / "whole")
 
 
-def test_numbers_that_are_not_finite_are_not_read_either(made):
-    path = checkpoint_file.checkpoint_path(made / "checkpoints", 6)
+def test_numbers_that_are_not_finite_are_not_read_either(run_folder):
+    path = checkpoint_file.checkpoint_path(run_folder / "checkpoints", 6)
     blob = path.read_bytes()
     theta = checkpoint.load(path).cloud.theta.numpy().tobytes()
     forged = blob.replace(theta, torch.full((8, 3), float("nan")).numpy().tobytes())
@@ -106,25 +106,25 @@ def test_numbers_that_are_not_finite_are_not_read_either(made):
         checkpoint.load(path)
 
 
-def test_a_generator_that_is_none_is_skipped(made, tmp_path, capfd):
-    path = checkpoint_file.checkpoint_path(made / "checkpoints", 6)
+def test_a_generator_that_is_none_is_skipped(run_folder, tmp_path, capfd):
+    path = checkpoint_file.checkpoint_path(run_folder / "checkpoints", 6)
     blob = path.read_bytes()
     generator = checkpoint.load(path).generator.numpy().tobytes()
     path.write_bytes(resealed(blob.replace(generator, b"\xff" * len(generator)), lambda header: None))
-    run(small(steps=9), made)
+    run(small(steps=9), run_folder)
     assert "cloud-000000006.safetensors: its generator" in capfd.readouterr().err
     run(small(steps=9), tmp_path / "whole")
-    assert_same_run(made, tmp_path / "whole")
+    assert_same_run(run_folder, tmp_path / "whole")
 
 
 @pytest.mark.parametrize("file", ["checkpoints/cloud-000000006.safetensors", "status.json", ".lock"])
-def test_a_pickle_in_place_of_any_file_is_not_unpickled(file, made, tmp_path):
+def test_a_pickle_in_place_of_any_file_is_not_unpickled(file, run_folder, tmp_path):
     exploded = tmp_path / "exploded"
-    (made / file).write_bytes(pickle.dumps(Bomb(exploded)))
-    run(small(steps=9), made)
+    (run_folder / file).write_bytes(pickle.dumps(Bomb(exploded)))
+    run(small(steps=9), run_folder)
     assert not exploded.exists()
     run(small(steps=9), tmp_path / "whole")
-    assert_same_run(made, tmp_path / "whole")
+    assert_same_run(run_folder, tmp_path / "whole")
 
 
 CONFIGS = {
@@ -139,10 +139,10 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_hostile_config_is_one_line(name, made, tmp_path, capsys):
+def test_a_hostile_config_is_one_line(name, run_folder, tmp_path, capsys):
     exploded = tmp_path / "exploded"
-    (made / "config.yaml").write_text(CONFIGS[name].replace("EXPLODED", str(exploded)))
-    assert main(["resume", str(made)]) == 2
+    (run_folder / "config.yaml").write_text(CONFIGS[name].replace("EXPLODED", str(exploded)))
+    assert main(["resume", str(run_folder)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("proxlearn: ")
     assert not exploded.exists()
@@ -150,31 +150,31 @@ def test_a_hostile_config_is_one_line(name, made, tmp_path, capsys):
 
 @pytest.mark.parametrize("key", ["dataset.name", "recipe"])
 @pytest.mark.parametrize("value", ["../../elsewhere", "/elsewhere", "a/b", "..", ".hidden", "a\0b", "os.system; x"])
-def test_a_name_in_a_config_leads_nowhere(key, value, made):
-    config = yaml.safe_load((made / "config.yaml").read_text())
+def test_a_name_in_a_config_leads_nowhere(key, value, run_folder):
+    config = yaml.safe_load((run_folder / "config.yaml").read_text())
     group, _, name = key.rpartition(".")
     (config[group] if group else config)[name] = value
-    (made / "config.yaml").write_text(yaml.safe_dump(config))
+    (run_folder / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(InputError, match="must be a word"):
-        run(small(steps=9), made)
+        run(small(steps=9), run_folder)
 
 
 @pytest.mark.parametrize("file", ["metrics.csv", "train.log", "risk.png", ".lock", "checkpoints"])
-def test_a_link_out_of_the_folder_is_not_followed(file, made, tmp_path, capsys):
+def test_a_link_out_of_the_folder_is_not_followed(file, run_folder, tmp_path, capsys):
     outside = tmp_path / "outside"
     outside.write_text("precious")
-    if (made / file).is_dir():
-        (made / file).rename(made / "moved")
-    (made / file).unlink(missing_ok=True)
-    (made / file).symlink_to(outside)
-    assert main(["resume", str(made), "--steps", "9"]) == 2
+    if (run_folder / file).is_dir():
+        (run_folder / file).rename(run_folder / "moved")
+    (run_folder / file).unlink(missing_ok=True)
+    (run_folder / file).symlink_to(outside)
+    assert main(["resume", str(run_folder), "--steps", "9"]) == 2
     assert "neither a file nor a folder" in capsys.readouterr().err
     assert outside.read_text() == "precious"
 
 
-def test_resume_follows_no_path_of_the_config(made, tmp_path):
+def test_resume_follows_no_path_of_the_config(run_folder, tmp_path):
     other = tmp_path / "other"
-    run(small(f"init_from={made}", steps=2), other)
+    run(small(f"init_from={run_folder}", steps=2), other)
     for path in (other / "checkpoints").iterdir():
         path.unlink()
     assert main(["resume", str(other), "--steps", "5"]) == 2

@@ -12,7 +12,7 @@ from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.run import checkpoint, checkpoint_file, observers
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.metrics import measure
-from proxlearn.run.metrics_version import CHANGING, version_of
+from proxlearn.run.metrics_version import HYPER_COLUMNS, metrics_file_version
 from proxlearn.training.stepper import Stepper
 from proxlearn.views.run.run_data import read_run_data
 from tests.run.test_faults import Failing
@@ -40,8 +40,8 @@ def old_measure(problem, test, cloud, proximal, hyper):
     hyper = hyper_for_step(hyper, with_measured_epsilon(hyper, cloud))
     risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     row["discrete_free_energy"] = float(discrete_free_energy(risk, cloud.log_rho, hyper.beta))
-    row = {name: value for name, value in row.items() if name not in CHANGING}
-    return row | {name: getattr(hyper, name) for name in CHANGING}
+    row = {name: value for name, value in row.items() if name not in HYPER_COLUMNS}
+    return row | {name: getattr(hyper, name) for name in HYPER_COLUMNS}
 
 
 def old_run(configured, folder, patch):
@@ -59,12 +59,12 @@ def rows(folder):
     return pd.read_csv(folder / "metrics.csv", dtype=str, keep_default_na=False)
 
 
-def assert_same_rows(ours, theirs):
-    assert list(ours.columns) == list(theirs.columns)
-    exact = [name for name in ours.columns if name != "discrete_free_energy"]
-    pd.testing.assert_frame_equal(ours[exact], theirs[exact])
+def assert_same_rows(converted_checkpoint, reference):
+    assert list(converted_checkpoint.columns) == list(reference.columns)
+    exact = [name for name in converted_checkpoint.columns if name != "discrete_free_energy"]
+    pd.testing.assert_frame_equal(converted_checkpoint[exact], reference[exact])
     # With another beta it is computed again from the digits in the file.
-    energies = (frame["discrete_free_energy"].astype(float) for frame in (ours, theirs))
+    energies = (frame["discrete_free_energy"].astype(float) for frame in (converted_checkpoint, reference))
     np.testing.assert_allclose(*energies, rtol=1e-5)
 
 
@@ -80,40 +80,40 @@ def test_the_numbers_of_a_row_are_those_its_step_was_made_with(variant, tmp_path
     monkeypatch.setattr(Stepper, "_recurse", spied)
     run(config(variant, "log_every=1"), tmp_path)
     table = pd.read_csv(tmp_path / "metrics.csv", index_col="step")
-    assert table.loc[0, list(CHANGING)].isna().all()
+    assert table.loc[0, list(HYPER_COLUMNS)].isna().all()
     for step in range(1, STEPS + 1):
-        assert tuple(table.loc[step, list(CHANGING)]) == tuple(getattr(used[step], name) for name in CHANGING)
+        assert tuple(table.loc[step, list(HYPER_COLUMNS)]) == tuple(getattr(used[step], name) for name in HYPER_COLUMNS)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("cut", [5, 20])
 def test_an_old_folder_is_converted_and_goes_on_as_if_made_today(variant, cut, tmp_path, monkeypatch):
-    whole, old = tmp_path / "whole", tmp_path / "old"
-    run(config(variant), whole)
+    unbroken, old = tmp_path / "whole", tmp_path / "old"
+    run(config(variant), unbroken)
     old_run(config(variant, steps=cut), old, monkeypatch)
     first_line = (old / "metrics.csv").read_text().splitlines()[0]
-    assert version_of(first_line) == 1
-    shown = read_run_data(old).metrics
+    assert metrics_file_version(first_line) == 1
+    old_metrics = read_run_data(old).metrics
     unconverted = (old / "metrics.csv").read_bytes()
     run(config(variant), old)
-    assert_same_rows(rows(old), rows(whole))
+    assert_same_rows(rows(old), rows(unbroken))
     # The view of the old folder is what the conversion has made of its scheduled rows.
-    scheduled = shown[shown["step"].isin(rows(whole)["step"].astype(int))].reset_index(drop=True)
+    scheduled = old_metrics[old_metrics["step"].isin(rows(unbroken)["step"].astype(int))].reset_index(drop=True)
     converted = read_run_data(old).metrics.iloc[: len(scheduled)]
     pd.testing.assert_frame_equal(scheduled, converted, check_dtype=False)
-    for step, _ in checkpoint_file.list_checkpoints(whole / "checkpoints"):
-        ours, theirs = (
-            checkpoint.load(checkpoint_file.checkpoint_path(each / "checkpoints", step)) for each in (old, whole)
+    for step, _ in checkpoint_file.list_checkpoints(unbroken / "checkpoints"):
+        converted_checkpoint, reference = (
+            checkpoint.load(checkpoint_file.checkpoint_path(path / "checkpoints", step)) for path in (old, unbroken)
         )
-        assert (ours.cloud.theta == theirs.cloud.theta).all()
-        assert (ours.generator == theirs.generator).all()
+        assert (converted_checkpoint.cloud.theta == reference.cloud.theta).all()
+        assert (converted_checkpoint.generator == reference.generator).all()
     # Checkpoints of before the conversion stay good: the newer ones are lost here.
     for step, path in checkpoint_file.list_checkpoints(old / "checkpoints"):
         if step > 4:
             path.unlink()
     run(config(variant, steps=STEPS + 5), old)
-    run(config(variant, steps=STEPS + 5), whole)
-    assert_same_rows(rows(old), rows(whole))
+    run(config(variant, steps=STEPS + 5), unbroken)
+    assert_same_rows(rows(old), rows(unbroken))
     assert unconverted != (old / "metrics.csv").read_bytes()
 
 
@@ -123,12 +123,12 @@ def test_what_neither_rows_nor_checkpoints_tell_is_empty_and_never_wrong(tmp_pat
     old_run(config("relative epsilon", "log_every=10", "films=false", steps=20), sparse, monkeypatch)
     run(config("relative epsilon", "log_every=10", "films=false"), sparse)
     truth = rows(dense).set_index("step")["epsilon"]
-    found = rows(sparse).set_index("step")["epsilon"]
-    assert found["10"] == ""
-    assert {step: value for step, value in found.items() if value} == {
-        step: truth[step] for step, value in found.items() if value
+    epsilons = rows(sparse).set_index("step")["epsilon"]
+    assert epsilons["10"] == ""
+    assert {step: value for step, value in epsilons.items() if value} == {
+        step: truth[step] for step, value in epsilons.items() if value
     }
-    assert found["20"] == truth["20"]
+    assert epsilons["20"] == truth["20"]
 
 
 def die_in_conversion(at, folder):

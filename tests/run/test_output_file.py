@@ -172,7 +172,7 @@ def test_a_dangling_link_is_no_run_folder(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_checkpoint_is_neither_followed_nor_waited_for(made: Path, tmp_path: Path) -> None:
-    from proxlearn.run.checkpoint_file import InvalidCheckpoint, unseal
+    from proxlearn.run.checkpoint_file import InvalidCheckpoint, read_checkpoint_file
 
     step, whole = list_checkpoints(made / "checkpoints")[0]
     for kind in ("link", "pipe", "sparse"):
@@ -186,7 +186,7 @@ def test_a_checkpoint_is_neither_followed_nor_waited_for(made: Path, tmp_path: P
             path.write_bytes(whole.read_bytes())
             os.truncate(path, 100 * 10**9)
         with pytest.raises(InvalidCheckpoint):
-            unseal(path)
+            read_checkpoint_file(path)
 
 
 def test_npz_files_that_claim_too_much_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

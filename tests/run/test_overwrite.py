@@ -16,7 +16,7 @@ from proxlearn.run.checkpoint import newest_valid
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.overwrite import NEW, READY
 from proxlearn.run.overwrite import OLD as OLD_FILES
-from proxlearn.run.ownership import STAGING
+from proxlearn.run.ownership import STAGES
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.views.run.run_views import render_run
@@ -227,7 +227,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused_and_the_old_run_stays(folder
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("stage", STAGING)
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("inside", [None, "config.yaml", "new-files.json"])
 def test_a_stage_made_by_hand_deletes_nothing_of_the_run(stage, inside, folder, old):
     (folder / stage).mkdir()
@@ -337,9 +337,9 @@ def test_the_lock_covers_an_overwrite(folder):
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("stage", STAGING)
+@pytest.mark.parametrize("stage", STAGES)
 def test_no_run_is_made_inside_a_stage(stage, tmp_path):
-    with pytest.raises(InputError, match="is a name that proxlearn uses itself"):
+    with pytest.raises(InputError, match="is a name that proxlearn reserves"):
         run(OLD, tmp_path / stage / "run")
     assert not list(tmp_path.iterdir())
 

@@ -38,12 +38,12 @@ def test_a_longer_run_is_as_if_asked_for_at_first(first, reference, tmp_path):
 
 
 def test_extending_1000_to_3000_gives_the_bits_of_3000(tmp_path):
-    whole, extended = tmp_path / "whole", tmp_path / "extended"
+    uninterrupted, extended = tmp_path / "whole", tmp_path / "extended"
     config = small(steps=3000, checkpoint_every=400)
-    run(config, whole)
+    run(config, uninterrupted)
     for steps in (1000, 3000):
         run(replace(config, steps=steps), extended)
-    assert_same_run(extended, whole)
+    assert_same_run(extended, uninterrupted)
 
 
 def test_a_finished_run_is_recognised_and_left_alone(reference):
@@ -67,7 +67,7 @@ def test_overwrite_starts_again_and_is_for_once(reference, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_after_the_step_and_the_run_goes_on_from_it(number, tmp_path):
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
     rows = stopped / "metrics.csv"
 
     def send():
@@ -82,20 +82,20 @@ def test_a_signal_ends_after_the_step_and_the_run_goes_on_from_it(number, tmp_pa
     assert checkpoint.newest_valid(stopped / "checkpoints").cloud.step == outcome.step
     config = small(steps=outcome.step + 50, log_every=7, checkpoint_every=100)
     run(config, stopped)
-    run(config, whole)
-    assert_same_run(stopped, whole)
+    run(config, uninterrupted)
+    assert_same_run(stopped, uninterrupted)
 
 
 def test_a_run_asked_to_end_where_it_was_stopped_has_its_last_row(tmp_path):
     # A stop leaves a checkpoint without a row off the schedule: the row needs the step before it once more.
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run(small(steps=11, log_every=4), whole)
+    uninterrupted, cut = tmp_path / "whole", tmp_path / "cut"
+    run(small(steps=11, log_every=4), uninterrupted)
     run(small(steps=11, log_every=4), cut)
     (cut / "status.json").unlink()
     rows = (cut / "metrics.csv").read_bytes().splitlines(keepends=True)
     (cut / "metrics.csv").write_bytes(b"".join(rows[:-1]))
     run(small(steps=11, log_every=4), cut)
-    assert_same_run(cut, whole)
+    assert_same_run(cut, uninterrupted)
 
 
 def test_fewer_steps_than_made_are_refused_while_the_run_is_not_finished(reference, tmp_path):
@@ -120,9 +120,9 @@ def test_rows_lost_from_outside_are_made_again(damage, reference, tmp_path):
 def test_other_logging_on_the_way_changes_no_cloud(reference, tmp_path):
     run(small(steps=12, log_every=4), tmp_path)
     run(small(steps=23, log_every=3), tmp_path)
-    ours, theirs = (checkpoint.newest_valid(folder / "checkpoints") for folder in (tmp_path, reference))
-    assert torch.equal(ours.cloud.theta, theirs.cloud.theta)
-    assert torch.equal(ours.generator, theirs.generator)
+    continued, expected = (checkpoint.newest_valid(folder / "checkpoints") for folder in (tmp_path, reference))
+    assert torch.equal(continued.cloud.theta, expected.cloud.theta)
+    assert torch.equal(continued.generator, expected.generator)
     steps = [int(row.split(",")[0]) for row in (tmp_path / "metrics.csv").read_text().splitlines()[1:]]
     assert steps == [0, 4, 8, 12, 15, 18, 21, 23]
 
@@ -146,9 +146,9 @@ def test_changed_data_is_not_continued(tmp_path):
 def test_the_newest_checkpoints_and_those_for_films_are_kept(keep, tmp_path):
     run(small(steps=203, checkpoint_every=10, keep_checkpoints=keep), tmp_path)
     kept = [step for step, _ in checkpoint_file.list_checkpoints(tmp_path / "checkpoints")]
-    made = [step for step in range(204) if is_stored(step, 10, True) or step == 203][::-1]
-    regular = [step for step in made if step % 10 == 0]
-    assert set(kept) == {step for step in made if is_film(step)} | set(made[:keep]) | set(regular[:keep])
+    stored = [step for step in range(204) if is_stored(step, 10, True) or step == 203][::-1]
+    regular = [step for step in stored if step % 10 == 0]
+    assert set(kept) == {step for step in stored if is_film(step)} | set(stored[:keep]) | set(regular[:keep])
     assert 0 in kept
 
 
@@ -162,12 +162,12 @@ def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_t
         "dataset=wdbc", "N=20", "epsilon=0.012", "kernel=dense", "device=jetson-float32-to-float64", "threads=1"
     )
     config = replace(config, steps=45, checkpoint_every=10, log_every=10)
-    whole = tmp_path / "whole"
-    run(config, whole)
-    switched_at = status(whole)["switched_at"]
+    uninterrupted = tmp_path / "whole"
+    run(config, uninterrupted)
+    switched_at = status(uninterrupted)["switched_at"]
     assert 1 < switched_at < 45
-    assert status(whole)["dtype"] == "float64"
-    for step, path in checkpoint_file.list_checkpoints(whole / "checkpoints"):
+    assert status(uninterrupted)["dtype"] == "float64"
+    for step, path in checkpoint_file.list_checkpoints(uninterrupted / "checkpoints"):
         cloud = checkpoint.load(path).cloud
         assert cloud.theta.dtype == (torch.float64 if step >= switched_at else torch.float32)
         assert bool(torch.isfinite(cloud.theta).all() and torch.isfinite(cloud.log_rho).all())
@@ -175,7 +175,7 @@ def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_t
         folder = tmp_path / str(cut)
         run(replace(config, steps=cut), folder)
         run(config, folder)
-        assert_same_run(folder, whole)
+        assert_same_run(folder, uninterrupted)
 
 
 def test_init_from_starts_at_another_runs_newest_cloud(tmp_path):

@@ -81,7 +81,7 @@ DAMAGE = {
     ),
     "edited config": (
         lambda folder: edit_config(folder, beta=5.0),
-        "it began with beta=0.3, and config.yaml has beta=5.0",
+        "it started with beta=0.3, and config.yaml has beta=5.0",
         "set it back",
     ),
     "no checkpoints": (remove_checkpoints, "the checkpoints of", "copy them back"),
@@ -143,13 +143,13 @@ def test_an_edited_setting_of_a_finished_run_is_named_before_its_result_is_shown
     edit_config(folder, beta=5.0, seed=3)
     assert main(["resume", str(folder)]) == 2
     shown = capsys.readouterr()
-    assert "it began with beta=0.3, seed=0, and config.yaml has beta=5.0, seed=3" in shown.err
+    assert "it started with beta=0.3, seed=0, and config.yaml has beta=5.0, seed=3" in shown.err
     assert "| test" not in shown.out
 
 
 def test_the_command_that_fits_an_edited_config_is_refused(folder):
     edit_config(folder, beta=5.0)
-    with pytest.raises(InputError, match=r"it began with beta=0\.3"):
+    with pytest.raises(InputError, match=r"it started with beta=0\.3"):
         run(small(beta=5.0, steps=STEPS), folder)
 
 

@@ -30,7 +30,7 @@ def test_a_reader_skips_the_checkpoint_of_another_run_by_name(old, tmp_path, cap
     for step in (6, 20):
         path = checkpoint_file.checkpoint_path(other / "checkpoints", step)
         checkpoint_file.checkpoint_path(folder / "checkpoints", step).write_bytes(path.read_bytes())
-    run_identity._tell_once.cache_clear()
+    run_identity._warn_once.cache_clear()
     capfd.readouterr()
     assert load(folder).cloud.step == 10
     assert "skipping the checkpoint cloud-000000020.safetensors: it belongs to another run" in capfd.readouterr().err

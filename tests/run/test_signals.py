@@ -12,7 +12,7 @@ from small_runs import assert_same_run, composed, run, small, status
 from proxlearn.errors import StoppedBySignal
 from proxlearn.run import selection
 from proxlearn.run import train as set_up
-from proxlearn.run.run_folder import candidates
+from proxlearn.run.run_folder import list_candidates
 from proxlearn.training import successive_halving as halving
 from proxlearn.training.stepper import Stepper
 
@@ -45,16 +45,16 @@ def test_a_signal_before_the_first_step_ends_the_run_at_once(module, slow, tmp_p
 
 @pytest.mark.parametrize("first", [0, 7])
 def test_a_signal_while_the_first_step_compiles_ends_the_session_at_once(first, tmp_path, monkeypatch):
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
     config = small(steps=20)
-    run(config, whole)
+    run(config, uninterrupted)
     if first:
         run(replace(config, steps=first), stopped)
     began = time.monotonic()
-    made = Stepper.__call__
+    original = Stepper.__call__
 
     def slow(self, cloud):
-        made(self, cloud)
+        original(self, cloud)
         wait_long()
 
     with monkeypatch.context() as patch:
@@ -63,7 +63,7 @@ def test_a_signal_while_the_first_step_compiles_ends_the_session_at_once(first, 
     assert time.monotonic() - began < QUICK_SECONDS
     assert (outcome.signal, outcome.step, status(stopped)["state"]) == (signal.SIGTERM, first, "stopped")
     run(config, stopped)
-    assert_same_run(stopped, whole)
+    assert_same_run(stopped, uninterrupted)
 
 
 def tuned():
@@ -71,20 +71,20 @@ def tuned():
 
 
 def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatch):
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    uninterrupted, stopped = tmp_path / "whole", tmp_path / "stopped"
     fits = []
-    made = halving.fit
+    original = halving.fit
 
     def counted(*args, **kwargs):
         if len(fits) in interruptions:
             interruptions.remove(len(fits))
             wait_long()
         fits.append(kwargs["steps"])
-        return made(*args, **kwargs)
+        return original(*args, **kwargs)
 
     monkeypatch.setattr(halving, "fit", counted)
     interruptions: list[int] = []
-    run(tuned(), whole)
+    run(tuned(), uninterrupted)
     every = list(fits)
     fits.clear()
     interruptions += [0, 5, 14]
@@ -93,12 +93,12 @@ def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatc
             run(tuned(), stopped)
     run(tuned(), stopped)
     assert fits == every
-    assert_same_run(stopped, whole)
-    assert not candidates(stopped / "checkpoints")
+    assert_same_run(stopped, uninterrupted)
+    assert not list_candidates(stopped / "checkpoints")
 
 
 def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
-    made = halving.fit
+    original = halving.fit
     count = 0
 
     def interrupted(*args, **kwargs):
@@ -106,12 +106,12 @@ def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
         count += 1
         if count == 4:
             wait_long()
-        return made(*args, **kwargs)
+        return original(*args, **kwargs)
 
     monkeypatch.setattr(halving, "fit", interrupted)
     with pytest.raises(StoppedBySignal):
         run(tuned(), tmp_path)
-    kept = sorted(candidates(tmp_path / "checkpoints"))
+    kept = sorted(list_candidates(tmp_path / "checkpoints"))
     # One candidate's result under another's name, and a damaged one.
     kept[0].write_bytes(kept[1].read_bytes())
     kept[2].write_bytes(kept[2].read_bytes()[:-5])

@@ -21,12 +21,12 @@ def config(steps):
 
 
 def run_until(killed_at, folder, patch):
-    made = Stepper.__call__
+    original_call = Stepper.__call__
 
     def advance(self, cloud):
         if cloud.step == killed_at:
             raise Killed
-        return made(self, cloud)
+        return original_call(self, cloud)
 
     with patch.context() as context:
         context.setattr(Stepper, "__call__", advance)
@@ -35,7 +35,7 @@ def run_until(killed_at, folder, patch):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     run(config(STEPS), folder)
     return folder
@@ -43,7 +43,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("killed_at", random.Random(3).sample(range(6, STEPS), 4))
 def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
-    killed_at, whole, tmp_path, monkeypatch, capfd
+    killed_at, uninterrupted, tmp_path, monkeypatch, capfd
 ):
     folder, short = tmp_path / "run", tmp_path / "short"
     run_until(killed_at, folder, monkeypatch)
@@ -58,7 +58,7 @@ def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
     assert status(folder)["longest_steps"] == STEPS
     assert run(config(newest), folder).longest_steps == STEPS
     run(config(STEPS), folder)
-    assert_same_run(folder, whole)
+    assert_same_run(folder, uninterrupted)
 
 
 def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):

@@ -43,8 +43,8 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
         record["candidates"][0]
     )
     assert status(tmp_path)["step"] == record["chosen"]["steps"]
-    shown = capfd.readouterr().err
-    assert all(f"{name}={value:g}" in shown for name, value in record["chosen"].items())
+    stderr = capfd.readouterr().err
+    assert all(f"{name}={value:g}" in stderr for name, value in record["chosen"].items())
     view = read_run_data(tmp_path)
     assert f"β={record['chosen']['beta']:g}" in view.title
     # The epsilon in use is measured anew at log-spaced steps, and logged.
@@ -128,11 +128,11 @@ def test_checkpoints_of_another_choice_are_not_continued(reference, tmp_path):
 
 
 def test_a_signal_during_the_selection_stops_it(tmp_path, monkeypatch):
-    made = selection.select
+    original_select = selection.select
 
     def interrupted(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGTERM)
-        return made(*args, **kwargs)
+        return original_select(*args, **kwargs)
 
     monkeypatch.setattr(selection, "select", interrupted)
     with pytest.raises(ProxlearnError, match="stopped during the selection") as error:
@@ -165,11 +165,11 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_whatever_changes_along_the_way_a_resume_is_exact(variant, tmp_path):
     given = ("h=0.3", "beta=1e3", "epsilon=0.5", "init_scale=1", *VARIANTS[variant])
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    run(tuned(*given, steps=37), whole)
+    uninterrupted, cut = tmp_path / "whole", tmp_path / "cut"
+    run(tuned(*given, steps=37), uninterrupted)
     for steps in (4, 23, 37):
         run(tuned(*given, steps=steps), cut)
-    assert_same_run(cut, whole)
+    assert_same_run(cut, uninterrupted)
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])

@@ -13,7 +13,7 @@ import pytest
 
 from proxlearn.commands.predict import exact_output
 from proxlearn.errors import InputError
-from proxlearn.terminal.streams import write_words
+from proxlearn.terminal.streams import try_write
 
 COMMAND = f'"{sys.executable}" -m proxlearn'
 TRAIN = f"{COMMAND} train dataset=sine N=8 dataset.points=10 steps=5 threads=1 compile=off"
@@ -85,14 +85,14 @@ def test_a_table_on_standard_output_is_never_altered(monkeypatch: pytest.MonkeyP
 
 
 def test_words_never_raise() -> None:
-    write_words("anything", None)
+    try_write("anything", None)
     closed = io.StringIO()
     closed.close()
-    write_words("anything", closed)
+    try_write("anything", closed)
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    write_words("\u03b2", narrow)
+    try_write("\u03b2", narrow)
     assert narrow.buffer.getvalue() == b"\\u03b2"  # type: ignore[attr-defined]
     with open("/dev/full", "w") as full:
-        write_words("anything", full)
+        try_write("anything", full)
         # Closing it must not try again what could not be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())

@@ -16,7 +16,7 @@ from proxlearn.predict.folder import load, newest_checkpoint
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import require_own, tell_foreign
+from proxlearn.run.run_identity import require_same_run, warn_foreign
 
 FRAMES, PARTICLES = 60, 300
 HEAVIEST = 1 / 3
@@ -64,10 +64,10 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
     for place in np.unique(np.linspace(0, len(older), min(frames, len(older) + 1)).round().astype(int)):
         try:
             found = checkpoint.load(older[place]) if place < len(older) else newest
-            require_own(found.run, newest.run)
+            require_same_run(found.run, newest.run)
             yield found.cloud
         except InvalidCheckpoint as why:
-            tell_foreign(older[place], why)
+            warn_foreign(older[place], why)
 
 
 def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> CloudHistory:

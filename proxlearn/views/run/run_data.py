@@ -20,9 +20,10 @@ from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_table, read_yaml
 from proxlearn.run import checkpoint_file
 from proxlearn.run.edited_settings import refuse_edited_settings
-from proxlearn.run.metrics_version import Conversion, version_of
+from proxlearn.run.metrics_version import MetricsConversion, metrics_file_version
 from proxlearn.run.model_description import read_description
-from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder, figures_step
+from proxlearn.run.previous_session import figures_step
+from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder
 from proxlearn.validators import choice, integer, optional, real, text
 
 MOST_VALUE = 1e100
@@ -117,9 +118,9 @@ def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFra
     """
 
     def convert(content: str) -> str:
-        if config is None or version_of(content.partition("\n")[0]) != 1:
+        if config is None or metrics_file_version(content.partition("\n")[0]) != 1:
             return content
-        return Conversion(config, lambda step: _stored_epsilon(path.parent, step))(content)
+        return MetricsConversion(config, lambda step: _stored_epsilon(path.parent, step))(content)
 
     table = read_table(path, convert=convert)
     _require_numbers(path, table, ("step", *CURVES, "ess", "kernel_offdiag"))
@@ -132,9 +133,9 @@ def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFra
 
 def _stored_epsilon(path: Path, step: int) -> float | None:
     try:
-        epsilon = checkpoint_file.unseal(checkpoint_file.checkpoint_path(path / "checkpoints", step)).state.get(
-            "epsilon"
-        )
+        epsilon = checkpoint_file.read_checkpoint_file(
+            checkpoint_file.checkpoint_path(path / "checkpoints", step)
+        ).state.get("epsilon")
     except checkpoint_file.InvalidCheckpoint:
         return None
     return epsilon if isinstance(epsilon, float) else None

@@ -43,7 +43,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 def test_a_view_names_the_setting_that_was_edited(view: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(folder, "\nN: 8\n", "\nN: 500\n")
     line = refusal(view, folder, capsys)
-    assert "began with N=8, and config.yaml has N=500" in line
+    assert "started with N=8, and config.yaml has N=500" in line
     assert "set it back" in line
 
 
@@ -75,4 +75,4 @@ def test_of_an_old_folder_the_checkpoints_tell(tmp_path: Path, capsys: pytest.Ca
     assert main(["plot", str(folder)]) == 0
     capsys.readouterr()
     edit(folder, "\nN: 12\n", "\nN: 500\n")
-    assert "config.yaml was edited after the run began" in refusal("plot", folder, capsys)
+    assert "config.yaml was edited after the run started" in refusal("plot", folder, capsys)

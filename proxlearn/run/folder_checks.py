@@ -1,0 +1,40 @@
+"""Checks of an output folder before a run or a sweep starts, and its removal where nothing was stored."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from proxlearn.errors import InputError
+
+
+def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> None:
+    """Refuse an output folder that cannot be created, before anything is written."""
+    existing = path
+    try:
+        while not existing.exists() and existing != existing.parent:
+            if existing.is_symlink():
+                raise InputError(f"{existing}, needed for the run folder {path}, is a broken link", remedy)
+            existing = existing.parent
+        usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    except (OSError, ValueError) as error:
+        # A name that is too long, or that contains a zero byte.
+        raise InputError(f"{str(path)!r:.100} is not a possible name of a folder", remedy) from error
+    if not usable:
+        raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
+
+
+def nearest_existing_folder(path: Path) -> Path:
+    """The folder itself, or its nearest parent that exists."""
+    return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+
+
+def remove_if_empty(path: Path, existing: Path) -> None:
+    """Remove an empty folder and its empty parents below ``existing``, which stays."""
+    for folder in (path, *path.parents):
+        if folder == existing or not folder.is_relative_to(existing):
+            return
+        try:
+            folder.rmdir()
+        except OSError:
+            return

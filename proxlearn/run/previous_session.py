@@ -1,0 +1,75 @@
+"""What status.json records about the earlier sessions of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxlearn.config.schema import THREADS, Engine, TrainConfig
+from proxlearn.validators import choice, integer, optional, real
+
+COUNT = integer(at_least=0, example=0)
+
+
+@dataclass(frozen=True)
+class PreviousSession:
+    """The earlier sessions of a run; the defaults stand for a run that has none."""
+
+    finished_at: int | None = None
+    """The last step, if the run has finished."""
+    seconds: float = 0.0
+    threads: int | None = None
+    data_sha256: str | None = None
+    engine: str | None = None
+    step: int = 0
+    steps: int = 0
+    """The largest number of steps that was ever requested."""
+    run: str | None = None
+    """Identity of the run (Experiment.identity)."""
+    settings: dict[str, Any] | None = None
+    """The settings that determine the trajectory, as the run started with them; they show later edits."""
+    figures_step: int | None = None
+    """The step of the scores in accuracy.csv and confusion.csv; None where it is unknown."""
+    retention: dict[str, Any] | None = None
+    """The ``retention_settings`` of the newest session; None where they are unknown."""
+    protected: frozenset[int] = frozenset()
+    """Steps of the checkpoints that were stored under other retention settings: no session deletes them."""
+
+    @classmethod
+    def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
+        """Check and read the values of status.json; ``retention`` replaces those that version 0.1.0 did not store.
+
+        Raises KeyError, TypeError or InputError where the values are not those of a run.
+        """
+        return cls(
+            finished_at=COUNT("step", status["step"]) if status["state"] == "finished" else None,
+            seconds=real(at_least=0, example=0)("seconds", status["seconds"]),
+            threads=THREADS("threads", status["threads"]),
+            data_sha256=str(status["data_sha256"]),
+            engine=choice(Engine)("engine", status["engine"]),
+            step=COUNT("step", status["step"]),
+            steps=COUNT("steps", status.get("longest_steps", status["steps"])),
+            run=str(status["run"]) if "run" in status else None,
+            settings=status["settings"] if isinstance(status.get("settings"), dict) else None,
+            figures_step=figures_step(status),
+            retention=status.get("retention", retention),
+            protected=frozenset(COUNT("step", step) for step in status.get("protected", ())),
+        )
+
+
+def retention_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings that determine which checkpoints are written and deleted."""
+    return {key: getattr(config, key) for key in ("checkpoint_every", "keep_checkpoints", "films")}
+
+
+def figures_step(status: Mapping[str, Any]) -> int | None:
+    """The step of the scores in accuracy.csv and confusion.csv, from status.json; None where it is unknown.
+
+    Both files are written at the end of a session: while the next session runs, or after it was killed, they belong to
+    an earlier step than the run. Earlier versions did not store the step; where such a session ended, it is the newest.
+    """
+    has_ended = status.get("state") in ("finished", "stopped")
+    step = status.get("figures_step", status.get("step") if has_ended else None)
+    checked: int | None = optional(COUNT)("figures_step", step)
+    return checked

@@ -1,0 +1,41 @@
+"""The log of a run: all messages go to train.log, warnings also to the terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from proxlearn.files.atomic import break_hard_links
+from proxlearn.text import printable
+
+
+class QuietFileHandler(logging.FileHandler):
+    """A file handler without a traceback when it cannot write (a full disk): the run itself reports that error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
+class TerminalFormatter(logging.Formatter):
+    """Formats a record as one line without control characters, because a message may quote a damaged file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def open_run_log(path: Path) -> logging.Logger:
+    """A logger for one run, independent of other runs in this process, that appends to ``path``.
+
+    The caller closes its handlers.
+    """
+    logger = logging.Logger("proxlearn.run")
+    break_hard_links(path)
+    file = QuietFileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(file)
+    terminal = logging.StreamHandler(sys.stderr)
+    terminal.setLevel(logging.WARNING)
+    terminal.setFormatter(TerminalFormatter("proxlearn: %(message)s"))
+    logger.addHandler(terminal)
+    return logger
