@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
+from proxlearn.files.user_paths import display_path
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import write_words
 from proxlearn.text import printable_lines
@@ -60,8 +61,3 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
 def echo(text: str) -> None:
     """Print lines for people on the standard output; a run goes on where nobody can read them."""
     write_words(printable_lines(text), sys.stdout)
-
-
-def display_path(folder: Path) -> str:
-    """A folder as the user would type it."""
-    return str(folder.relative_to(Path.cwd())) if folder.is_relative_to(Path.cwd()) else str(folder)

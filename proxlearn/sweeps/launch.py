@@ -19,6 +19,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 
 from proxlearn.errors import continue_command
+from proxlearn.files.user_paths import display_path
 from proxlearn.jobs.launchers import (
     batch_size,
     end_workers_with_command,
@@ -32,7 +33,7 @@ from proxlearn.sweeps.job import THREAD_LIMITS, SweepJob
 from proxlearn.sweeps.plan import SweepPlan
 from proxlearn.sweeps.progress import SweepProgress
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import display_path, echo
+from proxlearn.train_session import echo
 
 ROUNDS = 2
 """A launcher that gave up (a worker of joblib's was killed, a node went away) gets what it left undone once more."""

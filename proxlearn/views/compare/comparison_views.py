@@ -26,7 +26,7 @@ from proxlearn.views.compare.block_tables import Section, as_csv, as_latex, csv_
 from proxlearn.views.compare.paper_table import paper_section
 from proxlearn.views.compare.plot import draw_block
 from proxlearn.views.latex import tabular
-from proxlearn.views.run.tables import markdown
+from proxlearn.views.markdown import markdown
 from proxlearn.views.style import house_style
 
 SECTIONS: dict[Block, tuple[str, str, str]] = {

@@ -17,7 +17,7 @@ from proxlearn.compare.spec import AUTHORS, ComparisonSpec, scaling_of
 from proxlearn.compare.statistics import summarise
 from proxlearn.errors import InputError
 from proxlearn.views.compare.comparison_views import render_comparison, summary, write_tables
-from proxlearn.views.latex import escaped
+from proxlearn.views.latex import escape_latex
 from tests.conftest import config_of
 
 ACCURACY = {
@@ -96,7 +96,7 @@ def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_pat
     values = {name: np.array([accuracy(name, split) for split in range(SPLITS)]) for name in ("proxlearn", "adam")}
     shown = summarise(values["adam"]).text(4)
     assert f"| Adam                           | {shown} | {shown} |" in (folder / "compare.md").read_text()
-    latex = escaped(shown)
+    latex = escape_latex(shown)
     assert f"Adam & {latex} & " in (folder / "networks.tex").read_text()
     with (folder / "networks.csv").open() as file:
         row = next(row for row in csv.DictReader(file) if (row["dataset"], row["method"]) == ("banana", "adam"))
