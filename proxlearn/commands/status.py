@@ -16,11 +16,11 @@ Show the runs and sweeps below folders: state, progress, speed, time left, and t
 these metrics are not of the run's newest step, the column "logged" has their step.
 
 states of a run:
-  running    its process is at work
+  running    its process computes
   finished   it has made all its steps
   stopped    by a signal; the same command continues it
   failed     the remark says why
-  dead       its process ended without a word; the same command continues from the newest checkpoint
+  dead       its process is gone; the same command continues from the newest checkpoint
 states that only the jobs of a sweep have:
   killed, skipped, waiting (another process has the run), invalid, not started"""
 EXAMPLES = """\

@@ -16,7 +16,7 @@ from proxlearn.core.scores import ESTIMATES
 from proxlearn.paper.published import Experiment, Figures, printed
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.views.markdown import format_cell
-from proxlearn.views.report.report_runs import ReportRuns, RunEntry, flatten
+from proxlearn.views.report.report_runs import SINGLE_RUNS, ReportRuns, RunEntry, flatten
 from proxlearn.views.run.curves import SMALLEST_SHARE
 from proxlearn.views.run.run_data import RunData
 from proxlearn.views.run.tables import remarks, table_notes
@@ -183,7 +183,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
         _insert_paper_column(table, metric, [values.get(key) for values in published])
     return {
         "name": name,
-        "counts": count_states(states),
+        "counts": count_states(states, "runs" if name == SINGLE_RUNS else "jobs"),
         "table": table,
         "averages": None if means is None else as_table(means),
     }

@@ -17,6 +17,8 @@ from proxlearn.views.run.run_data import RunData, read_run_data
 
 IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
 """Settings that do not distinguish one experiment from another."""
+SINGLE_RUNS = "runs"
+"""Heading of the table of runs that were given one by one."""
 MOST_NAMED = 6
 """Number of differing settings up to which they are a run's name; runs of different datasets differ in far more."""
 
@@ -93,7 +95,7 @@ def gather_runs(folders: list[Path]) -> ReportRuns:
             job = Job(len(runs), columns, snapshot.steps)
             single.append(JobState(job, snapshot.state, snapshot.error, snapshot))
     tables = {folder.name: states for folder, states in sweeps.items()}
-    return ReportRuns(list(runs.values()), tables | ({"runs": single} if len(single) > 1 else {}), parameters)
+    return ReportRuns(list(runs.values()), tables | ({SINGLE_RUNS: single} if len(single) > 1 else {}), parameters)
 
 
 def read_run(path: Path) -> RunData:

@@ -39,14 +39,14 @@ def plot_risk(axes: Axes, run: RunData) -> None:
     curves = logged if len(logged) else run.metrics
     marker = "o" if len(curves) < 3 else ""
     for estimate, style in ESTIMATE_LINES.items():
-        for part, linestyle, alpha in (("test", "-", 1.0), ("train", "--", 0.6)):
+        for part, linestyle, alpha, width in (("test", "-", 1.0, 1.0), ("train", "--", 0.6, 0.7)):
             axes.plot(
                 curves["step"],
                 clip_for_drawing(curves[f"{part}_risk_{estimate}"], log=True),
                 marker=marker,
                 alpha=alpha,
                 label=f"{part}, {estimate}",
-                **style | {"linestyle": linestyle},
+                **style | {"linestyle": linestyle, "linewidth": width * style["linewidth"]},
             )
     if len(logged):
         axes.set_xscale("log")

@@ -52,7 +52,7 @@ def remarks(run: RunData) -> list[str]:
     sentences = []
     if run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
         sentences.append(
-            f"Predicting the most frequent class of the training part always gives a test accuracy of {majority:.4g}."
+            f"Always predicting the most frequent class of the training part has a test accuracy of {majority:.4g}."
         )
     if run.config["dataset"]["scaling"] == "paper":
         separately = (

@@ -101,10 +101,10 @@ def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
     return pd.DataFrame(rows)
 
 
-def count_states(states: list[JobState]) -> str:
+def count_states(states: list[JobState], noun: str = "jobs") -> str:
     """Return the number of jobs per state: `9 jobs: 7 finished, 2 killed`."""
     counts = pd.Series([state.state for state in states]).value_counts(sort=False)
-    return f"{len(states)} jobs: " + ", ".join(f"{count} {state}" for state, count in counts.items())
+    return f"{len(states)} {noun}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
 def summary(folder: Path, continue_with: str = SAME_COMMAND) -> str:

@@ -219,6 +219,7 @@ def test_runs_that_differ_in_many_settings_are_named_by_their_titles(tmp_path):
     data = PageBuilder([tmp_path / "wdbc", tmp_path / "sine"]).data()
     assert [run["name"] for run in data["runs"]] == [run["title"] for run in data["runs"]]
     (sweep,) = data["sweeps"]
+    assert sweep["counts"] == "2 runs: 2 finished"
     assert sweep["table"]["columns"][:2] == ["job", "run"]
     assert [row[1] for row in sweep["table"]["rows"]] == [run["title"] for run in data["runs"]]
     # Every setting that differs can still be shown by colour.

@@ -17,7 +17,7 @@ const ESTIMATE_COLOURS = {
 };
 const HEALTH = [
   ["ess", "effective sample size", false],
-  ["kernel_offdiag", "largest off-diagonal kernel share", true],
+  ["kernel_offdiag", "off-diagonal kernel share", true],
   ["sinkhorn_rounds", "Sinkhorn rounds", false],
   ["discrete_free_energy", "discrete free energy", false],
 ];
