@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, is_written_through, write_output
 from proxlearn.run.ownership import begins_with
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_session import echo
 
 PLOT_SUFFIXES = (".png", ".pdf")
@@ -25,9 +25,7 @@ Takes several minutes, with --quick one minute. Stop other work first: the timin
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn bench", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("bench", DESCRIPTION)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller measurements")
     parser.add_argument(
         "-o",

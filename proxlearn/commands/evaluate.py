@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from typing import Any
 
 from proxlearn.errors import InputError
 from proxlearn.predict.table_input import add_table_arguments, with_progress
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_session import echo
 
 DESCRIPTION = """\
@@ -21,7 +21,6 @@ training data. The columns of the table are matched by name.
 The log-loss uses the probabilities of `proxlearn predict`, each of which is at least 1e-6.
 """
 EXAMPLES = """\
-examples:
   proxlearn evaluate outputs/csv/NAME --data labelled.csv
   proxlearn evaluate outputs/csv/NAME --data labelled.csv --target species   the target has another name in this table
   proxlearn evaluate outputs/csv/NAME --data labelled.csv --json             JSON, for programs
@@ -29,12 +28,7 @@ examples:
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn evaluate",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("evaluate", DESCRIPTION, EXAMPLES)
     add_table_arguments(parser)
     parser.add_argument("--target", metavar="COLUMN", help="the column with the labels (default: as in training)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
 from proxlearn.train_session import echo
 from proxlearn.validators import integer, real
@@ -24,7 +24,6 @@ Every frame is a stored checkpoint; nothing is interpolated. A run keeps the che
 decade (films=true). For a smoother film train with more of them: checkpoint_every=4 keep_checkpoints=1000.
 """
 EXAMPLES = """\
-examples:
   proxlearn film outputs/banana/NAME                         film.gif in the run folder
   proxlearn film outputs/banana/NAME -o banana.mp4           1280 x 720, H.264; needs ffmpeg or proxlearn[film]
   proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, with more frames if the run has stored them
@@ -35,12 +34,7 @@ FRAMES, PARTICLES, SECONDS = 60, 300, 8
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn film",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("film", DESCRIPTION, EXAMPLES)
     parser.add_argument(
         "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
     )

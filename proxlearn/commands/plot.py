@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.ownership import is_run
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_session import echo
 
 DESCRIPTION = """\
@@ -18,7 +18,6 @@ Draw the tables and plots of runs and sweeps again. Only their folders are neede
 A run also draws them at its end; use this command for a run that is still running or was stopped, after an upgrade of
 proxlearn, or in a copy of the folder on another machine."""
 EXAMPLES = """\
-examples:
   proxlearn plot outputs/wdbc/NAME       one run
   proxlearn plot outputs/sweeps/NAME     a sweep: its summary and the plots over all runs
   proxlearn plot outputs/wdbc/*          all runs of a dataset
@@ -26,12 +25,7 @@ examples:
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn plot",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("plot", DESCRIPTION, EXAMPLES)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run folder or a sweep folder")
     folders: list[Path] = parser.parse_args(args).folders
     for folder in folders:

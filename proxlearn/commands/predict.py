@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from proxlearn.predict.prediction_table import (
     STDOUT,
     check_prediction_output,
@@ -11,6 +9,7 @@ from proxlearn.predict.prediction_table import (
     write_predictions,
 )
 from proxlearn.predict.table_input import add_table_arguments, with_progress
+from proxlearn.terminal.argument_parser import command_parser
 
 DESCRIPTION = """\
 Predict new rows with the newest cloud of a run. Only the run folder is needed, not the training data. The columns of
@@ -26,7 +25,6 @@ is large where the particles disagree; it does not measure the noise of the targ
 another, so a run with another seed typically differs by less.
 """
 EXAMPLES = """\
-examples:
   proxlearn predict outputs/csv/NAME --data new.csv -o out.csv       write the predictions to out.csv
   proxlearn predict outputs/csv/NAME --data new.csv --keep id        copy the column `id`, which is not a feature
   cat new.csv | proxlearn predict outputs/csv/NAME --data - | head   standard input and output
@@ -34,12 +32,7 @@ examples:
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn predict",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("predict", DESCRIPTION, EXAMPLES)
     add_table_arguments(parser)
     parser.add_argument(
         "-o", "--output", default=STDOUT, metavar="FILE", help="the CSV file to write (default: -, standard output)"

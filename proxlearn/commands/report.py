@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
 from proxlearn.train_session import echo
 
@@ -17,7 +17,6 @@ file that opens without a network or a server, so it can be sent to others.
 With --watch no file is written: the page is served on this machine (127.0.0.1) and updates itself while the runs
 continue. Ctrl-C ends the server."""
 EXAMPLES = """\
-examples:
   proxlearn report outputs/wdbc/NAME                     report.html in the run folder
   proxlearn report outputs/sweeps/NAME -o sweep.html     all runs of a sweep on one page
   proxlearn report outputs/wdbc/A outputs/wdbc/B         runs side by side: report.html in the current folder
@@ -29,12 +28,7 @@ PAGE_MARK = b'<p>Curves and the cloud need JavaScript.</p></main></noscript>\n<d
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn report",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("report", DESCRIPTION, EXAMPLES)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run folder or a sweep folder")
     parser.add_argument(
         "-o",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
 from proxlearn.errors import InputError
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_session import echo
 from proxlearn.views.status_table import status_tables
 
@@ -24,7 +24,6 @@ states of a run:
 states that only the jobs of a sweep have:
   killed, skipped, waiting (another process has the run), invalid, not started"""
 EXAMPLES = """\
-examples:
   proxlearn status                        everything below outputs/
   proxlearn status outputs/sweeps/NAME    one sweep
   proxlearn status --watch 10             refresh every 10 seconds
@@ -33,12 +32,7 @@ CLEAR = "\x1b[H\x1b[J"
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn status",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("status", DESCRIPTION, EXAMPLES)
     parser.add_argument(
         "folders",
         nargs="*",

@@ -48,7 +48,9 @@ OWN = ("config.yaml", "model.json", "metrics.csv", "selection.json", "risk.png",
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_file_of_the_run_is_no_output(name: str, trained: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_the_run_is_no_output(
+    name: str, trained: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = contents(trained)
     for words in (["report", str(trained)], ["predict", str(trained), "--data", str(table)], ["bench", "--quick"]):
         if words[0] != "bench" or name != "risk.png":
