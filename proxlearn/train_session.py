@@ -8,6 +8,7 @@ from pathlib import Path
 
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
+from proxlearn.files.user_paths import display_path
 from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import try_write
@@ -57,8 +58,3 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
 def echo(text: str) -> None:
     """Print lines for people on the standard output; a run goes on where nobody can read them."""
     try_write(printable_lines(text), sys.stdout)
-
-
-def display_path(folder: Path) -> str:
-    """A folder as the user would type it."""
-    return str(folder.relative_to(Path.cwd())) if folder.is_relative_to(Path.cwd()) else str(folder)

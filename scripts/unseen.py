@@ -22,7 +22,7 @@ from sklearn.svm import SVC, SVR
 
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
 from proxlearn.core.metrics import calibration_error
-from proxlearn.views.run.tables import markdown
+from proxlearn.views.markdown import markdown
 
 SPLITS = 5
 CLASSIFIERS: dict[str, Callable[[], Any]] = {

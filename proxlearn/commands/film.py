@@ -1,8 +1,7 @@
-"""``proxlearn film <run folder>``: the cloud in motion, as a GIF or an MP4."""
+"""``proxlearn film <run folder>``: an animation of the cloud, as a GIF or an MP4."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -10,78 +9,82 @@ from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
 from proxlearn.train_session import echo
 from proxlearn.validators import integer, real
 
 DESCRIPTION = """\
-Draw a film of a run from its folder alone. On the left the particles on their two principal axes, size and colour by
-weight, each with its way of late; on the right the risk, with a dot for the moment; and for data of one or two
-dimensions, what the whole cloud has learnt by then: the function, or the decision regions.
+Draw an animation of a run. Only the run folder is needed.
+  left     the particles on their two principal axes, size and colour by weight, with a trail of recent positions
+  right    the risk, with a dot at the current recursion; for one or two features also the learned function or the
+           decision regions of the whole cloud at that recursion
 
-Every picture is a checkpoint that the run has stored; none is made up between them. A run keeps those of log-spaced
-steps, five a decade (films=true). For a smoother film let it keep more: checkpoint_every=4 keep_checkpoints=1000.
+Every frame is a stored checkpoint; nothing is interpolated. A run keeps the checkpoints of log-spaced steps, five per
+decade (films=true). For a smoother film train with more of them: checkpoint_every=4 keep_checkpoints=1000.
 """
 EXAMPLES = """\
-examples:
   proxlearn film outputs/banana/NAME                         film.gif in the run folder
-  proxlearn film outputs/banana/NAME -o banana.mp4           1280 x 720, H.264: needs ffmpeg, or proxlearn[film]
-  proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, and finer where the run has stored so many
+  proxlearn film outputs/banana/NAME -o banana.mp4           1280 x 720, H.264; needs ffmpeg or proxlearn[film]
+  proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, with more frames if the run has stored them
 """
 MOST_BYTES = 3_000_000
-FRAMES = 60
+"""Size of a GIF beyond which it is made narrower."""
+FRAMES, PARTICLES, SECONDS = 60, 300, 8
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn film",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder that `proxlearn train` made")
+    parser = command_parser("film", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="a .gif or .mp4; default: RUN_FOLDER/film.gif"
+        "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
     )
-    parser.add_argument("--frames", type=float, help=f"at most so many pictures, log-spaced ({FRAMES})")
-    parser.add_argument("--particles", type=float, default=300, help="at most so many particles (300)")
     parser.add_argument(
-        "--seconds", type=float, default=8, help="how long it takes, the last picture's pause aside (8)"
+        "-o", "--output", type=Path, metavar="FILE", help="the .gif or .mp4 to write (default: RUN_FOLDER/film.gif)"
     )
-    parsed = parser.parse_args(args)
-    folder: Path = parsed.folder
+    parser.add_argument("--frames", type=float, help=f"largest number of frames, log-spaced (default: {FRAMES})")
+    parser.add_argument(
+        "--particles", type=float, default=PARTICLES, help=f"largest number of particles (default: {PARTICLES})"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        help=f"duration, without the pause at the last frame (default: {SECONDS})",
+    )
+    options = parser.parse_args(args)
+    folder: Path = options.folder
     if not folder.is_dir():
-        raise InputError(f"no folder {folder}", "name one that `proxlearn train` made")
+        raise InputError(f"no folder {folder}", "name a folder that `proxlearn train` created")
     refuse_interrupted(folder)
     RunFolder(folder).refuse_links()
-    output: Path = parsed.output or folder / "film.gif"
+    output: Path = options.output or folder / "film.gif"
     frames = integer(at_least=1, below=1001, example=FRAMES)(
-        "--frames", FRAMES if parsed.frames is None else parsed.frames
+        "--frames", FRAMES if options.frames is None else options.frames
     )
-    particles = integer(at_least=1, below=100_001, example=300)("--particles", parsed.particles)
-    seconds = real(above=0, below=601, example=8)("--seconds", parsed.seconds)
+    particles = integer(at_least=1, below=100_001, example=PARTICLES)("--particles", options.particles)
+    seconds = real(above=0, below=601, example=SECONDS)("--seconds", options.seconds)
     check_output(output)
 
     from proxlearn.views.film.video import check_ending, is_film
 
     check_ending(output)
-    if parsed.output is None:
+    if options.output is None:
         check_replaced(output, is_film, "film")
-    # torch and matplotlib: not before the words are known to be good.
+    # torch and matplotlib take seconds to import: the arguments are checked first.
     from tqdm import tqdm
 
     from proxlearn.views.film.film import Film
     from proxlearn.views.film.video import WIDTHS, gif, mp4
 
     film = Film(folder, frames, particles)
-    if len(film) < frames and parsed.frames is not None:
-        notice(f"{len(film)} pictures instead of {frames}: {film.why_fewer}")
+    if len(film) < frames and options.frames is not None:
+        notice(f"{len(film)} frames instead of {frames}: {film.why_fewer}")
     interval = 0.1 if sys.stderr.isatty() else 10.0
-    pictures = film.pictures(WIDTHS[output.suffix.lower()])
-    shown = tqdm(pictures, total=len(film), desc="film", unit="frame", delay=2, mininterval=interval)
-    each = seconds / len(film)
-    made = mp4(shown, each) if output.suffix.lower() == ".mp4" else gif(shown, each, MOST_BYTES)
-    write_output(output, made)
+    images = film.images(WIDTHS[output.suffix.lower()])
+    drawn = tqdm(images, total=len(film), desc="film", unit="frame", delay=2, mininterval=interval)
+    frame_seconds = seconds / len(film)
+    content = mp4(drawn, frame_seconds) if output.suffix.lower() == ".mp4" else gif(drawn, frame_seconds, MOST_BYTES)
+    write_output(output, content)
     if not is_written_through(output):
-        echo(f"{output} ({len(film)} frames, {len(made) / 1e6:.1f} MB)\n")
+        echo(f"{output} ({len(film)} frames, {len(content) / 1e6:.1f} MB)\n")
     return 0

@@ -1,8 +1,7 @@
-"""``proxlearn plot <folder>...``: draw tables and plots again, from the folders alone."""
+"""``proxlearn plot <folder>...``: draw the tables and plots of runs and sweeps again."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
@@ -11,27 +10,26 @@ from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.ownership import is_run
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_session import echo
+
+DESCRIPTION = """\
+Draw the tables and plots of runs and sweeps again. Only their folders are needed, not the data.
+A run also draws them at its end; use this command for a run that is still running or was stopped, after an upgrade of
+proxlearn, or in a copy of the folder on another machine."""
+EXAMPLES = """\
+  proxlearn plot outputs/wdbc/NAME       one run
+  proxlearn plot outputs/sweeps/NAME     a sweep: its summary and the plots over all runs
+  proxlearn plot outputs/wdbc/*          all runs of a dataset
+"""
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn plot", description="Draw tables and plots again, from the folders of runs and sweeps alone."
-    )
-    parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="FOLDER", help="for example outputs/wdbc/* outputs/sweeps/*"
-    )
+    parser = command_parser("plot", DESCRIPTION, EXAMPLES)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run folder or a sweep folder")
     folders: list[Path] = parser.parse_args(args).folders
     for folder in folders:
-        if is_sweep(folder):
-            continue
-        refuse_interrupted(folder)
-        if not ((folder / "metrics.csv").is_file() and is_run(folder)):
-            raise InputError(
-                f"{folder} is not a run folder (no metrics.csv or no config.yaml in it)",
-                "name a folder that `train` made",
-            )
-        RunFolder(folder).refuse_links()
+        require_drawable(folder)
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InputError(f"cannot write to {folder}", "copy it to a place where you can write")
@@ -39,10 +37,19 @@ def main(args: list[str]) -> int:
     from proxlearn.views.sweep.sweep_views import render_sweep
 
     for folder in folders:
-        for path in render_sweep(folder.absolute()) if is_sweep(folder) else render_run(folder):
+        for path in render_sweep(folder.absolute()) if SweepFolder(folder).plan.is_file() else render_run(folder):
             echo(f"{path}\n")
     return 0
 
 
-def is_sweep(folder: Path) -> bool:
-    return SweepFolder(folder).plan.is_file()
+def require_drawable(folder: Path) -> None:
+    """Refuse a folder that is neither a sweep nor a run with metrics."""
+    if SweepFolder(folder).plan.is_file():
+        return
+    refuse_interrupted(folder)
+    if not ((folder / "metrics.csv").is_file() and is_run(folder)):
+        raise InputError(
+            f"{folder} is not a run folder (it has no metrics.csv or no config.yaml)",
+            "name a folder that `proxlearn train` created",
+        )
+    RunFolder(folder).refuse_links()

@@ -1,50 +1,58 @@
-"""``proxlearn report <folder>...``: one HTML page about runs and sweeps, to look at and to send on."""
+"""``proxlearn report <folder>...``: one HTML page about runs and sweeps."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from proxlearn.errors import InputError
 from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
+from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
 from proxlearn.train_session import echo
 
 DESCRIPTION = """\
-Write one self-contained HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions.
-It opens from disk, without a network. With --watch the page is served on this machine (127.0.0.1) instead, and
-refreshes itself while the runs go on; Ctrl-C ends it."""
+Write one HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions. The page is one
+file that opens without a network or a server, so it can be sent to others.
+
+With --watch no file is written: the page is served on this machine (127.0.0.1) and updates itself while the runs
+continue. Ctrl-C ends the server."""
+EXAMPLES = """\
+  proxlearn report outputs/wdbc/NAME                     report.html in the run folder
+  proxlearn report outputs/sweeps/NAME -o sweep.html     all runs of a sweep on one page
+  proxlearn report outputs/wdbc/A outputs/wdbc/B         runs side by side: report.html in the current folder
+  proxlearn report --watch outputs/wdbc/NAME             follow a run in the browser
+"""
 
 PAGE_MARK = b'<p>Curves and the cloud need JavaScript.</p></main></noscript>\n<div id="page" hidden>'
-"""In every page since version 0.1.0."""
+"""Every page since version 0.1.0 contains it: a file without it was not written by this command."""
 
 
 def main(args: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="proxlearn report", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("report", DESCRIPTION, EXAMPLES)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run folder or a sweep folder")
     parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="FOLDER", help="runs or sweeps, for example outputs/sweeps/NAME"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the page to write (default: report.html, in the folder if only one is given)",
     )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where to (default: report.html, in a single folder itself)"
-    )
-    parser.add_argument("-w", "--watch", action="store_true", help="serve the page here, and keep it up to date")
-    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="for --watch (default: a free one)")
+    parser.add_argument("-w", "--watch", action="store_true", help="serve the page on this machine and keep it current")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port for --watch (default: any free port)")
     options = parser.parse_args(args)
     folders: list[Path] = options.folders
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"no folder {folder}", "name one that `proxlearn train` made")
+            raise InputError(f"no folder {folder}", "name a folder that `proxlearn train` created")
     if options.watch:
         return watch(folders, options.port)
     output: Path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     check_output(output)
     if options.output is None:
         check_replaced(output, lambda content: PAGE_MARK in content, "report")
-    from proxlearn.views.report.page import Builder, render_page
+    from proxlearn.views.report.page import PageBuilder, render_page
 
-    write_output(output, render_page(Builder(folders).data(progress=True)).encode())
+    write_output(output, render_page(PageBuilder(folders).data(progress=True)).encode())
     if not is_written_through(output):
         echo(f"{output}\n")
     return 0
@@ -52,16 +60,16 @@ def main(args: list[str]) -> int:
 
 def watch(folders: list[Path], port: int) -> int:
     """Serve the page until Ctrl-C."""
-    from proxlearn.views.report.page import Builder
-    from proxlearn.views.report.server import Server
+    from proxlearn.views.report.page import PageBuilder
+    from proxlearn.views.report.server import ReportServer
 
-    builder = Builder(folders)
-    # What is wrong with a folder is told here, and not in a browser.
+    builder = PageBuilder(folders)
+    # A problem with a folder ends the command here, before a browser is involved.
     builder.data(progress=True)
     try:
-        server = Server(builder, port)
+        server = ReportServer(builder, port)
     except (OSError, OverflowError) as error:
-        raise InputError(f"cannot serve on port {port}: {error}", "choose another --port, or none") from error
+        raise InputError(f"cannot serve on port {port}: {error}", "choose another --port, or leave it out") from error
     with server:
         print(server.url, flush=True)
         notice("open this address in a browser; Ctrl-C ends it")

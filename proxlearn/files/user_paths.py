@@ -41,6 +41,11 @@ def absolute_folder(path: str | Path) -> Path:
     return Path(os.path.realpath(Path(*parts[:end])), *parts[end:])
 
 
+def display_path(path: Path) -> str:
+    """Return a path as the user would type it: relative if it is below the current folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
 def user_path(name: str, text: str) -> Path:
     """The path that ``text``, the value of the setting or option ``name``, denotes."""
     return Path(expand_home(check_path(name, text)))

@@ -1,1 +1,1 @@
-"""What a trained cloud says of new rows; shared by the commands, the views and the estimators."""
+"""Predictions for new rows from a trained cloud; used by the commands, the views and the estimators."""

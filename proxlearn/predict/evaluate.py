@@ -1,4 +1,4 @@
-"""How good a model is on labelled rows that it has not seen: the figures of a run, by the same names and code."""
+"""Metrics of a model on labelled rows, with the names and the code of a run's own metrics."""
 
 from __future__ import annotations
 
@@ -19,57 +19,60 @@ from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
 
 
-def evaluate(model: Model, pieces: Iterable[Chunk]) -> dict[str, Any]:
-    """Of each estimate every quantity of the task, None where it is undefined.
+def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
+    """Return the number of rows, and per estimate every metric of the task; an undefined metric is None.
 
-    Of a real target besides ``rmse_in_units``, in the target's own.
+    For a real target there is also ``rmse_in_units``, the RMSE in the target's units.
     """
-    answers: dict[str, list[torch.Tensor]] = {estimate: [] for estimate in ESTIMATES}
+    outputs: dict[str, list[torch.Tensor]] = {estimate: [] for estimate in ESTIMATES}
     targets: list[np.ndarray] = []
     rows = 0
-    for piece in pieces:
-        targets.append(_targets(model, piece.target, rows))
-        rows += len(piece.X)
-        for estimate, found in model.answers(piece.X).items():
-            answers[estimate].append(found)
+    for chunk in chunks:
+        targets.append(_parse_targets(model, chunk.target, rows))
+        rows += len(chunk.X)
+        for estimate, f in model.mean_outputs(chunk.X).items():
+            outputs[estimate].append(f)
     if rows == 0:
-        raise InputError("there is a header line and no row to score", "give at least one row")
-    samples = _samples(model, np.concatenate(targets))
-    figures: dict[str, Any] = {"rows": rows}
+        raise InputError("the table has a header line but no rows", "give at least one row")
+    samples = _build_samples(model, np.concatenate(targets))
+    result: dict[str, Any] = {"rows": rows}
     for estimate in ESTIMATES:
-        scored = model.task.scores(torch.cat(answers[estimate], dim=-1), samples, estimate)
-        numbers = {name: float(scored[f"{name}_{estimate}"]) for name in model.task.quantities}
+        scores = model.task.scores(torch.cat(outputs[estimate], dim=-1), samples, estimate)
+        metrics = {name: float(scores[f"{name}_{estimate}"]) for name in model.task.quantities}
         if not model.classes:
-            numbers["rmse_in_units"] = numbers["rmse"] / float(model.target_scaler.factor[0])
+            metrics["rmse_in_units"] = metrics["rmse"] / float(model.target_scaler.factor[0])
         # R2 divides by the variance of the targets, which is 0 for a single row.
-        figures[estimate] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-    return figures
+        result[estimate] = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+    return result
 
 
-def _targets(model: Model, cells: list[str], first: int) -> np.ndarray:
-    """Class indices, or real numbers, of the target's cells; ``first`` is the first cell's row in the table."""
+def _parse_targets(model: Model, cells: list[str], first: int) -> np.ndarray:
+    """Parse the target's cells as class indices or numbers; ``first`` is the number of rows before them."""
     if model.classes:
-        found = labels.indices(cells, model.classes)
-        if (found < 0).any():
-            row = int((found < 0).argmax())
-            problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
-            raise InputError(f"{problem}, none of the classes of the run", did_you_mean(cells[row], model.classes))
-        return found
+        indices = labels.indices(cells, model.classes)
+        if (indices < 0).any():
+            row = int((indices < 0).argmax())
+            problem = f"{_locate(model, cells, first, row)}, which is not a class of the run"
+            raise InputError(problem, did_you_mean(cells[row], model.classes))
+        return indices
     numbers = np.array([parse_numeral(cell) for cell in cells], dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = model.target_scaler(numbers[:, None])[:, 0]
-    # Scores are means of squares.
+    # Scores are means of squares, which must not overflow.
     usable = (np.abs(numbers) <= MAX_MAGNITUDE) & (np.abs(scaled) <= max_scaled_magnitude("float64"))
     if not usable.all():
         row = int((~usable).argmax())
-        problem = f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
-        why = "too large a number" if np.isfinite(numbers[row]) else "no finite number"
-        raise InputError(f"{problem}, {why}", "correct the cell, or delete the row")
+        reason = "which is too large" if np.isfinite(numbers[row]) else "which is not a finite number"
+        raise InputError(f"{_locate(model, cells, first, row)}, {reason}", "correct the cell, or delete the row")
     return numbers
 
 
-def _samples(model: Model, target: np.ndarray) -> Samples:
-    """What the task scores against; the features have done their part."""
+def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
+    return f"column `{model.target}` holds {cells[row][:40]!r} in data row {first + row + 1}"
+
+
+def _build_samples(model: Model, target: np.ndarray) -> Samples:
+    """Build the samples that the task scores against; scores use the targets only, so there are no features."""
     X = torch.empty(len(target), 0, dtype=torch.float64)
     if not model.classes:
         return Samples(X, torch.from_numpy(model.target_scaler(target[:, None])[:, 0]))

@@ -1,4 +1,4 @@
-"""The learnt function: a cloud, the neuron it is a cloud of, and the way from the user's units and back."""
+"""A trained model: a cloud, its neuron and task, and the scaling between the user's units and the cloud's."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
 BLOCK = 2**22
-"""Answers of single particles alive at once (32 MiB): the memory of a prediction does not grow with its rows."""
+"""Largest number of single particles' outputs in memory (32 MiB), so that memory does not grow with the rows."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is predicted for n rows, by one estimate."""
+    """The predictions for n rows by one estimate."""
 
     predicted: np.ndarray
-    """Class indices, n; or values in the target's own units, n (of several targets: n x outputs)."""
+    """Class indices, n; or values in the target's units, n (of several targets: n x outputs)."""
     probabilities: np.ndarray
     """n x C; n x 0 where the target is a real number."""
     errors: np.ndarray
-    """Standard errors (``core.estimates.standard_error``): of each probability, n x C, or of the values."""
+    """Standard errors over the particles (``core.estimates.standard_error``): of the probabilities, n x C, or of the
+    values."""
 
     @property
     def spread(self) -> np.ndarray:
-        """The standard error of what is predicted: of the value, or of the predicted class's probability."""
+        """The standard error of the prediction: of the value, or of the predicted class's probability."""
         if not self.probabilities.shape[1]:
             return self.errors
-        found: np.ndarray = np.take_along_axis(self.errors, self.predicted[:, None], axis=1)[:, 0]
-        return found
+        spread: np.ndarray = np.take_along_axis(self.errors, self.predicted[:, None], axis=1)[:, 0]
+        return spread
 
 
 @dataclass(frozen=True)
 class Model:
-    """Answers to rows in the user's own units, in float64."""
+    """Predicts rows given in the user's units, in float64."""
 
     neuron: Neuron
     task: Task
@@ -52,52 +53,52 @@ class Model:
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     target: str | None = None
-    """The name of the target's column, where it had one."""
+    """The name of the target's column, if it had one."""
 
-    def answers(self, X: np.ndarray) -> dict[str, Tensor]:
-        """By both estimates, (outputs) x n: what the task reads."""
+    def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
+        """Return the mean output over the cloud by both estimates, (outputs) x n, which the task interprets."""
         blocks = [mean_outputs(outputs, self.cloud) for outputs in self._outputs(X)]
-        both = {name: torch.cat([block[name] for block in blocks], dim=-1) for name in blocks[0]}
-        for f in both.values():
+        means = {estimate: torch.cat([block[estimate] for block in blocks], dim=-1) for estimate in blocks[0]}
+        for f in means.values():
             self._check_finite(X, f)
-        return both
+        return means
 
     def values(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        """f by both estimates, in the target's own units."""
-        return {name: self._in_units(f) for name, f in self.answers(X).items()}
+        """Return f by both estimates, in the target's units."""
+        return {estimate: self._in_units(f) for estimate, f in self.mean_outputs(X).items()}
 
     def labels(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        """Class indices by both estimates."""
-        return {name: self.task.predicted(each).numpy() for name, each in self.answers(X).items()}
+        """Return class indices by both estimates."""
+        return {estimate: self.task.predicted(f).numpy() for estimate, f in self.mean_outputs(X).items()}
 
     def predict(self, X: np.ndarray, estimate: str = "weighted") -> Prediction:
-        """Everything that is to be said of ``X``, rows x features."""
-        parts = [
+        """Predict ``X``, rows x features, with probabilities and standard errors."""
+        blocks = [
             (mean_outputs(outputs, self.cloud)[estimate], standard_error(outputs, self.cloud, estimate))
             for outputs in self._outputs(X)
         ]
-        f, errors = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
+        f, errors = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
         self._check_finite(X, f)
         deviations = self.task.standard_errors(errors).T.numpy()
         if self.classes:
             return Prediction(self.task.predicted(f).numpy(), self.task.probabilities(f).T.numpy(), deviations)
         values = self._in_units(f)
         self._check_finite(X, torch.from_numpy(np.atleast_2d(values.T)))
-        return Prediction(values, np.empty((len(X), 0)), _one_or_many(deviations / self.target_scaler.factor))
+        return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
-        """What each particle says of each row, N x (outputs) x rows, block by block."""
+        """Yield the outputs of the single particles, N x (outputs) x rows, in blocks of rows."""
         N, outputs = len(self.cloud.theta), max(1, len(self.classes), len(self.target_scaler.shift))
         rows = max(1, BLOCK // (N * outputs))
         with torch.no_grad():
             for start in range(0, max(1, len(X)), rows):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    # What overflows is refused once the answer is known not to be finite.
+                    # An overflow is refused later, when the output is not finite.
                     scaled = torch.from_numpy(self.scaler(X[start : start + rows]))
                 yield self.neuron.outputs(self.cloud.theta, scaled)
 
     def _check_finite(self, X: np.ndarray, f: Tensor) -> None:
-        """Refuse rows without a finite answer (outputs x n), by the column that is farthest from the training rows."""
+        """Refuse rows whose output (outputs x n) is not finite; the message names the column with the largest value."""
         finite = f.isfinite().all(dim=0).numpy()
         if finite.all():
             return
@@ -109,10 +110,11 @@ class Model:
         raise InputError(problem, "correct the number, or delete its row")
 
     def _in_units(self, f: Tensor) -> np.ndarray:
+        """Convert f from the scaled target to the target's units."""
         with np.errstate(over="ignore"):
-            return _one_or_many(f.T.numpy() / self.target_scaler.factor + self.target_scaler.shift)
+            return _squeeze_single(f.T.numpy() / self.target_scaler.factor + self.target_scaler.shift)
 
 
-def _one_or_many(values: np.ndarray) -> np.ndarray:
-    """n x outputs, as users write it: one output is a vector."""
+def _squeeze_single(values: np.ndarray) -> np.ndarray:
+    """Turn n x 1 into a vector; several outputs stay n x outputs."""
     return values[:, 0] if values.shape[1] == 1 else values

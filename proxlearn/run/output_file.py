@@ -1,6 +1,7 @@
-"""Files that a command writes where the user says: whole or not at all, and never over an input or a run's own file.
+"""Files that a command writes under a name given by the user.
 
-A device or a pipe is written through: it has no name that could be replaced.
+A file is never partial, and never replaces an input or a file of a run. A device or a pipe is written directly, because
+it has no name that could be replaced.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/(?:sel
 OWN_TASK = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,6})")
 MOST_LINKS = 40
 DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""The command was right and the disk failed: exit code 1, as for a run folder."""
+"""The disk failed, not the command: exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
 NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
+"""Names of files of runs and sweeps."""
 
 
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
-    """Refuse, before anything is computed, a place that cannot or must not be written.
+    """Refuse an output that cannot or must not be written, before anything is computed.
 
-    ``inputs`` are what the command reads: paths, or descriptors such as that of the standard input.
+    ``inputs`` are the files that the command reads: paths, or descriptors such as that of the standard input.
     """
     status = _status(output)
     target = Path(os.path.realpath(output))
@@ -46,7 +48,7 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
         if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
             raise InputError(f"cannot write to {output}: no folder {target.parent} to write to", REMEDY)
         if _is_run_file(target):
-            raise InputError(f"-o {output} is a file of the run itself", REMEDY)
+            raise InputError(f"-o {output} is a file of the run", REMEDY)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise InputError(f"cannot write to {output}: it is a folder", REMEDY)
     for source in inputs:
@@ -54,8 +56,11 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
             raise InputError(f"-o {output} is the input", REMEDY)
 
 
-def check_replaced(output: Path, is_ours: Callable[[bytes], bool], what: str) -> None:
-    """Refuse a default output that has been put there by somebody else; ``is_ours`` looks at its content."""
+def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str) -> None:
+    """Refuse to replace a file at the default output that ``proxlearn <command>`` did not write.
+
+    ``is_ours`` recognises the content of a file that the command has written.
+    """
     if not output.is_file() or is_written_through(output):
         return
     try:
@@ -63,11 +68,11 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], what: str) ->
     except OSError as error:
         raise InputError(f"cannot read {output}, which would be replaced: {error.strerror}", REMEDY) from error
     if not is_ours(content):
-        raise InputError(f"{output} was not written by `proxlearn {what}`", "give -o FILE, or move it")
+        raise InputError(f"{output} was not written by `proxlearn {command}`", "give -o FILE, or move it")
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Whether a regular file is the one that ``source`` names, under whatever name."""
+    """Whether ``status`` is that of the regular file ``source``, under any of its names."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):
@@ -77,7 +82,7 @@ def same_file(status: os.stat_result, source: Path | int) -> bool:
 
 @contextlib.contextmanager
 def open_output(output: Path) -> Iterator[BinaryIO]:
-    """The output, for writing; a regular file appears under its name when it is whole."""
+    """Open the output for writing; a regular file appears under its name only when it is complete."""
     number, status = _descriptor(output), _status(output)
     try:
         if number is not None:
@@ -98,12 +103,13 @@ def open_output(output: Path) -> Iterator[BinaryIO]:
 
 
 def write_output(output: Path, content: bytes) -> None:
+    """Write the content to the output."""
     with open_output(output) as file:
         file.write(content)
 
 
 def is_written_through(output: Path) -> bool:
-    """Whether the output is a device, a pipe or an open descriptor: nothing can be put beside it."""
+    """Whether the output is a device, a pipe or an open descriptor, which has no folder for further files."""
     status = _status(output)
     return _descriptor(output) is not None or (status is not None and not stat.S_ISREG(status.st_mode))
 
@@ -115,7 +121,7 @@ def _replacing(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             if old is not None and hasattr(os, "fchown"):
-                # The new file keeps the owner of the old one, and who may read it. Only root can set another owner.
+                # The new file keeps the owner and the permissions of the old one. Only root can set another owner.
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, old.st_uid, old.st_gid)
                 os.fchmod(handle, stat.S_IMODE(old.st_mode))
@@ -128,7 +134,7 @@ def _replacing(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
 
 
 def _status(output: Path) -> os.stat_result | None:
-    """What is there now, links followed; None where nothing is."""
+    """Return the status of the file under this name, links followed; None if there is none."""
     number = _descriptor(output)
     try:
         return os.stat(output if number is None else number)
@@ -137,22 +143,23 @@ def _status(output: Path) -> os.stat_result | None:
             return None
         raise InputError(f"cannot write to {output}: it is a link to nothing", REMEDY) from None
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "the name is not possible"
-        raise InputError(f"cannot write to {output}: {why}", REMEDY) from error
+        reason = error.strerror if isinstance(error, OSError) else "the name is invalid"
+        raise InputError(f"cannot write to {output}: {reason}", REMEDY) from error
 
 
 def _descriptor(output: Path) -> int | None:
-    """/dev/stdout and its like, as the open descriptor that they are: opening the name would start at its beginning.
+    """Return the open descriptor that a name such as /dev/stdout stands for, or None.
 
-    A name is followed link by link, until one of them is an open descriptor. A regular file that the standard output
-    or the standard error goes to (`>> log.csv`) is that descriptor under any name: to replace it loses its content.
+    Opening such a name again would write from the beginning of the file. The name is followed link by link until one of
+    them is an open descriptor. A regular file to which standard output or error is redirected (`>> log.csv`) is that
+    descriptor under any name: replacing the file would lose its content.
     """
     if "\0" in str(output):
         return None
     path = os.path.abspath(output)
     for _ in range(MOST_LINKS):
-        # A leading // is kept by abspath, and names the same as /. The folder's own links are followed, but not /proc's
-        # and /dev/fd's, which would become the name of the process or of the file behind the descriptor.
+        # abspath keeps a leading //, which means the same as /. Links of the folder are resolved, but not those of
+        # /proc and /dev/fd: they would turn into the name of the process or of the file behind the descriptor.
         path = "/" + path.lstrip("/")
         number = _named_descriptor(path)
         if number is not None:
@@ -166,19 +173,19 @@ def _descriptor(output: Path) -> int | None:
             path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
         except OSError:
             break
-    return _same_as_standard(output)
+    return _standard_stream(output)
 
 
 def _named_descriptor(path: str) -> int | None:
-    found = DESCRIPTOR.fullmatch(path)
-    if found is not None:
-        return STANDARD[found[1]] if found[1] else int(found[2] or found[3])
+    match = DESCRIPTOR.fullmatch(path)
+    if match is not None:
+        return STANDARD[match[1]] if match[1] else int(match[2] or match[3])
     task = OWN_TASK.fullmatch(path)
     return int(task[2]) if task is not None and int(task[1]) == os.getpid() else None
 
 
-def _same_as_standard(output: Path) -> int | None:
-    """The standard output or error, where it goes to this regular file."""
+def _standard_stream(output: Path) -> int | None:
+    """Return the descriptor of the standard output or error if it is redirected to this regular file."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             if same_file(os.stat(output), number):
@@ -187,12 +194,12 @@ def _same_as_standard(output: Path) -> int | None:
 
 
 def _is_run_file(path: Path) -> bool:
-    """Whether a run or a sweep has a file of this name here, or would take it for one of its own."""
+    """Whether the path is, or would be read as, a file of a run or a sweep."""
     folder = path.parent
-    if folder.name in ("checkpoints", "jobs", EVENTS_FOLDER) and _is_ours(folder.parent):
+    if folder.name in ("checkpoints", "jobs", EVENTS_FOLDER) and _is_run_or_sweep(folder.parent):
         return True
-    return path.name in NAMES and _is_ours(folder)
+    return path.name in NAMES and _is_run_or_sweep(folder)
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_run_or_sweep(folder: Path) -> bool:
     return is_run(folder) or SweepFolder(folder).plan.is_file()

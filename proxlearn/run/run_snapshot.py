@@ -1,6 +1,6 @@
-"""A run seen from outside, from the small files in its folder: quick, and without importing torch.
+"""The present state of a run, read from the small files in its folder: quick, and without importing torch.
 
-What the files say is not taken on trust: a run that says it is running, and whose process is gone, is dead.
+The files are verified: a run whose status is "running" but whose process is gone is dead.
 """
 
 from __future__ import annotations
@@ -20,69 +20,72 @@ from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 
 SILENT_SECONDS = 120.0
-"""A run on another machine whose status is older than this, or from further in the future, is taken for dead; it is
-written every two seconds, but a first compilation or a step of a very large cloud takes longer."""
+"""A run on another machine is considered dead if its status is older than this, or lies further in the future. The
+status is written every two seconds, but the first compilation or a step of a very large cloud takes longer."""
 TAIL_BYTES = 16384
+"""How much of the end of metrics.csv is read."""
 STATES = ("running", "finished", "stopped", "failed")
-"""What a run says of itself."""
+"""The states that status.json can have."""
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
+"""The metrics of which a snapshot holds the newest values."""
 
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """One look at a run."""
+    """The state of a run at one moment."""
 
     folder: Path
     state: str
-    """running, finished, stopped, failed, dead, unreadable, or absent where no run has begun."""
+    """running, finished, stopped, failed, dead, unreadable, or absent if no run has begun."""
     step: int = 0
     steps: int = 0
     seconds: float = 0.0
     session_rate: float | None = None
-    """Recursions per second of the newest session, without compilation: 0 before any counts, None in old runs."""
+    """Recursions per second of the newest session, without compilation; 0 if not measured yet, None in old runs."""
     started: str = ""
     pid: int = 0
     host: str = ""
     error: str | None = None
     data_sha256: str = ""
     settings_sha256: str | None = None
-    """Digest of what determines the trajectory; None where no file tells."""
+    """Digest of the settings that determine the trajectory; None if no file has it."""
     newest: dict[str, float] = field(default_factory=dict)
-    """The newest row of metrics.csv: those of NEWEST that it has."""
+    """The metrics of NEWEST in the newest row of metrics.csv."""
     newest_step: int | None = None
-    """The step of that row: status.json is written every two seconds, and may be ahead of the row or behind it."""
+    """The step of that row; ``step`` is from status.json, which may be ahead of the row or behind it."""
 
     @property
     def rate(self) -> float:
-        """Recursions per second: of the session that is running, or else over all sessions."""
+        """Recursions per second: of the running session, or over all sessions if none is running."""
         if self.state == "running" and self.session_rate is not None:
             return self.session_rate
         return self.step / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
+        """The estimated time to the end; None if the run is not running or its rate is unknown."""
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 
 def take_snapshot(folder: Path) -> RunSnapshot:
-    """Look at a run folder; files that anybody may have written give what can be read of them."""
+    """Read the state of a run folder; unreadable files give the state `unreadable`, not an error."""
     try:
         refuse_interrupted(folder)
     except InputError as error:
         return RunSnapshot(folder, "unreadable", error=str(error))
     try:
-        status = _status(folder)
+        status = _read_status(folder)
     except UnreadableFile as error:
         return RunSnapshot(folder, "unreadable", error=error.problem)
     if status is None:
         return RunSnapshot(folder, "absent")
     state = status.get("state")
     if state not in STATES or not all(_is_number(status.get(key)) for key in ("step", "steps", "seconds")):
-        return RunSnapshot(folder, "unreadable", error=f"{RunFolder(folder).status} does not tell how the run goes")
+        return RunSnapshot(folder, "unreadable", error=f"{RunFolder(folder).status} does not have the state of a run")
     host = str(status.get("host", ""))
-    if state == "running" and not _alive(folder, host):
+    if state == "running" and not _is_alive(folder, host):
         state = "dead"
-    newest_step, newest = _newest(RunFolder(folder).metrics)
+    newest_step, newest = _read_newest(RunFolder(folder).metrics)
     return RunSnapshot(
         folder=folder,
         state=state,
@@ -101,7 +104,7 @@ def take_snapshot(folder: Path) -> RunSnapshot:
     )
 
 
-def _status(folder: Path) -> dict[str, Any] | None:
+def _read_status(folder: Path) -> dict[str, Any] | None:
     try:
         return read_json(RunFolder(folder).status)
     except AbsentFile:
@@ -113,26 +116,30 @@ def _settings_sha256(folder: Path, status: dict[str, Any]) -> str | None:
     if isinstance(stored, str):
         return stored
     try:
-        # Runs of version 0.1.0 have it in their config only.
+        # Runs of version 0.1.0 do not store the digest; it is computed from their config.
         return digest(RunFolder(folder).read_config())
     except InputError:
         return None
 
 
-def _alive(folder: Path, host: str) -> bool:
-    held = is_locked(folder)
-    if held or (held is False and host == platform.node()):
-        return held
-    # Another machine's locks are not always seen here; that it still writes is. Clocks differ a little: a time stamp
-    # far in the future was written under a clock that was wrong, and would never become old.
+def _is_alive(folder: Path, host: str) -> bool:
+    """Whether the process of a run exists: it holds the lock, or has written its status recently."""
+    locked = is_locked(folder)
+    if locked or (locked is False and host == platform.node()):
+        return locked
+    # Locks of other machines are not always visible, but recent writes are. A time stamp far in the future comes from
+    # a wrong clock and would never become old, so it does not count as recent.
     try:
         return abs(time.time() - RunFolder(folder).status.stat().st_mtime) < SILENT_SECONDS
     except OSError:
         return False
 
 
-def _newest(path: Path) -> tuple[int | None, dict[str, float]]:
-    """Step and figures of the last whole row of metrics.csv, read from its end: it may be long, and be written now."""
+def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
+    """Return step and metrics of the last complete row of metrics.csv.
+
+    Only the end of the file is read: it may be long, and its last line may be incomplete.
+    """
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             names = file.readline(TAIL_BYTES).decode().strip().split(",")
@@ -147,11 +154,12 @@ def _newest(path: Path) -> tuple[int | None, dict[str, float]]:
 
 
 def _session_rate(status: dict[str, Any]) -> float | None:
-    """None where a run of version 0.1.0 does not tell it; 0 while nothing is known of it."""
+    """Return the rate of the newest session: None in a run of version 0.1.0, 0 while it is unknown."""
     if "rate" not in status:
         return None
     return float(status["rate"]) if _is_number(status["rate"]) else 0.0
 
 
 def _is_number(value: Any) -> bool:
+    """Whether a value of a JSON file is a plausible count or duration."""
     return type(value) in (int, float) and 0 <= value < 1e18

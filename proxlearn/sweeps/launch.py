@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxlearn.errors import continue_command
+from proxlearn.files.user_paths import display_path
 from proxlearn.jobs.hydra_launcher import HydraLauncher
 from proxlearn.jobs.job import Job
 from proxlearn.jobs.records import DONE
@@ -10,7 +11,7 @@ from proxlearn.jobs.runner import run_jobs
 from proxlearn.sweeps.job import PRELOAD, train_job
 from proxlearn.sweeps.plan import SweepPlan
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import display_path, echo
+from proxlearn.train_session import echo
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:

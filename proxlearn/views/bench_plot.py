@@ -1,4 +1,4 @@
-"""bench.json as tables and as a plot of the cost against N."""
+"""bench.json as tables, and as a plot of the time per recursion against N."""
 
 from __future__ import annotations
 
@@ -7,45 +7,47 @@ from typing import Any
 
 import pandas as pd
 
-from proxlearn.views.run.tables import markdown
+from proxlearn.views.markdown import markdown
 from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, figure, house_style, save
 
 
-def tables(found: dict[str, Any]) -> str:
-    """What a person reads first: ratios, with the times they come from."""
+def tables(results: dict[str, Any]) -> str:
+    """Format the measurements as Markdown tables, with the ratios that can be compared between machines."""
     parts = []
-    shapes = pd.DataFrame(found["shapes"])
-    if len(shapes):
-        shapes["ours / floor"] = shapes["ours_ms"] / shapes["floor_ms"]
-        shapes["literal64 / ours"] = shapes["literal64_ms"] / shapes["ours_ms"]
-        shapes["literal32 / ours"] = shapes["literal32_ms"] / shapes["ours_ms"]
-        parts.append(markdown(shapes))
-    parts.append(markdown(pd.DataFrame(found["run"])))
-    growth = pd.DataFrame(found["growth"])
-    growth["us a particle"] = 1e3 * growth["ms"] / growth["N"]
+    recursions = pd.DataFrame(results["shapes"])
+    if len(recursions):
+        recursions["ours / floor"] = recursions["ours_ms"] / recursions["floor_ms"]
+        recursions["literal64 / ours"] = recursions["literal64_ms"] / recursions["ours_ms"]
+        recursions["literal32 / ours"] = recursions["literal32_ms"] / recursions["ours_ms"]
+        parts.append(markdown(recursions))
+    parts.append(markdown(pd.DataFrame(results["run"])))
+    growth = pd.DataFrame(results["growth"])
+    growth["us per particle"] = 1e3 * growth["ms"] / growth["N"]
     parts.append(markdown(growth))
-    epsilon = pd.DataFrame(found["epsilon"])
+    epsilon = pd.DataFrame(results["epsilon"])
     ratio = epsilon["seconds"].max() / epsilon["seconds"].min()
     parts.append(markdown(epsilon) + f"\nslowest / fastest: {ratio:.2f}\n")
-    start = found["startup"]
-    parts.append(f"`proxlearn --help` {start['help_s']:.2f} s, `proxlearn train steps=1` {start['one_step_s']:.1f} s\n")
+    startup = results["startup"]
+    parts.append(
+        f"`proxlearn --help`: {startup['help_s']:.2f} s, `proxlearn train steps=1`: {startup['one_step_s']:.1f} s\n"
+    )
     return "\n".join(parts)
 
 
-def draw_bench(found: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Cost of a step against the number of particles, beside the algorithms as printed."""
+def draw_bench(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
+    """Plot the time per recursion against the number of particles, ours and that of the paper's literal algorithms."""
     with house_style():
-        made, (axes,) = figure(4.6, 3.3)
+        fig, (axes,) = figure(4.6, 3.3)
         for records, colour, label in (
-            (found["growth_literal"], UNWEIGHTED, "Algorithms 1 and 2 as printed"),
-            (found["growth"], WEIGHTED, "proxlearn"),
+            (results["growth_literal"], UNWEIGHTED, "Algorithms 1 and 2 as printed"),
+            (results["growth"], WEIGHTED, "proxlearn"),
         ):
             axes.plot(
                 [r["N"] for r in records], [r["ms"] for r in records], "o-", color=colour, label=label, markersize=4
             )
-        first = found["growth"][0]
-        ends = [first["N"], found["growth"][-1]["N"]]
+        first = results["growth"][0]
+        ends = [first["N"], results["growth"][-1]["N"]]
         axes.plot(ends, [first["ms"] * N / first["N"] for N in ends], ":", color=GREY, label="proportional to N")
-        axes.set(xscale="log", yscale="log", xlabel="particles N", ylabel="ms a recursion", title="WDBC, float32")
+        axes.set(xscale="log", yscale="log", xlabel="particles N", ylabel="ms per recursion", title="WDBC, float32")
         axes.legend()
-        return save(made, folder, name)
+        return save(fig, folder, name)

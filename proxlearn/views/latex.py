@@ -1,10 +1,10 @@
-"""Tables for papers."""
+"""Tables in LaTeX."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-SIGNS = {
+REPLACEMENTS = {
     "&": r"\&",
     "%": r"\%",
     "_": r"\_",
@@ -18,12 +18,13 @@ SIGNS = {
 
 
 def tabular(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a tabular: left-aligned columns under their names."""
+    """Return the lines of a tabular environment with left-aligned columns."""
     lines = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\hline"]
-    lines += [" & ".join(escaped(name) for name in head) + r" \\ \hline"]
-    lines += [" & ".join(escaped(cell) for cell in row) + r" \\" for row in rows]
+    lines += [" & ".join(escape_latex(name) for name in head) + r" \\ \hline"]
+    lines += [" & ".join(escape_latex(cell) for cell in row) + r" \\" for row in rows]
     return [*lines, r"\hline", r"\end{tabular}"]
 
 
-def escaped(words: str) -> str:
-    return "".join(SIGNS.get(sign, sign) for sign in words)
+def escape_latex(text: str) -> str:
+    """Replace the characters that have a meaning in LaTeX."""
+    return "".join(REPLACEMENTS.get(character, character) for character in text)

@@ -1,4 +1,4 @@
-"""How every figure looks: sizes, colours, and saving as PNG and PDF; no global state of matplotlib is touched."""
+"""The style of all plots: sizes, colours, and files as PNG and PDF. Matplotlib's global state is not changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from proxlearn.files.atomic import write_atomically
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
-# Where the two estimates agree, the dashes lie upon the broader line and both are seen.
+# Where the two estimates agree, the thin dashes lie on the broad line and both remain visible.
 ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "weighted": {"color": WEIGHTED, "linestyle": "-", "linewidth": 2.6},
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
 }
 LARGEST_DRAWN = 1e100
-"""Axes square and add up what they show, so that float64's own limit is too much for them."""
+"""Matplotlib squares and adds the values on an axis, which overflows near the limit of float64."""
+SINGLE_PLOT = (5.0, 3.3)
+"""Inches of a plot with one pair of axes."""
 RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -41,12 +43,12 @@ RC: Any = {
 
 
 def house_style() -> AbstractContextManager[None]:
-    """The settings under which everything is drawn; matplotlib's own come back afterwards."""
+    """Apply the style inside a ``with`` block; matplotlib's settings return afterwards."""
     return matplotlib.rc_context(RC)
 
 
 def plain_ticks(axis: Axis) -> None:
-    """0.9, not 9 x 10^-1, where a logarithmic axis spans less than a decade."""
+    """Label a logarithmic axis that spans less than a decade with 0.9, not with 9 x 10^-1."""
     low, high = axis.get_view_interval()
     if high < 10 * low:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
@@ -54,18 +56,21 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:
-    """Values that an axis cannot hold (1e300 in a diverged run; zero on a logarithmic axis) as gaps in their curve."""
+    """Replace values that an axis cannot hold by NaN, which leaves a gap in the curve.
+
+    Such values are 1e300 in a diverged run, and zero on a logarithmic axis.
+    """
     size = np.abs(values)
     return np.where((size <= LARGEST_DRAWN) & ((np.asarray(values) >= 1 / LARGEST_DRAWN) | (not log)), values, np.nan)
 
 
 def escape_mathtext(name: str) -> str:
-    """A name from a user's table, for matplotlib to write and not to read as a formula: a column called `$a$`."""
+    """Escape a name from a user's table: matplotlib would parse a column called `$a$` as a formula."""
     return name.replace("$", r"\$")
 
 
 def class_colours(count: int) -> list[str]:
-    """Colours that tell classes apart: two that the estimates do not use, then a longer cycle."""
+    """Return a colour per class; two classes get colours that the estimates do not use."""
     if count == 2:
         return ["#7b4ea3", "#c9a227"]
     cycle = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]
@@ -73,27 +78,33 @@ def class_colours(count: int) -> list[str]:
 
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of its own with ``columns`` axes in a row, in inches."""
-    made = Figure(figsize=(width, height), layout="tight")
-    return made, list(made.subplots(1, columns, squeeze=False)[0])
+    """Create a figure, sized in inches, with ``columns`` axes in a row."""
+    fig = Figure(figsize=(width, height), layout="tight")
+    return fig, list(fig.subplots(1, columns, squeeze=False)[0])
 
 
 def stacked_axes(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
-    """A figure of its own with ``rows`` wide axes below each other, in inches."""
-    made = Figure(figsize=(width, height), layout="tight")
-    return made, list(made.subplots(rows, 1, squeeze=False)[:, 0])
+    """Create a figure, sized in inches, with ``rows`` wide axes below one another."""
+    fig = Figure(figsize=(width, height), layout="tight")
+    return fig, list(fig.subplots(rows, 1, squeeze=False)[:, 0])
 
 
-def save(made: Figure, folder: Path, name: str, about: str = "") -> list[Path]:
-    """``name``.png and ``name``.pdf in the folder; ``about`` goes into their metadata."""
+def hide_frame(axes: Axes) -> None:
+    """Remove grid and frame: the axes hold an image."""
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+
+
+def save(fig: Figure, folder: Path, name: str, about: str = "") -> list[Path]:
+    """Write ``name``.png and ``name``.pdf into the folder, with the description ``about`` in their metadata."""
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
     for path in paths:
-        # Without the date in it, the same run gives the same file.
+        # No date: the same run gives the same file.
         metadata = {"CreationDate": None, "Subject": about} if path.suffix == ".pdf" else {"Description": about}
-        # Whole or not at all, and never through a link that someone has put there.
+        # The file is never partial, and a symbolic link under its name is replaced, not followed.
         content = io.BytesIO()
-        made.savefig(content, format=path.suffix[1:], dpi=180, metadata=metadata)
+        fig.savefig(content, format=path.suffix[1:], dpi=180, metadata=metadata)
         write_atomically(path, content.getvalue())
-        # The layout is found once, not again for each file.
-        made.set_layout_engine("none")
+        # The layout is computed once, not again for the second file.
+        fig.set_layout_engine("none")
     return paths

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
+from proxlearn.predict.model_loader import find_model
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run.checkpoint_file import list_checkpoints as stored_clouds
 from proxlearn.views.style import (
@@ -104,7 +104,7 @@ def fig5(root: Path) -> list[Path]:
         made, (axes,) = figure(3.6, 2.9)
         x = np.linspace(-np.pi, np.pi, 200)
         for found in runs:
-            learnt = find(found.run.path)
+            learnt = find_model(found.run.path)
             if learnt is not None:
                 axes.plot(x, learnt.values(x[:, None])["weighted"], color=WEIGHTED, linewidth=0.7, alpha=0.6)
         axes.plot([], [], color=WEIGHTED, linewidth=0.9, label=f"{len(runs)} runs, k = {max(_made(runs))}")
@@ -135,7 +135,7 @@ def _together(runs: list[Found], column: str) -> pd.DataFrame:
 
 def _three_clouds(found: Found) -> list[Model]:
     """The learnt function at the insets' recursions."""
-    newest = find(found.run.path)
+    newest = find_model(found.run.path)
     stored = {step: path for step, path in stored_clouds(found.run.path / "checkpoints") if step > 0}
     if newest is None or not stored:
         return []

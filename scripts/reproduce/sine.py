@@ -10,7 +10,7 @@ import numpy as np
 
 from proxlearn.compare.statistics import MeanSd
 from proxlearn.paper import published
-from proxlearn.predict.folder import find
+from proxlearn.predict.model_loader import find_model
 from reproduce.measured import summarise
 from reproduce.source import Found, load, steps
 from reproduce.table import Cell, Column, Row, Table
@@ -27,7 +27,7 @@ DATA = {
 
 def mean_square(found: Found, normalised: bool) -> float:
     """Mean of (y - f)^2 on the test part, f = P^T rho with or without the division by the total mass."""
-    learnt, points = find(found.run.path), found.run.points
+    learnt, points = find_model(found.run.path), found.run.points
     assert learnt is not None
     assert points is not None
     test = points[points["part"] == "test"]

@@ -14,7 +14,7 @@ from proxlearn.baselines.method import Request
 from proxlearn.core.cloud import draw_normal
 from proxlearn.core.problem import Problem
 from proxlearn.core.risk import risk
-from proxlearn.predict import folder
+from proxlearn.predict import model_loader
 from proxlearn.run.experiment import build_experiment
 from proxlearn.training.settings import Settings
 
@@ -48,7 +48,9 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
     prepared = build_experiment(config).prepared
     fit = getattr(networks, weights)
     fitted = fit(prepared.train.X.numpy(), prepared.train.y.numpy(), Request("csv", seed=4))
-    theirs = folder.load(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
+    theirs = (
+        model_loader.load_model(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
+    )
     np.testing.assert_array_equal(fitted.probability(prepared.test.X.numpy()), theirs)
     assert fitted.notes["N"] == config.N == Settings().N
 

@@ -1,4 +1,4 @@
-"""``proxlearn predict`` and ``evaluate``: a run folder alone answers new rows, and agrees with the run's own result."""
+"""``proxlearn predict`` and ``evaluate`` need only a run folder, and agree with the run's own metrics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sklearn.datasets import make_blobs
 
 from proxlearn import cli
 from proxlearn.data import row_reader as rows_module
-from proxlearn.predict.folder import load
+from proxlearn.predict.model_loader import load_model
 from tests.small_runs import composed, run
 
 TASKS = ("two", "three", "real")
 
 
 def table(task: str) -> pd.DataFrame:
-    """120 rows, two features; the target is `kind` or `size`."""
+    """Return 120 rows with two features and the target `kind` or `size`."""
     X, y = make_blobs(120, n_features=2, centers=2 if task == "two" else 3, cluster_std=3.0, random_state=1)
     frame = pd.DataFrame(X, columns=["length", "petal width"])
     if task == "real":
@@ -33,7 +33,7 @@ def table(task: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run for each task, the tables they were trained on, and their test parts."""
+    """A folder with a run per task, its table and the test part of the table."""
     folder = tmp_path_factory.mktemp("runs")
     for task in TASKS:
         frame = table(task)
@@ -54,41 +54,41 @@ def predicted(*words: object, capsys: pytest.CaptureFixture[str]) -> pd.DataFram
 
 
 def refused(*words: object, capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line that a wrong input gets."""
+    """Return the one line of an error."""
     capsys.readouterr()
     assert cli.main([*map(str, words)]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1, said
-    return said[0]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_evaluate_repeats_the_figures_of_the_run(runs: Path, task: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_repeats_the_metrics_of_the_run(runs: Path, task: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["evaluate", str(runs / task), "--data", str(runs / f"{task}-test.csv"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    metrics = json.loads(capsys.readouterr().out)
     own = pd.read_csv(runs / task / "accuracy.csv").query("part == 'test'").set_index("estimate")
-    assert found["rows"] == 36
+    assert metrics["rows"] == 36
     for estimate in ("weighted", "unweighted"):
         for name in own.columns.drop("part"):
-            assert found[estimate][name] == pytest.approx(own.loc[estimate, name], rel=1e-9), (estimate, name)
+            assert metrics[estimate][name] == pytest.approx(own.loc[estimate, name], rel=1e-9), (estimate, name)
 
 
 def test_the_table_of_evaluate_shows_every_quantity(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["evaluate", str(runs / "two"), "--data", str(runs / "two-test.csv")]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for word in ("36 rows", "accuracy", "log_loss", "calibration_error", "| weighted", "| unweighted"):
-        assert word in shown
+        assert word in output
 
 
 def test_a_real_target_is_scored_in_its_own_units_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = table("real")
-    found = predicted(runs / "real", "--data", runs / "real.csv", capsys=capsys)
+    predictions = predicted(runs / "real", "--data", runs / "real.csv", capsys=capsys)
     assert cli.main(["evaluate", str(runs / "real"), "--data", str(runs / "real.csv"), "--json"]) == 0
-    rmse = np.sqrt(np.mean((found["prediction"] - frame["size"]) ** 2))
+    rmse = np.sqrt(np.mean((predictions["prediction"] - frame["size"]) ** 2))
     assert json.loads(capsys.readouterr().out)["weighted"]["rmse_in_units"] == pytest.approx(rmse, rel=1e-9)
 
 
-def test_a_figure_that_is_undefined_is_null_or_said_so(
+def test_an_undefined_metric_is_null_or_called_undefined(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = (runs / "real.csv").read_text().splitlines()
@@ -99,9 +99,9 @@ def test_a_figure_that_is_undefined_is_null_or_said_so(
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
 
-    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
-    assert found["weighted"]["r2"] is None
-    assert found["weighted"]["rmse"] >= 0
+    metrics = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert metrics["weighted"]["r2"] is None
+    assert metrics["weighted"]["rmse"] >= 0
     assert cli.main(words) == 0
     assert capsys.readouterr().out.count("undefined") == 2
 
@@ -110,47 +110,47 @@ def test_a_figure_that_is_undefined_is_null_or_said_so(
 def test_labels_are_the_most_probable_classes_by_their_names(
     runs: Path, task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = predicted(runs / task, "--data", runs / f"{task}.csv", capsys=capsys)
+    predictions = predicted(runs / task, "--data", runs / f"{task}.csv", capsys=capsys)
     classes = sorted(table(task)["kind"].unique())
-    assert list(found.columns) == ["prediction", *(f"probability_{name}" for name in classes), "spread"]
-    probabilities = found.filter(like="probability_")
+    assert list(predictions.columns) == ["prediction", *(f"probability_{name}" for name in classes), "spread"]
+    probabilities = predictions.filter(like="probability_")
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
-    assert [classes[i] for i in probabilities.to_numpy().argmax(axis=1)] == found["prediction"].tolist()
-    assert (found["prediction"] == table(task)["kind"]).mean() > 0.7
-    assert (found["spread"] > 0).all()
+    assert [classes[i] for i in probabilities.to_numpy().argmax(axis=1)] == predictions["prediction"].tolist()
+    assert (predictions["prediction"] == table(task)["kind"]).mean() > 0.7
+    assert (predictions["spread"] > 0).all()
 
 
-def test_the_order_of_columns_and_the_size_of_pieces_do_not_matter(
+def test_the_order_of_columns_and_the_size_of_chunks_do_not_matter(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = predicted(runs / "three", "--data", runs / "three.csv", capsys=capsys)
     table("three")[["petal width", "length"]].to_csv(tmp_path / "new.csv", index=False, sep=";")
     monkeypatch.setattr(rows_module, "MAX_CHUNK_ROWS", 7)
-    found = predicted(runs / "three", "--data", tmp_path / "new.csv", capsys=capsys)
-    pd.testing.assert_frame_equal(found, expected, rtol=1e-12)
+    predictions = predicted(runs / "three", "--data", tmp_path / "new.csv", capsys=capsys)
+    pd.testing.assert_frame_equal(predictions, expected, rtol=1e-12)
 
 
 def test_model_json_and_the_cloud_are_enough(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = predicted(runs / "two", "--data", runs / "two.csv", capsys=capsys)
     shutil.copytree(runs / "two" / "checkpoints", tmp_path / "bare" / "checkpoints")
     shutil.copy(runs / "two" / "model.json", tmp_path / "bare")
-    found = predicted(tmp_path / "bare", "--data", runs / "two.csv", capsys=capsys)
-    pd.testing.assert_frame_equal(found, expected)
+    predictions = predicted(tmp_path / "bare", "--data", runs / "two.csv", capsys=capsys)
+    pd.testing.assert_frame_equal(predictions, expected)
 
 
 def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
     frame = table("real").drop(columns="size")
     frame.insert(0, "id", [f"0{i}" for i in range(len(frame))])
     words = [sys.executable, "-m", "proxlearn", "predict", str(runs / "real"), "--data", "-", "--keep", "id"]
-    done = subprocess.run(words, input=frame.to_csv(index=False), capture_output=True, text=True, check=True)
-    found = pd.read_csv(io.StringIO(done.stdout), dtype={"id": str})
-    assert found["id"].tolist() == frame["id"].tolist()
-    values = load(runs / "real").predict(frame[["length", "petal width"]].to_numpy()).predicted
-    np.testing.assert_array_equal(found["prediction"], values)
+    completed = subprocess.run(words, input=frame.to_csv(index=False), capture_output=True, text=True, check=True)
+    predictions = pd.read_csv(io.StringIO(completed.stdout), dtype={"id": str})
+    assert predictions["id"].tolist() == frame["id"].tolist()
+    values = load_model(runs / "real").predict(frame[["length", "petal width"]].to_numpy()).predicted
+    np.testing.assert_array_equal(predictions["prediction"], values)
 
 
 @pytest.mark.parametrize(
-    "edit, said",
+    "edit, message",
     [
         ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
         ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
@@ -162,7 +162,7 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_in_one_line(
-    runs: Path, tmp_path: Path, edit: dict, said: str, capsys: pytest.CaptureFixture[str],
+    runs: Path, tmp_path: Path, edit: dict, message: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setattr(rows_module, "MAX_CHUNK_ROWS", 50)
@@ -175,20 +175,20 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(
     frame.to_csv(tmp_path / "new.csv", index=False)
     output = tmp_path / "out.csv"
     line = refused("predict", runs / "two", "--data", tmp_path / "new.csv", "-o", output, capsys=capsys)
-    for part in said.split("*"):
+    for part in message.split("*"):
         assert part in line
-    # Nothing half-written, nothing left over.
+    # No partial file and no temporary file is left.
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
 def test_extra_columns_can_be_ignored(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = predicted(runs / "two", "--data", runs / "two.csv", capsys=capsys)
     table("two").assign(id="x").to_csv(tmp_path / "new.csv", index=False)
-    found = predicted(runs / "two", "--data", tmp_path / "new.csv", "--ignore-extra", capsys=capsys)
-    pd.testing.assert_frame_equal(found, expected)
+    predictions = predicted(runs / "two", "--data", tmp_path / "new.csv", "--ignore-extra", capsys=capsys)
+    pd.testing.assert_frame_equal(predictions, expected)
 
 
-def test_wrong_words_are_answered_with_a_remedy(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_get_a_remedy(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = runs / "two.csv"
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty.csv").write_text("")
@@ -203,8 +203,8 @@ def test_wrong_words_are_answered_with_a_remedy(runs: Path, tmp_path: Path, caps
         ("predict", runs / "two", "--data", data, "--keep", "lenght"): "did you mean `length`",
         ("evaluate", runs / "two", "--data", data, "--target", "kinds"): "did you mean `kind`",
     }
-    for words, said in cases.items():
-        assert said in refused(*words, capsys=capsys)
+    for words, message in cases.items():
+        assert message in refused(*words, capsys=capsys)
     wrong = table("two")
     wrong.loc[3, "kind"] = "yess"
     wrong.to_csv(tmp_path / "wrong.csv", index=False)
@@ -246,10 +246,10 @@ def test_a_feature_can_be_kept_as_it_is_written(runs: Path, tmp_path: Path, caps
     assert [line.split(",")[0] for line in lines] == ["length", "0.10", "-2.50"]
     kept = pd.read_csv(io.StringIO("\n".join(lines)))
     pd.testing.assert_frame_equal(kept[plain.columns], plain, check_exact=True)
-    for cell, said in (("1_0", "'1_0' in data row 2"), ("", "lacks a value in data row 2")):
+    for cell, message in (("1_0", "'1_0' in data row 2"), ("", "lacks a value in data row 2")):
         (tmp_path / "bad.csv").write_text(f"length,petal width\n0.10,1\n{cell},2\n")
         for more in ([], ["--keep", "length"]):
-            assert said in refused("predict", runs / "real", "--data", tmp_path / "bad.csv", *more, capsys=capsys)
+            assert message in refused("predict", runs / "real", "--data", tmp_path / "bad.csv", *more, capsys=capsys)
     (tmp_path / "bad.csv").write_text("length,petal width,size\n1,1,1_0\n")
     assert "'1_0'" in refused("evaluate", runs / "real", "--data", tmp_path / "bad.csv", capsys=capsys)
 

@@ -1,4 +1,4 @@
-"""What a command would replace without having been told to: its own earlier page or film, and nothing else."""
+"""By default a command replaces only its own earlier page or film."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tests.small_runs import run, small
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made") / "run"
-    run(small("compile=off", steps=6), folder)
-    return folder
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trained") / "run"
+    run(small("compile=off", steps=6), path)
+    return path
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "mine"),
+    ("command", "name", "content"),
     [(["report"], "report.html", b"<html>mine</html>"), (["film", "--frames", "2"], "film.gif", b"GIF89a mine")],
 )
-def test_a_file_that_is_not_ours_stays(
-    words: list[str], name: str, mine: bytes, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_file_of_another_program_stays(
+    command: list[str], name: str, content: bytes, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (made / name).write_bytes(mine)
-    assert "give -o FILE" in refused([words[0], str(made), *words[1:]], capsys)
-    assert (made / name).read_bytes() == mine
-    assert main([words[0], str(made), *words[1:], "-o", str(tmp_path / name)]) == 0
-    (made / name).unlink()
+    (folder / name).write_bytes(content)
+    assert "give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
+    assert (folder / name).read_bytes() == content
+    assert main([command[0], str(folder), *command[1:], "-o", str(tmp_path / name)]) == 0
+    (folder / name).unlink()
     for _ in range(2):
-        assert main([words[0], str(made), *words[1:]]) == 0
+        assert main([command[0], str(folder), *command[1:]]) == 0
 
 
-def test_a_film_is_known_by_its_mark_or_its_old_size() -> None:
+def test_a_film_is_recognised_by_its_comment_or_its_old_size() -> None:
     old = b"GIF89a" + (960).to_bytes(2, "little") + (540).to_bytes(2, "little")
     assert is_film(old)
     assert is_film(b"GIF89a" + bytes(4) + FILM_COMMENT)

@@ -65,7 +65,7 @@ def test_every_classification_set_trains_and_its_figures_agree(name: str, reques
     assert hits / confusion["count"].sum() == pytest.approx(last["test_accuracy_weighted"])
     remarks = " ".join(tables.remarks(run_data.read_run_data(Path("run"))))
     assert ("scaling=paper" in remarks) == (name in ("banana", "diabetes", "twonorm"))
-    assert ("each part by its own figures" in remarks) == (name in ("banana", "diabetes"))
+    assert ("separately for each part" in remarks) == (name in ("banana", "diabetes"))
 
 
 @pytest.mark.parametrize(

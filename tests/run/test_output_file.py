@@ -18,16 +18,16 @@ from tests.small_runs import run, small
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made") / "run"
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
     run(small("compile=off", steps=6), folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def table(made: Path) -> Path:
-    columns = json.loads((made / "model.json").read_text())["columns"]
-    path = made.parent / "new.csv"
+def table(trained: Path) -> Path:
+    columns = json.loads((trained / "model.json").read_text())["columns"]
+    path = trained.parent / "new.csv"
     path.write_text(f"{','.join(columns)}\n0.5\n")
     return path
 
@@ -48,45 +48,47 @@ OWN = ("config.yaml", "model.json", "metrics.csv", "selection.json", "risk.png",
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_file_of_the_run_is_no_output(name: str, made: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = contents(made)
-    for words in (["report", str(made)], ["predict", str(made), "--data", str(table)], ["bench", "--quick"]):
+def test_a_file_of_the_run_is_no_output(
+    name: str, trained: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(trained)
+    for words in (["report", str(trained)], ["predict", str(trained), "--data", str(table)], ["bench", "--quick"]):
         if words[0] != "bench" or name != "risk.png":
-            assert "is a file of the run" in refused([*words, "-o", str(made / name)], capsys)
-    assert contents(made) == before
+            assert "is a file of the run" in refused([*words, "-o", str(trained / name)], capsys)
+    assert contents(trained) == before
 
 
 def test_the_input_is_no_output_under_any_name(
-    made: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link.csv").symlink_to(table)
     os.link(table, tmp_path / "hard.csv")
     before = table.read_bytes()
     for name in (table, tmp_path / "link.csv", tmp_path / "hard.csv"):
-        assert "is the input" in refused(["predict", str(made), "--data", str(table), "-o", str(name)], capsys)
+        assert "is the input" in refused(["predict", str(trained), "--data", str(table), "-o", str(name)], capsys)
     kept = os.dup(0)
     try:
         with table.open("rb") as file:
             os.dup2(file.fileno(), 0)
-        assert "is the input" in refused(["predict", str(made), "--data", "-", "-o", str(table)], capsys)
+        assert "is the input" in refused(["predict", str(trained), "--data", "-", "-o", str(table)], capsys)
     finally:
         os.dup2(kept, 0)
         os.close(kept)
     assert table.read_bytes() == before
 
 
-def test_a_device_is_written_through(made: Path, table: Path, tmp_path: Path) -> None:
+def test_a_device_is_written_through(trained: Path, table: Path, tmp_path: Path) -> None:
     """A named pipe stands for a device, which a test cannot make; `/dev/null` itself must stay one."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     received: list[bytes] = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
     reader.start()
-    assert main(["report", str(made), "-o", str(pipe)]) == 0
+    assert main(["report", str(trained), "-o", str(pipe)]) == 0
     reader.join(20)
     assert received[0].startswith(b"<!")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert main(["predict", str(made), "--data", str(table), "-o", "/dev/null"]) == 0
+    assert main(["predict", str(trained), "--data", str(table), "-o", "/dev/null"]) == 0
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
@@ -146,20 +148,20 @@ def test_bench_refuses_its_output_before_it_measures(tmp_path: Path, capsys: pyt
         assert (tmp_path / name).read_text() == "mine"
 
 
-def test_a_table_may_come_through_a_pipe(made: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_may_come_through_a_pipe(trained: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`predict --data <(...)`: the shell gives the name of a descriptor."""
     read, write = os.pipe()
     os.write(write, table.read_bytes())
     os.close(write)
-    assert main(["predict", str(made), "--data", f"/dev/fd/{read}"]) == 0
+    assert main(["predict", str(trained), "--data", f"/dev/fd/{read}"]) == 0
     os.close(read)
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_no_rows_in_no_rows_out(made: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_rows_in_no_rows_out(trained: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     header = table.read_text().splitlines()[0]
     (tmp_path / "header.csv").write_text(header + "\n")
-    assert main(["predict", str(made), "--data", str(tmp_path / "header.csv")]) == 0
+    assert main(["predict", str(trained), "--data", str(tmp_path / "header.csv")]) == 0
     assert capsys.readouterr().out == "prediction,spread\n"
 
 
@@ -171,10 +173,10 @@ def test_a_dangling_link_is_no_run_folder(tmp_path: Path, capsys: pytest.Capture
         refused([command, str(tmp_path / "link")], capsys)
 
 
-def test_a_checkpoint_is_neither_followed_nor_waited_for(made: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_is_neither_followed_nor_waited_for(trained: Path, tmp_path: Path) -> None:
     from proxlearn.run.checkpoint_file import InvalidCheckpoint, read_checkpoint_file
 
-    step, whole = list_checkpoints(made / "checkpoints")[0]
+    step, whole = list_checkpoints(trained / "checkpoints")[0]
     for kind in ("link", "pipe", "sparse"):
         path = checkpoint_path(tmp_path / kind, step)
         path.parent.mkdir()
@@ -199,10 +201,10 @@ def test_npz_files_that_claim_too_much_are_one_line(tmp_path: Path, capsys: pyte
 
     def patched(local: int, central: int, value: int) -> bytes:
         """Both headers of the first array with another byte."""
-        made = bytearray(content)
-        made[content.find(b"PK\x03\x04") + local] = value
-        made[content.find(b"PK\x01\x02") + central] = value
-        return bytes(made)
+        trained = bytearray(content)
+        trained[content.find(b"PK\x03\x04") + local] = value
+        trained[content.find(b"PK\x01\x02") + central] = value
+        return bytes(trained)
 
     encrypted, compressed = patched(6, 8, 1), patched(8, 10, 99)
     for damaged in (giant, encrypted, magic, compressed):

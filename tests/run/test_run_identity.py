@@ -5,7 +5,7 @@ import json
 import pytest
 from small_runs import run, small
 
-from proxlearn.predict.folder import load
+from proxlearn.predict.model_loader import load_model
 from proxlearn.run import checkpoint_file, run_identity
 from proxlearn.run.run_config import newest_cloud_sha256
 from proxlearn.run.run_folder import RunFolder
@@ -32,7 +32,7 @@ def test_a_reader_skips_the_checkpoint_of_another_run_by_name(old, tmp_path, cap
         checkpoint_file.checkpoint_path(folder / "checkpoints", step).write_bytes(path.read_bytes())
     run_identity._warn_once.cache_clear()
     capfd.readouterr()
-    assert load(folder).cloud.step == 10
+    assert load_model(folder).cloud.step == 10
     assert "skipping the checkpoint cloud-000000020.safetensors: it belongs to another run" in capfd.readouterr().err
     assert newest_cloud_sha256(folder) == before
     assert steps_in(folder) == [step for step in steps if step != 6]
@@ -42,4 +42,4 @@ def test_a_reader_skips_the_checkpoint_of_another_run_by_name(old, tmp_path, cap
 def test_where_nothing_tells_the_run_every_whole_checkpoint_counts(tmp_path):
     run(small(steps=10), tmp_path)
     RunFolder(tmp_path).status.unlink()
-    assert load(tmp_path).cloud.step == 10
+    assert load_model(tmp_path).cloud.step == 10

@@ -14,7 +14,7 @@ from proxlearn.core.schedules import is_log_spaced
 from proxlearn.errors import InputError, ProxlearnError
 from proxlearn.run import selection
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.views.report.page import Builder
+from proxlearn.views.report.page import PageBuilder
 from proxlearn.views.run.run_data import read_run_data
 
 
@@ -60,7 +60,7 @@ def test_the_selected_values_are_stated_and_the_config_stays_the_runs_own(refere
     config = RunFolder(reference).read_config()
     assert (config.beta, config.steps) == (None, None)
     assert digest(config) == digest(tuned())
-    about = dict(Builder([reference]).data()["runs"][0]["about"])
+    about = dict(PageBuilder([reference]).data()["runs"][0]["about"])
     assert f"beta={chosen(reference)['beta']}, h=" in about["selected"]
 
 

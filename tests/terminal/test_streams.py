@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proxlearn.commands.predict import exact_output
 from proxlearn.errors import InputError
+from proxlearn.predict.prediction_table import exact_output
 from proxlearn.terminal.streams import try_write
 
 COMMAND = f'"{sys.executable}" -m proxlearn'

@@ -15,7 +15,7 @@ from proxlearn.compare.spec import CELLS
 from proxlearn.compare.statistics import summarise
 from proxlearn.views.compare.block_tables import Section, difference, is_for, tables
 from proxlearn.views.compare.paper_table import dataset_tables, paper_table
-from proxlearn.views.run.tables import markdown
+from proxlearn.views.markdown import markdown
 
 MAX_WIDTH = 110
 INTRODUCTION = (

@@ -1,4 +1,4 @@
-"""The cloud in motion: one picture for each stored moment, with the risk and what the cloud has learnt beside it."""
+"""The frames of a film: the cloud at every stored step, with the risk and the learned function at that step."""
 
 from __future__ import annotations
 
@@ -19,41 +19,45 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from proxlearn.predict.folder import load
+from proxlearn.predict.model_loader import load_model
 from proxlearn.run import checkpoint, checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.film.cloud_history import CloudHistory, read_cloud_history
 from proxlearn.views.run import curves, learned_function, regions
 from proxlearn.views.run.run_data import read_run_data
+from proxlearn.views.run.run_views import has_learned_function, has_regions
 from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
 
 INCHES = (9.6, 5.4)
-ALL = 10**6
-"""More moments than a run stores: which of them are shown is decided here, evenly on a logarithmic axis."""
+ALL_FRAMES = 10**6
+"""More checkpoints than a run stores: all are read, and ``select_frames`` chooses evenly on a logarithmic axis."""
 TRAIL = 8
-"""How many frames back a particle's way is seen."""
+"""Number of previous frames over which a particle's trail reaches."""
 AREA = 16.0
-"""Of a particle with the mean weight, in square points; others in proportion, within LEAST_MOST."""
-LEAST_MOST = (1.5, 260.0)
-SPREAD = math.log(4)
-"""Colours begin where a weight is a quarter of the mean, and end where it is 16 times the mean."""
-EDGES = (0.5, 99.5)
-"""Percentiles of the particles' places that the picture holds: a stray one would make all others small."""
+"""Area of a particle with the mean weight, in square points; others are proportional, within AREA_LIMITS."""
+AREA_LIMITS = (1.5, 260.0)
+LOG_UNIT = math.log(4)
+"""The colours begin at a quarter of the mean weight and end at 16 times the mean weight."""
+PERCENTILES = (0.5, 99.5)
+"""Percentiles of the particles' positions that are inside the axes: a single outlier would shrink all others."""
 GRID = 140
+"""Points per side of the grid of the decision regions."""
 COLOURS = LinearSegmentedColormap.from_list("weights", ["#bcd7e4", WEIGHTED, "#b0388a", "#f5a021"])
-COLOURS_OF_LOG = Normalize(-SPREAD, 2 * SPREAD)
+LOG_WEIGHT_RANGE = Normalize(-LOG_UNIT, 2 * LOG_UNIT)
 """The mean weight has the blue of the weighted estimate."""
+LEGEND = {"1/4 of the mean weight": 0.25, "mean weight, 1/N": 1.0, "4 times the mean weight": 4.0}
+"""Label -> weight relative to the mean."""
 
 
 class Film:
-    """A run's pictures, drawn one after the other into one figure."""
+    """Draws the frames of a run one after the other into one figure."""
 
     def __init__(self, folder: Path, frames: int, particles: int) -> None:
-        self._run, self._model = read_run_data(folder), load(folder)
-        every = read_cloud_history(folder, particles=particles, frames=ALL)
-        self._frames = chosen(every, frames)
-        self._stored = len(every.steps)
-        self._places = self._frames.projected
+        self._run, self._model = read_run_data(folder), load_model(folder)
+        stored = read_cloud_history(folder, particles=particles, frames=ALL_FRAMES)
+        self._frames = select_frames(stored, frames)
+        self._stored_count = len(stored.steps)
+        self._positions = self._frames.projected
         self._checkpoints = RunFolder(folder).checkpoints
 
     def __len__(self) -> int:
@@ -61,147 +65,144 @@ class Film:
 
     @property
     def why_fewer(self) -> str:
-        """Why there are fewer pictures than were asked for."""
-        if len(self) == self._stored:
+        """Why there are fewer frames than requested."""
+        if len(self) == self._stored_count:
             return "the run has stored no more; train with a smaller checkpoint_every and a larger keep_checkpoints"
-        return f"of the {self._stored} stored clouds the others are not at log-spaced steps"
+        return f"the other checkpoints of the {self._stored_count} stored ones are not at log-spaced steps"
 
-    def pictures(self, width: int) -> Iterator[Image.Image]:
-        """RGB pictures of ``width`` pixels, 16 to 9, from the first moment to the newest."""
+    def images(self, width: int) -> Iterator[Image.Image]:
+        """Yield RGB images of ``width`` pixels, 16 to 9, from the first stored step to the newest."""
         with house_style():
-            made = Figure(figsize=INCHES, dpi=width / INCHES[0])
-            canvas: Any = FigureCanvasAgg(made)
-            left, learnt, risk = self._panels(made)
-            self._begin_risk(risk)
+            fig = Figure(figsize=INCHES, dpi=width / INCHES[0])
+            canvas: Any = FigureCanvasAgg(fig)
+            cloud, learned, risk = self._create_axes(fig)
+            self._plot_risk(risk)
             for index in range(len(self)):
-                self._draw_cloud(left, index)
-                if learnt is not None:
-                    self._draw_learnt(learnt, int(self._frames.steps[index]))
-                moving = self._draw_moment(made, risk, index)
+                self._plot_cloud(cloud, index)
+                if learned is not None:
+                    self._plot_learned(learned, int(self._frames.steps[index]))
+                step_artists = self._mark_step(fig, risk, index)
                 canvas.draw()
                 yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-                for artist in moving:
+                for artist in step_artists:
                     artist.remove()
 
-    def _panels(self, made: Figure) -> tuple[Axes, Axes | None, Axes]:
-        """The cloud on the left; on the right the learnt function, where it can be shown, above the risk."""
-        columns, model = self._run.model["columns"], self._run.model
-        seen = self._run.points is not None and (
-            (len(columns) == 1 and model["task"] != "multiclass") or (len(columns) == 2 and bool(model["classes"]))
-        )
-        grid = made.add_gridspec(
+    def _create_axes(self, fig: Figure) -> tuple[Axes, Axes | None, Axes]:
+        """Create the axes of the cloud on the left, and of the learned function (if it can be drawn) above the risk."""
+        drawable = self._run.points is not None and (has_learned_function(self._run) or has_regions(self._run))
+        grid = fig.add_gridspec(
             2, 2, width_ratios=(1.25, 1), left=0.08, right=0.985, bottom=0.1, top=0.87, wspace=0.2, hspace=0.42
         )
-        left = made.add_subplot(grid[:, 0])
-        if not seen:
-            return left, None, made.add_subplot(grid[:, 1])
-        return left, made.add_subplot(grid[0, 1]), made.add_subplot(grid[1, 1])
+        cloud = fig.add_subplot(grid[:, 0])
+        if not drawable:
+            return cloud, None, fig.add_subplot(grid[:, 1])
+        return cloud, fig.add_subplot(grid[0, 1]), fig.add_subplot(grid[1, 1])
 
-    def _draw_cloud(self, axes: Axes, index: int) -> None:
+    def _plot_cloud(self, axes: Axes, index: int) -> None:
         axes.clear()
-        way = self._places[max(0, index - TRAIL) : index + 1]
-        for age, (before, after) in enumerate(zip(way[-2::-1], way[:0:-1], strict=True)):
-            faded = 0.28 * (1 - age / TRAIL)
+        trail = self._positions[max(0, index - TRAIL) : index + 1]
+        for age, (before, after) in enumerate(zip(trail[-2::-1], trail[:0:-1], strict=True)):
+            alpha = 0.28 * (1 - age / TRAIL)
             axes.add_collection(
-                LineCollection(list(np.stack((before, after), axis=1)), colors=GREY, alpha=faded, lw=0.7)
+                LineCollection(list(np.stack((before, after), axis=1)), colors=GREY, alpha=alpha, lw=0.7)
             )
         N = len(self._model.cloud.theta)
         relative = np.exp(self._frames.log_rho[index]) * N
         order = np.argsort(relative)
         axes.scatter(
-            way[-1][order, 0],
-            way[-1][order, 1],
-            s=np.clip(AREA * relative, *LEAST_MOST)[order],
+            trail[-1][order, 0],
+            trail[-1][order, 1],
+            s=np.clip(AREA * relative, *AREA_LIMITS)[order],
             c=np.log(np.maximum(relative, 1e-300))[order],
             cmap=COLOURS,
-            norm=COLOURS_OF_LOG,
+            norm=LOG_WEIGHT_RANGE,
             alpha=0.85,
             edgecolors="white",
             linewidths=0.3,
             zorder=3,
         )
-        axes.set(xlim=self._limits(0, below=1), ylim=self._limits(1, below=2))
-        names = [f"principal axis {place} ({share:.0%} of the variance)" for place, share in self._shares()]
+        axes.set(xlim=self._limits(0, lower_margins=1), ylim=self._limits(1, lower_margins=2))
+        names = [f"principal axis {number} ({share:.0%} of the variance)" for number, share in self._variance_shares()]
         axes.set(xlabel=names[0], ylabel=names[1])
         axes.set_title(f"{len(relative)} of {N} particles, size and colour by weight", loc="left")
-        axes.legend(handles=_key(), ncols=3, loc="lower center", fontsize=7, handletextpad=0.1)
+        axes.legend(handles=_legend_handles(), ncols=3, loc="lower center", fontsize=7, handletextpad=0.1)
 
-    def _limits(self, place: int, below: int) -> tuple[float, float]:
-        """The same in every picture: all but strays, with a margin, and ``below`` as much of it where the key is."""
-        ends = np.percentile(self._places[..., place], EDGES, axis=1)
+    def _limits(self, axis: int, lower_margins: int) -> tuple[float, float]:
+        """Return limits that are the same in every frame; ``lower_margins`` leaves space for the legend."""
+        ends = np.percentile(self._positions[..., axis], PERCENTILES, axis=1)
         low, high = float(ends[0].min()), float(ends[1].max())
         margin = 0.08 * (high - low) or 1.0
-        return low - below * margin, high + margin
+        return low - lower_margins * margin, high + margin
 
-    def _shares(self) -> Iterator[tuple[int, float]]:
-        """How much of the particles' variance each axis shows."""
+    def _variance_shares(self) -> Iterator[tuple[int, float]]:
+        """Yield the number of an axis and its share of the particles' variance."""
         theta = self._frames.theta.reshape(-1, self._frames.theta.shape[2])
         total = float(theta.var(axis=0).sum()) or 1.0
-        for place in range(2):
-            yield place + 1, float(self._places[..., place].var()) / total
+        for axis in range(2):
+            yield axis + 1, float(self._positions[..., axis].var()) / total
 
-    def _draw_learnt(self, axes: Axes, step: int) -> None:
-        """By the whole cloud of that moment, not only by the particles that are shown."""
+    def _plot_learned(self, axes: Axes, step: int) -> None:
+        """Plot the function or the regions of the whole cloud at ``step``, not only of the drawn particles."""
         assert self._run.points is not None
         axes.clear()
         cloud = checkpoint.load(checkpoint_file.checkpoint_path(self._checkpoints, step)).cloud.to("cpu", torch.float64)
-        learnt = replace(self._model, cloud=cloud)
-        if len(self._run.model["columns"]) == 2:
-            regions.plot_regions(axes, self._run, self._run.points, learnt, GRID)
+        model = replace(self._model, cloud=cloud)
+        if has_regions(self._run):
+            regions.plot_regions(axes, self._run, self._run.points, model, GRID)
             axes.set_title("test part and decision regions", loc="left")
             return
-        learned_function.plot_function(axes, self._run, self._run.points, learnt)
-        # The data's range and a third of it: at first f may be anywhere.
+        learned_function.plot_function(axes, self._run, self._run.points, model)
+        # The range of the data and a third more on each side: f is unbounded in the first frames.
         target = axes.lines[0].get_ydata()
         low, high = float(np.min(target)), float(np.max(target))
         axes.set_ylim(low - (high - low) / 3, high + (high - low) / 3)
-        axes.set_title("the learnt function", loc="left")
+        axes.set_title("learned function", loc="left")
 
-    def _begin_risk(self, axes: Axes) -> None:
+    def _plot_risk(self, axes: Axes) -> None:
         curves.plot_risk(axes, self._run)
-        axes.set_title("the risk", loc="left")
+        axes.set_title("risk", loc="left")
         axes.legend(ncols=2, loc="lower left", fontsize=7)
 
-    def _draw_moment(self, made: Figure, risk: Axes, index: int) -> list[Artist]:
-        """What says which moment it is: the title, and a dot on each curve."""
+    def _mark_step(self, fig: Figure, risk: Axes, index: int) -> list[Artist]:
+        """Draw what shows the step of this frame, the title and a dot per risk curve; return these artists."""
         step = int(self._frames.steps[index])
         logged = self._run.metrics[self._run.metrics["step"] > 0]
-        moving: list[Artist] = [
-            made.text(0.08, 0.94, self._run.title, fontsize=11, fontweight="bold", va="center"),
-            made.text(0.985, 0.94, f"k = {step:,}", fontsize=14, fontweight="bold", va="center", ha="right"),
+        artists: list[Artist] = [
+            fig.text(0.08, 0.94, self._run.title, fontsize=11, fontweight="bold", va="center"),
+            fig.text(0.985, 0.94, f"k = {step:,}", fontsize=14, fontweight="bold", va="center", ha="right"),
         ]
         if len(logged):
-            place = max(step, int(logged["step"].iloc[0]))
-            moving.append(risk.axvline(place, color=GREY, linewidth=0.8, linestyle=":"))
+            x = max(step, int(logged["step"].iloc[0]))
+            artists.append(risk.axvline(x, color=GREY, linewidth=0.8, linestyle=":"))
             for estimate, colour in ESTIMATE_COLOURS.items():
-                value = np.interp(place, logged["step"], logged[f"test_risk_{estimate}"])
-                moving += risk.plot(place, value, "o", color=colour, markersize=7, markeredgecolor="white", zorder=4)
-        return moving
+                y = np.interp(x, logged["step"], logged[f"test_risk_{estimate}"])
+                artists += risk.plot(x, y, "o", color=colour, markersize=7, markeredgecolor="white", zorder=4)
+        return artists
 
 
-def chosen(every: CloudHistory, most: int) -> CloudHistory:
-    """At most ``most`` of the frames, the first and the last among them, evenly on a logarithmic axis of steps."""
-    if len(every.steps) <= most:
-        return every
-    places = np.log1p(every.steps.astype(float))
-    wanted = np.linspace(places[0], places[-1], most)
-    kept = np.unique(np.abs(places[:, None] - wanted).argmin(axis=0))
-    return replace(every, steps=every.steps[kept], theta=every.theta[kept], log_rho=every.log_rho[kept])
+def select_frames(stored: CloudHistory, most: int) -> CloudHistory:
+    """Select at most ``most`` frames, evenly on a logarithmic axis of steps, the first and the last included."""
+    if len(stored.steps) <= most:
+        return stored
+    log_steps = np.log1p(stored.steps.astype(float))
+    even = np.linspace(log_steps[0], log_steps[-1], most)
+    indices = np.unique(np.abs(log_steps[:, None] - even).argmin(axis=0))
+    return replace(stored, steps=stored.steps[indices], theta=stored.theta[indices], log_rho=stored.log_rho[indices])
 
 
-def _key() -> list[Line2D]:
-    """What sizes and colours mean."""
-    known = {"a quarter of the mean weight": 0.25, "the mean weight, 1/N": 1.0, "4 times as much": 4.0}
+def _legend_handles() -> list[Line2D]:
+    """Return legend entries that explain sizes and colours."""
     return [
-        Line2D([], [], marker="o", linestyle="", label=name, **_looks(relative)) for name, relative in known.items()
+        Line2D(
+            [],
+            [],
+            marker="o",
+            linestyle="",
+            label=label,
+            markersize=math.sqrt(AREA * relative),
+            color=COLOURS(LOG_WEIGHT_RANGE(math.log(relative))),
+            markeredgecolor="white",
+            markeredgewidth=0.3,
+        )
+        for label, relative in LEGEND.items()
     ]
-
-
-def _looks(relative: float) -> dict[str, Any]:
-    colour = COLOURS(COLOURS_OF_LOG(math.log(relative)))
-    return {
-        "markersize": math.sqrt(AREA * relative),
-        "color": colour,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.3,
-    }

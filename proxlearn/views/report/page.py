@@ -1,7 +1,7 @@
-"""One self-contained HTML page about runs and sweeps: it opens from disk, and asks nobody for anything.
+"""One self-contained HTML page about runs and sweeps: it opens from disk and makes no requests.
 
-Folders may come from anybody: what they hold goes into the page as JSON that no HTML can begin in, and the script puts
-it there as text. Only this module's own scripts can run in the page: its policy names them by their checksums.
+Folders may come from an untrusted source. Their content is embedded as JSON in which no HTML can begin, and the script
+inserts it as text. Only the page's own script can run: the content security policy names it by its checksum.
 """
 
 from __future__ import annotations
@@ -20,46 +20,47 @@ from tqdm import tqdm
 
 from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.views.report.cloud import MOST_CLOUDS, Size, cloud_data, size_for
-from proxlearn.views.report.payload import Table, page_data
+from proxlearn.views.report.cloud_payload import MOST_CLOUDS, CloudLimits, cloud_payload, limits_for
+from proxlearn.views.report.payload import Table, page_payload
 from proxlearn.views.report.report_runs import RunEntry, gather_runs
 
 STYLES = ("uplot.min", "page")
 SCRIPTS = ("uplot.min", "base", "chart", "zoom", "curves", "canvas", "cloud", "learnt", "tables", "page")
-# Nothing in JSON needs these characters as they are, and none of them can then begin a tag or end a line of script.
-ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
-PLACE = re.compile(r"\{\{(\w+)\}\}")
+# JSON does not need these characters literally; escaped, they can neither begin a tag nor end a line of script.
+JSON_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-class Builder:
-    """Makes the data of a page, again and again for one that is watched: a cloud is read once for its checkpoints."""
+class PageBuilder:
+    """Builds the data of a page, repeatedly if it is watched; a cloud is read again only if it has a new checkpoint."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
         self._clouds: dict[Any, dict[str, Any] | None] = {}
 
     def data(self, progress: bool = False) -> dict[str, Any]:
-        source = gather_runs(self.folders)
-        size = size_for(min(len(source.runs), MOST_CLOUDS))
-        shown = tqdm(source.runs[:MOST_CLOUDS], "clouds", unit="run", disable=not progress, file=sys.stderr)
-        clouds = [self._cloud(each, size) for each in shown]
-        return page_data(source, clouds + [None] * (len(source.runs) - len(clouds)))
+        """Return the data of the page from the present content of the folders."""
+        report = gather_runs(self.folders)
+        limits = limits_for(min(len(report.runs), MOST_CLOUDS))
+        entries = tqdm(report.runs[:MOST_CLOUDS], "clouds", unit="run", disable=not progress, file=sys.stderr)
+        clouds = [self._cloud(entry, limits) for entry in entries]
+        return page_payload(report, clouds + [None] * (len(report.runs) - len(clouds)))
 
-    def _cloud(self, shown: RunEntry, size: Size) -> dict[str, Any] | None:
-        key = (shown.run.path, size, tuple(list_checkpoints(RunFolder(shown.run.path).checkpoints)))
+    def _cloud(self, entry: RunEntry, limits: CloudLimits) -> dict[str, Any] | None:
+        key = (entry.run.path, limits, tuple(list_checkpoints(RunFolder(entry.run.path).checkpoints)))
         if key not in self._clouds:
-            # Only the newest of each run: those of older checkpoints are not asked for again.
+            # One cloud per run is kept: those of older checkpoints are not needed again.
             self._clouds = {other: cloud for other, cloud in self._clouds.items() if other[0] != key[0]}
-            self._clouds[key] = cloud_data(shown.run, size)
+            self._clouds[key] = cloud_payload(entry.run, limits)
         return self._clouds[key]
 
 
 def render_page(data: dict[str, Any], watch: bool = False) -> str:
-    """The page with its data in it; one that is watched may ask its own server for newer data."""
-    styles = "\n".join(asset(f"{name}.css") for name in STYLES)
-    # The library's licence goes wherever the library goes.
-    licence = f"/*! uPlot\n{asset('uplot.LICENSE')}*/"
-    scripts = "\n".join((licence, *(asset(f"{name}.js") for name in SCRIPTS)))
+    """Render the page with its data; a watched page may request newer data from its own server."""
+    styles = "\n".join(read_asset(f"{name}.css") for name in STYLES)
+    # The licence of the library requires that it accompanies every copy.
+    licence = f"/*! uPlot\n{read_asset('uplot.LICENSE')}*/"
+    scripts = "\n".join((licence, *(read_asset(f"{name}.js") for name in SCRIPTS)))
     checksum = base64.b64encode(hashlib.sha256(scripts.encode()).digest()).decode()
     policy = {
         "default-src": "'none'",
@@ -71,44 +72,47 @@ def render_page(data: dict[str, Any], watch: bool = False) -> str:
     }
     parts = {
         "policy": "; ".join(f"{key} {value}" for key, value in policy.items()),
-        "title": escaped(data["title"]),
+        "title": escape_html(data["title"]),
         "style": styles,
         "tables": static_tables(data),
         "data": as_json(data | {"watch": watch}),
         "script": scripts,
     }
-    # In one pass: what is put in is not looked at again.
-    return PLACE.sub(lambda place: parts[place[1]], asset("page.html"))
+    # One pass: a placeholder inside inserted text is not replaced.
+    return PLACEHOLDER.sub(lambda match: parts[match[1]], read_asset("page.html"))
 
 
 def as_json(data: dict[str, Any]) -> str:
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(ESCAPES)
+    """Encode data as JSON that can stand inside a script element."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(JSON_ESCAPES)
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Read a file of the assets folder."""
     return resources.files("proxlearn.views.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def escaped(text: str) -> str:
-    # A file may spell half of a pair of surrogates, which no encoding has.
+def escape_html(text: str) -> str:
+    """Escape text for HTML; half of a surrogate pair, which UTF-8 cannot encode, becomes a question mark."""
     return html.escape(text.encode("utf-8", "replace").decode())
 
 
 def static_tables(data: dict[str, Any]) -> str:
-    """The tables for a reader without scripts."""
-    parts = [f"<h1>{escaped(data['title'])}</h1>"]
+    """Return the tables as HTML for a browser without JavaScript."""
+    parts = [f"<h1>{escape_html(data['title'])}</h1>"]
     for sweep in data["sweeps"]:
-        parts += [f"<h2>{escaped(sweep['name'])}</h2><p>{escaped(sweep['counts'])}</p>", _table(sweep["table"])]
+        parts += [f"<h2>{escape_html(sweep['name'])}</h2><p>{escape_html(sweep['counts'])}</p>"]
+        parts += [_html_table(sweep["table"])]
     for run in data["runs"]:
-        about = {"columns": ["what", ""], "rows": run["about"]}
-        note = f"<p>{escaped(run['figures_note'])}</p>" if run["figures_note"] else ""
-        parts += [f"<h2>{escaped(run['name'])}</h2>{note}", _table(run["figures"]), _table(about)]
+        about = {"columns": ["property", "value"], "rows": run["about"]}
+        note = f"<p>{escape_html(run['results_note'])}</p>" if run["results_note"] else ""
+        parts += [f"<h2>{escape_html(run['name'])}</h2>{note}", _html_table(run["results"]), _html_table(about)]
     return "\n".join(parts)
 
 
-def _table(table: Table | None) -> str:
+def _html_table(table: Table | None) -> str:
     if table is None:
         return ""
-    head = "".join(f"<th>{escaped(name)}</th>" for name in table["columns"])
-    rows = "".join("<tr>" + "".join(f"<td>{escaped(each)}</td>" for each in row) + "</tr>" for row in table["rows"])
+    head = "".join(f"<th>{escape_html(name)}</th>" for name in table["columns"])
+    rows = "".join("<tr>" + "".join(f"<td>{escape_html(cell)}</td>" for cell in row) + "</tr>" for row in table["rows"])
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -1,4 +1,4 @@
-"""A page's data: runs as plain values for JSON. Every string stays a string; nothing here knows of HTML."""
+"""The data of a page: runs and sweeps as plain values for JSON. Text stays unescaped; HTML is added in page.py."""
 
 from __future__ import annotations
 
@@ -15,66 +15,70 @@ from proxlearn.compare.statistics import MeanSd
 from proxlearn.core.estimates import ESTIMATES
 from proxlearn.paper.published import Experiment, Figures, printed
 from proxlearn.run.sweep_folder import JobState
-from proxlearn.views.report.report_runs import ReportRuns, RunEntry, flat
+from proxlearn.views.markdown import format_cell
+from proxlearn.views.report.report_runs import SINGLE_RUNS, ReportRuns, RunEntry, flatten
 from proxlearn.views.run.curves import SMALLEST_SHARE
-from proxlearn.views.run.tables import MORE_NOTES, NOTE, cell, remarks
-from proxlearn.views.sweep.sweep_views import counts, mean_over_seeds, readable_table
+from proxlearn.views.run.run_data import RunData
+from proxlearn.views.run.tables import remarks, table_notes
+from proxlearn.views.sweep.sweep_views import count_states, mean_over_seeds, readable_table
 
 Table = dict[str, Any]
 """columns: headings; rows: cells, all of them text."""
 
-PAPERS = "paper's"
-"""The heading of a column of the paper's figures: of the quantity before it."""
+PAPER_HEADING = "paper's"
+"""The heading of a column with the paper's value of the metric in the column before it."""
 MOST_VALUES = 400_000
-"""Of all curves of a page together: a run that logged every step is thinned."""
+"""Numbers in all curves of a page together: the curves of a run that logged every step are thinned."""
 MOST_ROWS, LEAST_ROWS = 600, 40
 MOST_CLASSES = 60
-"""Of a confusion matrix on a page."""
-FIGURE = re.compile(r"(train|test)_(\w+?)_(weighted|unweighted|unweighted_saturated|particle)")
-HEALTH = ("ess", "kernel_offdiag", "sinkhorn_rounds", "discrete_free_energy")
+"""Classes of a confusion matrix on a page."""
+METRIC_COLUMN = re.compile(r"(train|test)_(\w+?)_(weighted|unweighted|unweighted_saturated|particle)")
+HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "discrete_free_energy")
 
 
-def page_data(source: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Everything that the page shows; ``clouds`` are the runs' own, in their order."""
-    rows = max(LEAST_ROWS, min(MOST_ROWS, MOST_VALUES // (30 * len(source.runs))))
+def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
+    """Return everything that the page shows; ``clouds`` are those of the runs, in the same order."""
+    rows = max(LEAST_ROWS, min(MOST_ROWS, MOST_VALUES // (30 * len(report.runs))))
     return {
-        "title": source.title,
+        "title": report.title,
         "version": __version__,
-        "parameters": source.parameters,
-        "sweeps": [_sweep(name, states, source) for name, states in source.tables.items()],
-        "quantities": _quantities(source.runs),
-        "runs": [run_data(shown, cloud, rows) for shown, cloud in zip(source.runs, clouds, strict=True)],
+        "parameters": report.parameters,
+        "sweeps": [_sweep_payload(name, states, report) for name, states in report.tables.items()],
+        "quantities": _logged_metrics(report.runs),
+        "runs": [run_payload(entry, cloud, rows) for entry, cloud in zip(report.runs, clouds, strict=True)],
     }
 
 
-def run_data(shown: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
-    run = shown.run
-    paper = printed(run.config)
+def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
+    """Return what the page shows of one run."""
+    run = entry.run
+    experiments = printed(run.config)
+    notes = [] if run.accuracy is None else [" ".join(note.split()) for note in table_notes(run.accuracy)]
     return {
-        "name": shown.name,
+        "name": entry.name,
         "title": run.title,
         "folder": run.path.name,
-        "values": shown.values,
-        "state": shown.state,
+        "values": entry.values,
+        "state": entry.state,
         "step": int(run.status["step"]),
         "N": float(run.config["N"]),
-        "unit": 2.0**-53 if run.status.get("dtype") == "float64" else 2.0**-24,
-        "about": run_summary(shown),
-        "config": [[key, str(value)] for key, value in flat(run.config).items()],
-        "figures": figures(shown, paper),
-        "figures_note": run.figures_note,
-        "notes": [*_notes(run.accuracy), *_paper_notes(shown, paper), *remarks(run)],
+        "unit": run.rounding_unit,
+        "about": run_properties(entry),
+        "config": [[key, str(value)] for key, value in flatten(run.config).items()],
+        "results": results_table(run, experiments),
+        "results_note": run.results_note,
+        "notes": [*notes, *_paper_notes(run, experiments), *remarks(run)],
         "curves": curves(run.metrics, rows),
-        "confusion": confusion(shown),
+        "confusion": confusion(run),
         "cloud": cloud,
     }
 
 
-def run_summary(shown: RunEntry) -> list[list[str]]:
-    """What was run: version, machine, time."""
-    status = shown.run.status
-    known = {
-        "state": shown.state,
+def run_properties(entry: RunEntry) -> list[list[str]]:
+    """Return pairs of a property and its value: state, time, machine, versions."""
+    status = entry.run.status
+    properties = {
+        "state": entry.state,
         "recursions": f"{status['step']} of {status.get('steps')}",
         "selected": ", ".join(f"{key}={value}" for key, value in _items(status.get("selected"))),
         "seconds": status.get("seconds"),
@@ -86,137 +90,132 @@ def run_summary(shown: RunEntry) -> list[list[str]]:
         "data, sha256": status.get("data_sha256"),
         "error": status.get("error"),
     }
-    return [[key, str(value)] for key, value in known.items() if value not in (None, "")]
+    return [[key, str(value)] for key, value in properties.items() if value not in (None, "")]
 
 
 def _items(values: Any) -> Iterable[tuple[Any, Any]]:
-    """Of a group in a status file that anybody may have written."""
+    """Return the items of a group of status.json, which may have any type in a file of another program."""
     return values.items() if isinstance(values, dict) else ()
 
 
-def table_of(frame: pd.DataFrame) -> Table:
+def as_table(frame: pd.DataFrame) -> Table:
+    """Format all cells of a data frame."""
     return {
         "columns": [str(name) for name in frame.columns],
-        "rows": [[cell(value) for value in row] for row in frame.itertuples(index=False)],
+        "rows": [[format_cell(value) for value in row] for row in frame.itertuples(index=False)],
     }
 
 
-def figures(shown: RunEntry, paper: list[Experiment]) -> Table | None:
-    """accuracy.csv, with the paper's figures beside ours where this run is its experiment, of the same length."""
-    if shown.run.accuracy is None:
+def results_table(run: RunData, experiments: list[Experiment]) -> Table | None:
+    """Return accuracy.csv, with the paper's values if the run is one of its experiments and has the same length."""
+    if run.accuracy is None:
         return None
-    made = table_of(shown.run.accuracy)
-    known = _figures(paper, shown.run.figures_step)
-    for quantity in dict.fromkeys(key[2] for key in known):
-        _insert_paper_column(made, quantity, [known.get((row[0], row[1], quantity)) for row in made["rows"]])
-    return made
+    table = as_table(run.accuracy)
+    published = _published_values(experiments, run.results_step)
+    for metric in dict.fromkeys(key[2] for key in published):
+        _insert_paper_column(table, metric, [published.get((row[0], row[1], metric)) for row in table["rows"]])
+    return table
 
 
 def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
-    """The logged figures by column; of very many rows some, evenly and log-evenly chosen, the first and last too."""
+    """Return the logged metrics by column; more than ``rows`` rows are thinned, evenly and log-evenly."""
     numbers = metrics.apply(pd.to_numeric, errors="coerce")
     total = len(numbers)
     if total > rows:
         even = np.linspace(0, total - 1, rows // 2)
-        spaced = np.geomspace(1, total, rows - rows // 2) - 1
-        numbers = numbers.iloc[np.unique(np.concatenate((even, spaced)).round().astype(int))]
+        log_even = np.geomspace(1, total, rows - rows // 2) - 1
+        numbers = numbers.iloc[np.unique(np.concatenate((even, log_even)).round().astype(int))]
     if "kernel_offdiag" in numbers:
-        # A share of exactly zero has its place on a logarithmic axis too.
+        # A share of exactly zero must be visible on a logarithmic axis.
         numbers = numbers.assign(kernel_offdiag=numbers["kernel_offdiag"].clip(lower=SMALLEST_SHARE))
-    kept = [name for name in numbers.columns if FIGURE.fullmatch(str(name)) or name in HEALTH]
+    names = [name for name in numbers.columns if METRIC_COLUMN.fullmatch(str(name)) or name in HEALTH_COLUMNS]
     return {
         "step": [int(step) for step in numbers["step"]],
         "logged": total,
-        "columns": {str(name): short(numbers[name]) for name in kept if numbers[name].notna().any()},
+        "columns": {str(name): shorten(numbers[name]) for name in names if numbers[name].notna().any()},
     }
 
 
-def confusion(shown: RunEntry) -> dict[str, Any] | None:
-    """Counts of the test part by both estimates: rows are the actual classes."""
-    found, classes = shown.run.confusion, [str(name) for name in shown.run.model.get("classes") or []]
-    if found is None or not classes:
+def confusion(run: RunData) -> dict[str, Any] | None:
+    """Return the counts of the test part per estimate: rows are the actual classes."""
+    table, classes = run.confusion, [str(name) for name in run.model.get("classes") or []]
+    if table is None or not classes:
         return None
     if len(classes) > MOST_CLASSES:
         return {"classes": [], "omitted": len(classes)}
-    made: dict[str, Any] = {"classes": classes}
+    payload: dict[str, Any] = {"classes": classes}
     for estimate in ESTIMATES:
-        counts_of = np.zeros((len(classes), len(classes)), dtype=int)
-        cells = found[(found["part"] == "test") & (found["estimate"] == estimate)]
-        known = cells["actual"].between(0, len(classes) - 1) & cells["predicted"].between(0, len(classes) - 1)
-        counts_of[cells["actual"][known], cells["predicted"][known]] = cells["count"][known]
-        made[estimate] = counts_of.tolist()
-    return made
+        matrix = np.zeros((len(classes), len(classes)), dtype=int)
+        cells = table[(table["part"] == "test") & (table["estimate"] == estimate)]
+        valid = cells["actual"].between(0, len(classes) - 1) & cells["predicted"].between(0, len(classes) - 1)
+        matrix[cells["actual"][valid], cells["predicted"][valid]] = cells["count"][valid]
+        payload[estimate] = matrix.tolist()
+    return payload
 
 
-def short(values: Iterable[float]) -> list[float | None]:
-    """Five digits are more than a screen shows; what is not finite is nothing."""
+def shorten(values: Iterable[float]) -> list[float | None]:
+    """Round to five digits, more than a screen can show; a value that is not finite becomes None."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values]
 
 
-def _quantities(runs: list[RunEntry]) -> dict[str, list[str]]:
-    """Quantity -> its estimates, of all that the runs have logged."""
-    found: dict[str, dict[str, None]] = {}
-    for shown in runs:
-        for name in shown.run.metrics.columns:
-            matched = FIGURE.fullmatch(str(name))
-            if matched:
-                found.setdefault(matched[2], {})[matched[3]] = None
-    return {quantity: list(estimates) for quantity, estimates in found.items()}
+def _logged_metrics(runs: list[RunEntry]) -> dict[str, list[str]]:
+    """Return metric -> its estimates, over all runs."""
+    metrics: dict[str, dict[str, None]] = {}
+    for entry in runs:
+        for name in entry.run.metrics.columns:
+            match = METRIC_COLUMN.fullmatch(str(name))
+            if match:
+                metrics.setdefault(match[2], {})[match[3]] = None
+    return {metric: list(estimates) for metric, estimates in metrics.items()}
 
 
-def _sweep(name: str, states: list[JobState], source: ReportRuns) -> dict[str, Any]:
-    averages = mean_over_seeds(states)
-    table = table_of(readable_table(states))
-    paper = {shown.run.path: printed(shown.run.config) for shown in source.runs}
-    theirs = [
-        # The table's figures are those of the newest logged row.
-        _figures(paper.get(state.run.folder, []), state.run.newest_step) if state.run else {}
+def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dict[str, Any]:
+    means = mean_over_seeds(states)
+    table = as_table(readable_table(states))
+    experiments = {entry.run.path: printed(entry.run.config) for entry in report.runs}
+    published = [
+        # The metrics of this table are those of the newest logged row.
+        _published_values(experiments.get(state.run.folder, []), state.run.newest_step) if state.run else {}
         for state in states
     ]
-    for quantity in ("accuracy", "risk"):
-        key = ("test", "weighted", quantity)
-        _insert_paper_column(table, quantity, [figures_of.get(key) for figures_of in theirs])
+    for metric in ("accuracy", "risk"):
+        key = ("test", "weighted", metric)
+        _insert_paper_column(table, metric, [values.get(key) for values in published])
     return {
         "name": name,
-        "counts": counts(states),
+        "counts": count_states(states, "runs" if name == SINGLE_RUNS else "jobs"),
         "table": table,
-        "averages": None if averages is None else table_of(averages),
+        "averages": None if means is None else as_table(means),
     }
 
 
-def _figures(paper: list[Experiment], step: int | None) -> Figures:
-    """Those of experiments that end at this step: a shorter or longer run is another one."""
-    return {key: value for each in paper if each.steps == step for key, value in each.figures.items()}
+def _published_values(experiments: list[Experiment], step: int | None) -> Figures:
+    """Return the paper's values of experiments that end at ``step``: a shorter or longer run is not comparable."""
+    return {
+        key: value
+        for experiment in experiments
+        if experiment.steps == step
+        for key, value in experiment.figures.items()
+    }
 
 
-def _insert_paper_column(table: Table, quantity: str, theirs: list[MeanSd | None]) -> None:
-    """A column of the paper's figures after that of a quantity, where there are any."""
-    if quantity not in table["columns"] or not any(theirs):
+def _insert_paper_column(table: Table, metric: str, published: list[MeanSd | None]) -> None:
+    """Insert a column with the paper's values after that of a metric, if there are any."""
+    if metric not in table["columns"] or not any(published):
         return
-    place = table["columns"].index(quantity) + 1
-    table["columns"].insert(place, PAPERS)
-    for row, figure in zip(table["rows"], theirs, strict=True):
-        row.insert(place, "" if figure is None else figure.text(5 if "risk" in quantity else 4))
+    index = table["columns"].index(metric) + 1
+    table["columns"].insert(index, PAPER_HEADING)
+    for row, value in zip(table["rows"], published, strict=True):
+        row.insert(index, "" if value is None else value.text(5 if "risk" in metric else 4))
 
 
-def _notes(accuracy: pd.DataFrame | None) -> list[str]:
-    if accuracy is None:
-        return []
+def _paper_notes(run: RunData, experiments: list[Experiment]) -> list[str]:
+    """Say where the paper's values are from, or why they are not shown."""
+    reason = "these results are of another step" if run.results_note else f"this run has made {run.status['step']}"
     return [
-        " ".join(text.split())
-        for row, text in {"weighted": NOTE, **MORE_NOTES}.items()
-        if row in set(accuracy["estimate"])
-    ]
-
-
-def _paper_notes(shown: RunEntry, paper: list[Experiment]) -> list[str]:
-    """Where the paper's figures are from, or after how many recursions this run could be compared with them."""
-    run = shown.run
-    ours = "those here are of another step" if run.figures_note else f"this run has made {run.status['step']}"
-    return [
-        f'"paper\'s": {each.source} of the paper, after {each.steps} recursions.'
-        if each.steps == run.figures_step
-        else f"These are the settings of {each.source} of the paper, whose figures are of {each.steps} recursions; "
-        f"{ours}, so they are not shown beside it."
-        for each in paper
+        f'"paper\'s": {experiment.source} of the paper, after {experiment.steps} recursions.'
+        if experiment.steps == run.results_step
+        else f"The settings are those of {experiment.source} of the paper, whose values are for {experiment.steps} "
+        f"recursions; {reason}, so they are not shown here."
+        for experiment in experiments
     ]

@@ -1,4 +1,4 @@
-"""What a page is made from: the runs of any run and sweep folders, each once, with what tells them apart."""
+"""The runs of a report page: gathered from run and sweep folders, each run once, with what distinguishes it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
 from proxlearn.run.sweep_folder import JobState, SweepFolder, SweepJob
 from proxlearn.views.run.run_data import RunData, read_run_data
 
-ALIKE = (*NOT_TRAJECTORY, "device")
-"""Keys that do not tell one experiment from another."""
+IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
+"""Settings that do not distinguish one experiment from another."""
+SINGLE_RUNS = "runs"
+"""Heading of the table of runs that were given one by one."""
+MOST_NAMED = 6
+"""Number of differing settings up to which they are a run's name; runs of different datasets differ in far more."""
 
 
 @dataclass(frozen=True)
@@ -28,83 +32,106 @@ class RunEntry:
     values: dict[str, str]
     """Swept key -> this run's value."""
     name: str
-    """What it is called among the others."""
+    """Unique on the page."""
 
 
 @dataclass(frozen=True)
 class ReportRuns:
-    """Everything that one page shows."""
+    """All runs of one page."""
 
     runs: list[RunEntry]
     tables: dict[str, list[JobState]]
-    """Sweeps, and the runs that were named one by one: each becomes a table."""
+    """Heading -> the rows of a table: one table per sweep, and one of the runs that were given one by one."""
     parameters: list[str]
-    """What differs between the runs: each can be shown as colour."""
+    """Settings that differ between the runs: each can be shown by colour."""
 
     @property
     def title(self) -> str:
         if len(self.runs) == 1:
             return self.runs[0].run.title
-        names = dict.fromkeys(str(shown.run.config["dataset"]["name"]) for shown in self.runs)
-        return f"{', '.join(names)}: {len(self.runs)} runs"
+        datasets = dict.fromkeys(str(entry.run.config["dataset"]["name"]) for entry in self.runs)
+        return f"{', '.join(datasets)}: {len(self.runs)} runs"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A run, its present state, and its job if it belongs to a sweep."""
+
+    run: RunData
+    snapshot: RunSnapshot
+    state: JobState | None
 
 
 def gather_runs(folders: list[Path]) -> ReportRuns:
-    """Read all folders; jobs of a sweep that have logged nothing yet are left out, and stand in its table only."""
-    found: dict[Path, tuple[RunData, RunSnapshot, JobState | None]] = {}
+    """Read all folders; jobs of a sweep that have logged nothing yet are only in the sweep's table."""
+    sources: dict[Path, _Source] = {}
     sweeps: dict[Path, list[JobState]] = {}
-    for folder in (absolute_folder(given) for given in folders):
+    for folder in map(absolute_folder, folders):
         if not SweepFolder(folder).plan.is_file():
-            found.setdefault(folder, (read_run(folder), take_snapshot(folder), None))
+            sources.setdefault(folder, _Source(read_run(folder), take_snapshot(folder), None))
             continue
         sweeps[folder] = SweepFolder(folder).look()
-        for each in sweeps[folder]:
-            if each.run is not None and each.job.same_as is None and has_rows(each.run.folder):
-                found[each.run.folder] = (read_run(each.run.folder), each.run, each)
-    if not found:
-        raise InputError("there is no run with results in " + ", ".join(map(str, folders)), "wait for its first row")
-    flats = {path: flat(run.config) for path, (run, _, _) in found.items()}
-    swept = dict.fromkeys(str(key) for _, _, state in found.values() if state for key in state.job.values)
-    parameters = list(swept) or _differing(list(flats.values()))
+        for job_state in sweeps[folder]:
+            run = job_state.run
+            if run is not None and job_state.job.same_as is None and has_rows(run.folder):
+                sources[run.folder] = _Source(read_run(run.folder), run, job_state)
+    if not sources:
+        raise InputError(
+            "there is no run with results in " + ", ".join(map(str, folders)), "wait until a run has logged metrics"
+        )
+    settings = {path: flatten(source.run.config) for path, source in sources.items()}
+    swept = dict.fromkeys(str(key) for source in sources.values() if source.state for key in source.state.job.values)
+    parameters = list(swept) or _differing_keys(list(settings.values()))
     runs: dict[str, RunEntry] = {}
-    alone: list[JobState] = []
-    for path, (run, observed, state) in found.items():
-        own = {str(key): str(value) for key, value in state.job.values.items()} if state else {}
-        values = {key: own.get(key, str(flats[path].get(key, ""))) for key in parameters}
-        name = ", ".join(f"{key}={value}" for key, value in values.items()) or run.title
-        name = name if name not in runs else f"{name} ({path.name}, {len(runs)})"
-        runs[name] = RunEntry(run, state.state if state else observed.state, values, name)
+    single: list[JobState] = []
+    for path, source in sources.items():
+        job_values = {str(key): str(value) for key, value in source.state.job.values.items()} if source.state else {}
+        values = {key: job_values.get(key, str(settings[path].get(key, ""))) for key in parameters}
+        name = _unique_name(source.run, values, runs)
+        snapshot, state = source.snapshot, source.state
+        runs[name] = RunEntry(source.run, state.state if state else snapshot.state, values, name)
         if state is None:
-            alone.append(
-                JobState(SweepJob(len(runs), values, observed.steps), observed.state, observed.error, observed)
-            )
+            columns = values if len(values) <= MOST_NAMED else {"run": name}
+            job = SweepJob(len(runs), columns, snapshot.steps)
+            single.append(JobState(job, snapshot.state, snapshot.error, snapshot))
     tables = {folder.name: states for folder, states in sweeps.items()}
-    return ReportRuns(list(runs.values()), tables | ({"runs": alone} if len(alone) > 1 else {}), parameters)
+    return ReportRuns(list(runs.values()), tables | ({SINGLE_RUNS: single} if len(single) > 1 else {}), parameters)
 
 
 def read_run(path: Path) -> RunData:
-    """A run folder that anybody may have written: what cannot be shown is refused in one line."""
+    """Read a run folder, which any program may have written; what cannot be shown is refused in one line."""
     refuse_interrupted(path)
     if not has_rows(path):
-        raise InputError(f"{path} is not a run folder with results (no rows in metrics.csv)", "name one `train` made")
+        raise InputError(
+            f"{path} is not a run folder with results (no rows in metrics.csv)",
+            "name a folder that `proxlearn train` created",
+        )
     RunFolder(path).refuse_links()
     return read_run_data(path)
 
 
 def has_rows(path: Path) -> bool:
+    """Whether a run has logged metrics."""
     metrics = RunFolder(path).metrics
     return not is_interrupted(path) and metrics.is_file() and metrics.stat().st_size > 0
 
 
-def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under dotted keys, as one overrides them."""
-    made: dict[str, Any] = {}
+def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings under dotted keys, as they are overridden on the command line."""
+    settings: dict[str, Any] = {}
     for key, value in config.items():
-        made |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return made
+        settings |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return settings
 
 
-def _differing(configs: list[dict[str, Any]]) -> list[str]:
-    keys = dict.fromkeys(key for config in configs for key in config)
-    different = [key for key in keys if len({str(config.get(key)) for config in configs}) > 1]
-    return [key for key in different if key.partition(".")[0] not in ALIKE]
+def _unique_name(run: RunData, values: dict[str, str], taken: dict[str, RunEntry]) -> str:
+    """Name a run by the settings that differ, or by its title if there are none or too many."""
+    by_settings = ", ".join(f"{key}={value}" for key, value in values.items())
+    name = by_settings if values and len(values) <= MOST_NAMED else run.title
+    return name if name not in taken else f"{name} ({run.path.name}, {len(taken)})"
+
+
+def _differing_keys(settings: list[dict[str, Any]]) -> list[str]:
+    keys = dict.fromkeys(key for config in settings for key in config)
+    differing = [key for key in keys if len({str(config.get(key)) for config in settings}) > 1]
+    return [key for key in differing if key.partition(".")[0] not in IGNORED_KEYS]

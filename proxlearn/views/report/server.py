@@ -1,4 +1,4 @@
-"""A page that keeps itself up to date: a small server, for this machine and this page only."""
+"""The server of a watched page: on this machine only, and for this page only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from proxlearn.errors import ProxlearnError
-from proxlearn.views.report.page import Builder, as_json, render_page
+from proxlearn.views.report.page import PageBuilder, as_json, render_page
 
 HOST = "127.0.0.1"
 
 
-class Server(ThreadingHTTPServer):
-    """Answers on the loopback interface; every answer is made from the folders as they are then."""
+class ReportServer(ThreadingHTTPServer):
+    """Listens on the loopback interface; every response shows the present content of the folders."""
 
     daemon_threads = True
 
-    def __init__(self, builder: Builder, port: int) -> None:
-        super().__init__((HOST, port), Handler)
+    def __init__(self, builder: PageBuilder, port: int) -> None:
+        super().__init__((HOST, port), ReportRequestHandler)
         self._builder, self._lock = builder, threading.Lock()
 
     @property
@@ -28,7 +28,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names under which a page may ask: another one is a foreign page whose name was made to point here."""
+        """Accepted values of the Host header; another name belongs to a foreign site whose DNS entry points here."""
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def data(self) -> dict[str, Any]:
@@ -36,36 +36,36 @@ class Server(ThreadingHTTPServer):
             return self._builder.data()
 
 
-class Handler(BaseHTTPRequestHandler):
-    """``/`` is the page, ``/data.json`` what it asks for later; everything else is nothing."""
+class ReportRequestHandler(BaseHTTPRequestHandler):
+    """Serves the page at ``/`` and its newest data at ``/data.json``, and nothing else."""
 
-    server: Server
+    server: ReportServer
     server_version = "proxlearn"
 
     def do_GET(self) -> None:
         if self.headers.get("Host") not in self.server.hosts:
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "not for this host\n")
+            self._respond(HTTPStatus.FORBIDDEN, "text/plain", "not for this host\n")
         elif self.path not in ("/", "/data.json"):
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / and /data.json\n")
+            self._respond(HTTPStatus.NOT_FOUND, "text/plain", "only / and /data.json exist\n")
         else:
-            self._from_folders()
+            self._respond_with_data()
 
-    def _from_folders(self) -> None:
+    def _respond_with_data(self) -> None:
         try:
             data = self.server.data()
         except ProxlearnError as error:
-            # The folder may be gone, or be written anew: the page says so, and asks again.
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
+            # The folder may be gone or being replaced: the page shows that, and requests the data again.
+            self._respond(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
         if self.path == "/":
-            self._answer(HTTPStatus.OK, "text/html", render_page(data, watch=True))
+            self._respond(HTTPStatus.OK, "text/html", render_page(data, watch=True))
         else:
-            self._answer(HTTPStatus.OK, "application/json", as_json(data | {"watch": True}))
+            self._respond(HTTPStatus.OK, "application/json", as_json(data | {"watch": True}))
 
-    def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
+    def _respond(self, status: HTTPStatus, content_type: str, text: str) -> None:
         content = text.encode()
         self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Type", f"{content_type}; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
@@ -73,4 +73,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The terminal stays as it is."""
+        """Log nothing: the terminal shows only the address."""

@@ -1,4 +1,4 @@
-"""Confusion matrices of the test part, by both estimates."""
+"""Confusion matrices of the test part, for both estimates."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from proxlearn.views.run.run_data import RunData
-from proxlearn.views.style import escape_mathtext, figure, save
+from proxlearn.views.style import escape_mathtext, figure, hide_frame, save
 
-MOST_NUMBERS = 25
-"""Classes up to which every cell has its number; beyond, the shade must do."""
+MOST_NUMBERED = 25
+"""Number of classes up to which a cell shows its count; with more classes only the shade is shown."""
 
 
 def draw_confusion(run: RunData) -> list[Path]:
-    """Rows are the actual classes, columns the predicted ones; shade is the share of the row."""
+    """Draw the matrices: rows are the actual classes, columns the predicted ones; the shade is the share of the row."""
     assert run.confusion is not None
     classes = [escape_mathtext(name) for name in run.model["classes"]]
-    side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERS))
-    made, axes = figure(2 * side + 0.4, side + 0.2, columns=2)
-    for panel, (estimate, cells) in zip(
-        axes, run.confusion.query("part == 'test'").groupby("estimate", sort=False), strict=True
+    side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERED))
+    fig, panels = figure(2 * side + 0.4, side + 0.2, columns=2)
+    for axes, (estimate, cells) in zip(
+        panels, run.confusion.query("part == 'test'").groupby("estimate", sort=False), strict=True
     ):
-        _draw_matrix(panel, cells.pivot(index="actual", columns="predicted", values="count"), classes)
-        panel.set_title(f"test part, {estimate}")
-    made.suptitle(f"{run.title}\n{run.figures_note}".rstrip(), fontsize=9)
-    return save(made, run.path, "confusion")
+        _draw_matrix(axes, cells.pivot(index="actual", columns="predicted", values="count"), classes)
+        axes.set_title(f"test part, {estimate}")
+    fig.suptitle(f"{run.title}\n{run.results_note}".rstrip(), fontsize=9)
+    return save(fig, run.path, "confusion")
 
 
-def _draw_matrix(panel: Axes, counts: pd.DataFrame, classes: list[str]) -> None:
-    numbers = counts.to_numpy()
-    shares = numbers / np.maximum(numbers.sum(axis=1, keepdims=True), 1)
-    panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    for actual, predicted in np.ndindex(numbers.shape) if len(classes) <= MOST_NUMBERS else ():
-        count = numbers[actual, predicted]
-        # Among many classes a zero is the rule: pale, so that the mistakes stand out.
+def _draw_matrix(axes: Axes, table: pd.DataFrame, classes: list[str]) -> None:
+    counts = table.to_numpy()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    for actual, predicted in np.ndindex(counts.shape) if len(classes) <= MOST_NUMBERED else ():
+        count = counts[actual, predicted]
+        # With more than two classes most cells are zero: they are pale, so that the errors stand out.
         pale = count == 0 and len(classes) > 2
         colour = "white" if shares[actual, predicted] > 0.55 else "#c4c4c4" if pale else "#333333"
         size = 9 if len(classes) <= 5 else 7.5
-        panel.text(predicted, actual, str(count), ha="center", va="center", color=colour, fontsize=size)
-    upright = len(classes) > 3 and max(map(len, classes)) > 2
-    panel.set_xticks(range(len(classes)), classes, rotation=90 if upright else 0)
-    sideways = len(classes) <= 3 and max(map(len, classes)) > 2
-    panel.set_yticks(range(len(classes)), classes, rotation=90 if sideways else 0, va="center")
-    panel.tick_params(length=0)
-    panel.grid(False)
-    panel.spines[:].set_visible(False)
-    panel.set(xlabel="predicted", ylabel="actual")
+        axes.text(predicted, actual, str(count), ha="center", va="center", color=colour, fontsize=size)
+    # Long names are rotated where they would overlap: below many columns, and beside few rows.
+    long_names = max(map(len, classes)) > 2
+    axes.set_xticks(range(len(classes)), classes, rotation=90 if long_names and len(classes) > 3 else 0)
+    axes.set_yticks(range(len(classes)), classes, rotation=90 if long_names and len(classes) <= 3 else 0, va="center")
+    axes.tick_params(length=0)
+    hide_frame(axes)
+    axes.set(xlabel="predicted", ylabel="actual")

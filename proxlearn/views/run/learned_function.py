@@ -1,4 +1,4 @@
-"""The learnt function of one-dimensional data, from the newest cloud and model.json."""
+"""The learned function of one-dimensional data, from the newest cloud and model.json."""
 
 from __future__ import annotations
 
@@ -8,30 +8,41 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
+from proxlearn.predict.model_loader import find_model
 from proxlearn.views.run.run_data import RunData
-from proxlearn.views.style import ESTIMATE_LINES, GREY, clip_for_drawing, escape_mathtext, figure, save
+from proxlearn.views.style import (
+    ESTIMATE_LINES,
+    GREY,
+    SINGLE_PLOT,
+    clip_for_drawing,
+    escape_mathtext,
+    figure,
+    save,
+)
+
+GRID = 400
+"""Points at which the function is evaluated."""
 
 
 def draw_function(run: RunData) -> list[Path]:
-    """The newest cloud's function, with its title and its legend."""
-    learnt = find(run.path)
-    if run.points is None or learnt is None:
+    """Draw function.png: the function of the newest cloud."""
+    model = find_model(run.path)
+    if run.points is None or model is None:
         return []
-    made, (axes,) = figure(5.0, 3.3)
-    plot_function(axes, run, run.points, learnt)
+    fig, (axes,) = figure(*SINGLE_PLOT)
+    plot_function(axes, run, run.points, model)
     axes.set_title(run.title)
     axes.legend()
-    return save(made, run.path, "function")
+    return save(fig, run.path, "function")
 
 
-def plot_function(axes: Axes, run: RunData, points: pd.DataFrame, learnt: Model) -> None:
-    """f by both estimates over the data's range, with the data beside it."""
-    x = np.linspace(points["x0"].min(), points["x0"].max(), 400)
-    # What f regresses: the target itself, or -1 and +1 for two classes.
+def plot_function(axes: Axes, run: RunData, points: pd.DataFrame, model: Model) -> None:
+    """Plot f by both estimates over the range of the data, and the data."""
+    x = np.linspace(points["x0"].min(), points["x0"].max(), GRID)
+    # f is fitted to the target itself, or to -1 and +1 for two classes.
     target = points["target"] if run.model["task"] == "regression" else 2 * points["target"] - 1
     axes.plot(points["x0"], target, ".", color=GREY, markersize=3, label="data")
-    for estimate, f in learnt.values(x[:, None]).items():
-        axes.plot(x, clip_for_drawing(f), label=f"{estimate}, k = {learnt.cloud.step}", **ESTIMATE_LINES[estimate])
+    for estimate, f in model.values(x[:, None]).items():
+        axes.plot(x, clip_for_drawing(f), label=f"{estimate}, k = {model.cloud.step}", **ESTIMATE_LINES[estimate])
     axes.set(xlabel=escape_mathtext(run.model["columns"][0]), ylabel="f")

@@ -1,4 +1,4 @@
-"""Decision regions of two-dimensional data: where each class is predicted, by both estimates, with the data on top."""
+"""Decision regions of two-dimensional data, by both estimates, with the test part on top."""
 
 from __future__ import annotations
 
@@ -10,35 +10,41 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 
-from proxlearn.predict.folder import find
 from proxlearn.predict.model import Model
+from proxlearn.predict.model_loader import find_model
 from proxlearn.views.run.run_data import RunData
 from proxlearn.views.style import ESTIMATE_LINES, class_colours, escape_mathtext, figure, save
 
 GRID = 300
+"""Points per side of the grid on which classes are predicted."""
 MARGIN = 0.05
+"""Share of the data's range that is added on each side."""
 
 
 def draw_regions(run: RunData) -> list[Path]:
-    """The newest cloud's regions, with their title and their legend."""
-    learnt = find(run.path)
-    if run.points is None or learnt is None:
+    """Draw regions.png: the decision regions of the newest cloud."""
+    model = find_model(run.path)
+    if run.points is None or model is None:
         return []
-    made, (axes,) = figure(5.6, 4.0)
-    handles = plot_regions(axes, run, run.points, learnt)
-    made.suptitle(f"{run.title}, k={learnt.cloud.step}: test part and regions", fontsize=9)
-    # Only this layout makes room for a legend outside; the others' simpler one is found in half the time.
-    made.set_layout_engine("constrained")
-    made.legend(handles=handles, loc="outside right center")
-    return save(made, run.path, "regions")
+    fig, (axes,) = figure(5.6, 4.0)
+    handles = plot_regions(axes, run, run.points, model)
+    fig.suptitle(f"{run.title}, k={model.cloud.step}: test part and decision regions", fontsize=9)
+    # Only the constrained layout reserves space for a legend outside; the tight one takes half the time elsewhere.
+    fig.set_layout_engine("constrained")
+    fig.legend(handles=handles, loc="outside right center")
+    return save(fig, run.path, "regions")
 
 
-def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, learnt: Model, size: int = GRID) -> list[Line2D]:
-    """Shade: the weighted estimate's class. Lines: both estimates' boundaries. Points: the test part, by its labels."""
+def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, model: Model, size: int = GRID) -> list[Line2D]:
+    """Plot regions, boundaries and points; return the handles of a legend.
+
+    The shade is the class by the weighted estimate, the lines are the boundaries of both estimates, and the points are
+    the test part, coloured by class.
+    """
     classes = run.model["classes"]
     x0, x1 = (axis_range(points[name].to_numpy(), size) for name in ("x0", "x1"))
-    grid = np.stack([each.ravel() for each in np.meshgrid(x0, x1)], axis=1)
-    predicted = {name: each.reshape(size, size) for name, each in learnt.labels(grid).items()}
+    grid = np.stack([coordinate.ravel() for coordinate in np.meshgrid(x0, x1)], axis=1)
+    predicted = {estimate: labels.reshape(size, size) for estimate, labels in model.labels(grid).items()}
     colours = class_colours(len(classes))
     axes.pcolormesh(
         x0,
@@ -51,16 +57,16 @@ def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, learnt: Model, 
         rasterized=True,
         linewidth=0,
     )
-    shown = points.query("part == 'test'")
-    dot = 5.0 if len(shown) < 300 else 3.0
+    test = points.query("part == 'test'")
+    dot = 5.0 if len(test) < 300 else 3.0
     handles = []
     for index, (name, colour) in enumerate(zip(classes, colours, strict=True)):
-        own = shown[shown["target"] == index]
-        axes.plot(own["x0"], own["x1"], "o", color=colour, markersize=dot, alpha=0.75, markeredgewidth=0)
+        members = test[test["target"] == index]
+        axes.plot(members["x0"], members["x1"], "o", color=colour, markersize=dot, alpha=0.75, markeredgewidth=0)
         handles.append(
             Line2D([], [], marker="o", linestyle="", markersize=4, color=colour, label=escape_mathtext(f"class {name}"))
         )
-    handles += [_boundary(axes, x0, x1, each, len(classes), estimate) for estimate, each in predicted.items()]
+    handles += [_plot_boundary(axes, x0, x1, labels, len(classes), estimate) for estimate, labels in predicted.items()]
     x_name, y_name = map(escape_mathtext, run.model["columns"])
     axes.set(xlabel=x_name, ylabel=y_name)
     axes.grid(False)
@@ -68,23 +74,23 @@ def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, learnt: Model, 
 
 
 def axis_range(values: np.ndarray, count: int) -> np.ndarray:
-    """``count`` points over the data's range and a little beyond."""
+    """Return ``count`` points over the range of the data and a margin."""
     margin = MARGIN * (values.max() - values.min())
     return np.linspace(values.min() - margin, values.max() + margin, count)
 
 
-def _boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, predicted: np.ndarray, C: int, estimate: str) -> Line2D:
-    """The edge of every class's region; the legend says so where one class fills the picture."""
+def _plot_boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, labels: np.ndarray, C: int, estimate: str) -> Line2D:
+    """Plot the edge of every class's region; if there is only one region, the legend says so."""
     style = ESTIMATE_LINES[estimate]
-    present = np.unique(predicted).tolist()
-    if len(present) == 1:
+    predicted_classes = np.unique(labels).tolist()
+    if len(predicted_classes) == 1:
         return Line2D([], [], linestyle="", label=f"{estimate}: no boundary")
-    # Between two classes one contour is enough; with more, each class draws its own edge.
-    for index in present[1:] if C == 2 else present:
+    # One contour separates two classes; with more, every class has its own edge.
+    for index in predicted_classes[1:] if C == 2 else predicted_classes:
         axes.contour(
             x0,
             x1,
-            (predicted == index).astype(float),
+            (labels == index).astype(float),
             levels=[0.5],
             colors=[style["color"]],
             linestyles=style["linestyle"],

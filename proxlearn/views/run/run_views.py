@@ -1,41 +1,51 @@
-"""All views of a run folder, and the words a run ends with."""
+"""All tables and plots of a run folder, and the summary that a run ends with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from proxlearn.files.user_paths import display_path
+from proxlearn.views.markdown import markdown
 from proxlearn.views.run import confusion, curves, images, learned_function, regions, tables
-from proxlearn.views.run.run_data import read_run_data
+from proxlearn.views.run.run_data import RunData, read_run_data
 from proxlearn.views.style import house_style
 
 
 def render_run(folder: Path) -> list[Path]:
-    """Draw everything that this run's files allow; returns the files written."""
+    """Draw all plots for which the run has the files; return the paths written."""
     run = read_run_data(folder)
-    model = run.model
     paths = tables.write_accuracy(run)
     with house_style():
         paths += curves.draw_risk(run) + curves.draw_health(run)
         if run.confusion is not None:
             paths += confusion.draw_confusion(run)
-        if len(model["columns"]) == 1 and model["task"] != "multiclass":
+        if has_learned_function(run):
             paths += learned_function.draw_function(run)
-        if len(model["columns"]) == 2 and model["classes"]:
+        if has_regions(run):
             paths += regions.draw_regions(run)
-        if model["image"] and model["neuron"].startswith("softmax"):
+        if run.model["image"] and run.model["neuron"].startswith("softmax"):
             paths += images.draw_images(run)
     return paths
 
 
+def has_learned_function(run: RunData) -> bool:
+    """Whether f is one curve over one feature."""
+    return len(run.model["columns"]) == 1 and run.model["task"] != "multiclass"
+
+
+def has_regions(run: RunData) -> bool:
+    """Whether there are classes over two features."""
+    return len(run.model["columns"]) == 2 and bool(run.model["classes"])
+
+
 def summary(folder: Path) -> str:
-    """The end of a run on the terminal: its table, what to know about it, where things are."""
+    """Return what a run prints at its end: its results, remarks, and where the plots are."""
     run = read_run_data(folder)
     status = run.status
     lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]
     if run.accuracy is not None:
-        lines.append(tables.markdown(run.accuracy))
-        lines += [tables.sentence(run.figures_note)] if run.figures_note else []
+        lines.append(markdown(run.accuracy))
+        lines += [tables.as_sentence(run.results_note)] if run.results_note else []
     lines += tables.remarks(run)
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    lines.append(f"\nRisk curve: {shown / 'risk.png'}; the rest of the results beside it.")
+    lines.append(f"\nRisk curve: {display_path(folder / 'risk.png')}; the other results are in the same folder.")
     return "\n".join(lines) + "\n"

@@ -1,102 +1,107 @@
-"""Tables for people: accuracy.md, and the lines a run ends with."""
+"""accuracy.md and the remarks that a run ends with."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pandas as pd
 
 from proxlearn.core.estimates import ESTIMATES
 from proxlearn.files.atomic import write_atomically
+from proxlearn.views.markdown import markdown
 from proxlearn.views.run.run_data import RunData
 
-
-def markdown(table: pd.DataFrame) -> str:
-    """A table in aligned Markdown; numbers to four digits, empty where there is none."""
-    rows = (list(table.columns), *table.itertuples(index=False))
-    cells = [[escaped(cell(value)) for value in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines) + "\n"
+ESTIMATE_NOTE = """\
+`weighted`: mean of the neurons under rho / sum rho. `unweighted`: their plain mean. If the rho_i are density values at
+points drawn from that density, the plain mean already estimates the integral, and the weighted mean estimates the
+integral against rho^2.
+"""
+ROW_NOTES = {
+    "unweighted_saturated": """\
+`unweighted_saturated`: a point counts as correct only if logistic(f) is within 1e-3 of its label, as in the paper's
+"unweighted" columns for WDBC.
+""",
+    "particle": """\
+`particle`: every particle predicts by itself, and the accuracy is averaged over particles, as in the paper's accuracy
+for SHD.
+""",
+}
+"""Notes on rows that only some tables have, by the row's estimate."""
 
 
 def write_accuracy(run: RunData) -> list[Path]:
-    """accuracy.md: accuracy.csv as a person reads it."""
+    """Write accuracy.md: accuracy.csv as a Markdown table, with notes."""
     if run.accuracy is None:
         return []
     path = run.path / "accuracy.md"
-    after = "" if run.figures_step is None else f": after {run.figures_step} recursions"
-    heading = f"# {run.title}{after}\n\n" + (f"{sentence(run.figures_note)}\n\n" if run.figures_note else "")
-    notes = NOTE + "".join(note for row, note in MORE_NOTES.items() if row in set(run.accuracy["estimate"]))
+    recursions = "" if run.results_step is None else f": after {run.results_step} recursions"
+    heading = f"# {run.title}{recursions}\n\n" + (f"{as_sentence(run.results_note)}\n\n" if run.results_note else "")
+    notes = "".join(table_notes(run.accuracy))
     write_atomically(path, (heading + markdown(run.accuracy) + "\n" + notes).encode())
     return [path]
 
 
-NOTE = """\
-`weighted`: mean of the neurons under rho / sum rho. `unweighted`: their plain mean. If the rho_i are density values at
-points drawn from that density, the plain mean already estimates the integral, and the weighted one the integral against
-rho^2.
-"""
-MORE_NOTES = {
-    "unweighted_saturated": """\
-`unweighted_saturated`: a point counts only if logistic(f) is within 1e-3 of its label, which is what the paper's
-"unweighted" columns for WDBC contain.
-""",
-    "particle": """\
-`particle`: every particle votes by itself, and its vote is compared with the label: the paper's accuracy for SHD.
-""",
-}
-"""What else a row of the table may be."""
+def table_notes(accuracy: pd.DataFrame) -> list[str]:
+    """Return the notes that explain the rows of accuracy.csv."""
+    rows = set(accuracy["estimate"])
+    return [ESTIMATE_NOTE, *(note for row, note in ROW_NOTES.items() if row in rows)]
 
 
 def remarks(run: RunData) -> list[str]:
-    """What a user should know about this run and would not see in its accuracy."""
-    said = []
+    """Return sentences on what the metrics alone do not show."""
+    sentences = []
     if run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
-        said.append(f"Always answering the training part's more frequent class has a test accuracy of {majority:.4g}.")
+        sentences.append(
+            f"Always predicting the most frequent class of the training part has a test accuracy of {majority:.4g}."
+        )
     if run.config["dataset"]["scaling"] == "paper":
-        apart = ", each part by its own figures: a test point's features depend on the other test points"
-        said.append(
-            "dataset.scaling=paper: the features were scaled as the paper did"
-            f"{apart if run.model['scaled_apart'] else ''}. The other scalings look at the training part only."
+        separately = (
+            ", separately for each part: the features of a test point depend on the other test points"
+            if run.model["scaled_apart"]
+            else ""
+        )
+        sentences.append(
+            f"dataset.scaling=paper: the features are scaled as in the paper{separately}. "
+            "The other scalings use the training part only."
         )
     factor = run.model["target_scaling"]["factor"][0]
     # Earlier versions stored a factor of 0 for targets of 1e200.
     if factor not in (0.0, 1.0):
-        unit = 1 / factor
-        said.append(f"The target was standardised: risk and rmse are in units of its standard deviation, {unit:.4g}.")
-    since = weights_stay_from(run)
-    if since is not None:
-        said.append(f"At every logged recursion from {since} on, the proximal step left the weights as they were.")
+        sentences.append(
+            f"The target was standardised: risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
+        )
+    step = weights_constant_from(run)
+    if step is not None:
+        sentences.append(f"From recursion {step} on, no logged proximal step changed the weights.")
     if run.status["unmet"]:
         count, L = run.status["unmet"], run.config["L"]
-        said.append(f"{count} of {run.status['step']} proximal steps did not meet their tolerance within L={L} rounds.")
+        sentences.append(
+            f"{count} of {run.status['step']} proximal steps did not reach their tolerance within L={L} rounds."
+        )
     if run.status["switched_at"] is not None:
         before, after = run.config["device"]["dtype"], run.status["dtype"]
-        said.append(f"Not finite in {before} at step {run.status['switched_at']}: went on in {after}.")
-    return said
+        sentences.append(
+            f"Step {run.status['switched_at']} was not finite in {before}; the run continued in {after} from there."
+        )
+    return sentences
 
 
-def weights_stay_from(run: RunData) -> int | None:
-    """The first logged step from which on no logged proximal step changed a weight beyond rounding, if there is one.
+def weights_constant_from(run: RunData) -> int | None:
+    """Return the logged step from which on no logged proximal step changed a weight beyond rounding, if there is one.
 
-    A kernel near the identity is no criterion: a light particle's weight may change by a small share of a heavy one's.
+    A kernel near the identity is not a criterion: a small share of a heavy particle's weight can change a light
+    particle's weight considerably.
     """
     if "weights_change" not in run.metrics:
         return None
-    unit = 2.0**-53 if run.status["dtype"] == "float64" else 2.0**-24
     changes = run.metrics.dropna(subset=["weights_change"])
-    moving = changes[changes["weights_change"] > unit]["step"]
-    still = changes[changes["step"] > moving.max()] if len(moving) else changes
-    return int(still["step"].min()) if len(still) else None
+    changing_steps = changes[changes["weights_change"] > run.rounding_unit]["step"]
+    constant = changes[changes["step"] > changing_steps.max()] if len(changing_steps) else changes
+    return int(constant["step"].min()) if len(constant) else None
 
 
 def majority_share(confusion: pd.DataFrame) -> float | None:
-    """Share of the test part that is of the training part's most frequent class; None where a part has no rows."""
+    """Return the share of the training part's most frequent class in the test part; None if a part has no rows."""
     rows = confusion[confusion["estimate"] == ESTIMATES[0]].groupby(["part", "actual"])["count"].sum()
     parts = set(rows.index.get_level_values("part"))
     if not {"train", "test"} <= parts or not rows["test"].sum():
@@ -104,19 +109,6 @@ def majority_share(confusion: pd.DataFrame) -> float | None:
     return float(rows["test"].get(rows["train"].idxmax(), 0) / rows["test"].sum())
 
 
-def cell(value: object) -> str:
-    """Four digits of a number; empty where there is none."""
-    if isinstance(value, float):
-        return "" if pd.isna(value) else f"{value:.4g}"
-    return str(value)
-
-
-def sentence(note: str) -> str:
-    """A note as a sentence."""
+def as_sentence(note: str) -> str:
+    """Capitalise a note and add a full stop."""
     return note[:1].upper() + note[1:] + "."
-
-
-def escaped(text: str) -> str:
-    """The text of one Markdown cell: a `|` or a new line of a name's own would begin another cell or row."""
-    # Backslashes before a `|` are doubled: they would escape one another, and leave the `|` to end the cell.
-    return re.sub(r"(\\*)\|", r"\1\1\\|", " ".join(text.splitlines()))

@@ -1,4 +1,4 @@
-"""The runs of a sweep, side by side: what its combined plots are drawn from."""
+"""The metrics of all runs of a sweep in one table, from which the combined plots are drawn."""
 
 from __future__ import annotations
 
@@ -11,56 +11,64 @@ from proxlearn.files.safe_read import AbsentFile, UnreadableFile
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.terminal.notice import notice
-from proxlearn.views.run.run_data import read_metrics
+from proxlearn.views.run.run_tables import read_metrics
 
 REPEATS = ("seed", "split_seed")
-"""Swept keys that repeat an experiment and do not change it: lines are means over them."""
+"""Swept keys that repeat an experiment instead of changing it: the plots show means over them."""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Every metrics.csv below the other, with the job's swept values as columns."""
+class SweepData:
+    """The metrics.csv of all jobs, concatenated, with the swept values as columns."""
 
     path: Path
     parameters: list[str]
-    """Swept keys that are not repeats, the one with most values first: it gets the colours."""
+    """Swept keys without the repeats; the key with the most values comes first and is shown by colour."""
     metrics: pd.DataFrame
 
     @property
     def final(self) -> pd.DataFrame:
-        """The newest row of each job."""
+        """The newest row per job."""
         return self.metrics.loc[self.metrics.groupby("job")["step"].idxmax()]
 
     def values(self, parameter: str) -> list[str]:
-        """In the order of numbers, where they are numbers; otherwise as given."""
-        found = list(dict.fromkeys(self.metrics[parameter]))
-        return sorted(found, key=float) if is_numeric(found) else found
+        """Return the values of a swept key: numbers in ascending order, others in the order of the sweep."""
+        values = list(dict.fromkeys(self.metrics[parameter]))
+        return sorted(values, key=float) if is_numeric(values) else values
 
 
-def read_sweep(folder: Path, states: list[JobState]) -> Sweep | None:
-    """Whatever the jobs have logged so far; None where none has."""
-    parts = []
+def read_sweep(folder: Path, states: list[JobState]) -> SweepData | None:
+    """Read what the jobs have logged so far; None if no job has logged anything."""
+    tables = []
     for state in states:
         if state.run is None or state.job.same_as is not None:
             continue
         try:
-            parts.append(read_metrics(RunFolder(state.run.folder).metrics).assign(job=state.job.number))
+            metrics = read_metrics(RunFolder(state.run.folder).metrics)
         except AbsentFile:
             continue
         except UnreadableFile as error:
             notice(f"job {state.job.number} is not drawn: {error.problem}")
             continue
+        metrics = metrics.assign(job=state.job.number)
         for key, value in state.job.values.items():
-            parts[-1][key] = value
-    if not parts:
+            metrics[key] = value
+        tables.append(metrics)
+    if not tables:
         return None
-    metrics = pd.concat(parts, ignore_index=True)
-    parameters = [key for key in states[0].job.values if key not in REPEATS]
-    parameters.sort(key=lambda key: -metrics[key].nunique())
-    return Sweep(folder, parameters, metrics)
+    combined = pd.concat(tables, ignore_index=True)
+    parameters = varied_keys(states)
+    parameters.sort(key=lambda key: -combined[key].nunique())
+    return SweepData(folder, parameters, combined)
+
+
+def varied_keys(states: list[JobState]) -> list[str]:
+    """Return the swept keys that change the experiment; all jobs of a sweep have the same keys."""
+    return [key for key in states[0].job.values if key not in REPEATS]
 
 
 def is_numeric(values: list[str]) -> bool:
+    """Whether all values are numbers."""
     try:
         return all(float(value) == float(value) for value in values)
     except ValueError:

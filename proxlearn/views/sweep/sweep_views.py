@@ -1,4 +1,4 @@
-"""A sweep as a table and as combined plots: reads the sweep's folder and the run folders that it names."""
+"""The tables and combined plots of a sweep, from its folder and the run folders that it names."""
 
 from __future__ import annotations
 
@@ -9,110 +9,110 @@ import pandas as pd
 
 from proxlearn.errors import SAME_COMMAND
 from proxlearn.files.atomic import write_atomically
+from proxlearn.files.user_paths import display_path
 from proxlearn.jobs.records import DONE
 from proxlearn.run.sweep_folder import JobState, SweepFolder
-from proxlearn.views.run.tables import markdown
+from proxlearn.views.markdown import markdown
 from proxlearn.views.style import house_style
-from proxlearn.views.sweep.plots import draw_curves, draw_finals, draw_heat_maps
-from proxlearn.views.sweep.sweep_data import REPEATS, read_sweep
+from proxlearn.views.sweep.plots import draw_curves, draw_final_metrics, draw_heat_maps
+from proxlearn.views.sweep.sweep_data import REPEATS, read_sweep, varied_keys
 
-SHORT = {
+HEADINGS = {
     "test_accuracy_weighted": "accuracy",
     "test_accuracy_unweighted": "accuracy, unweighted",
     "test_risk_weighted": "risk",
     "test_risk_unweighted": "risk, unweighted",
 }
-"""Headings for people; all figures are of the test part."""
+"""Column of metrics.csv -> heading in a table for people."""
+METRICS_NOTE = "\nThe metrics are of the test part, at the newest logged step.\n"
 
 
 def render_sweep(folder: Path) -> list[Path]:
-    """summary.csv, summary.md, and the plots that this sweep's runs allow."""
+    """Write summary.csv and summary.md and draw the plots for which the runs have logged enough."""
     states = SweepFolder(folder).look()
     paths = write_tables(folder, states)
     sweep = read_sweep(folder, states)
     if sweep is None:
         return paths
     with house_style():
-        return paths + draw_curves(sweep) + draw_finals(sweep) + draw_heat_maps(sweep)
+        return paths + draw_curves(sweep) + draw_final_metrics(sweep) + draw_heat_maps(sweep)
 
 
 def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
+    """Write summary.csv, with all columns, and summary.md, with means over the repeats."""
     csv, md = folder / "summary.csv", folder / "summary.md"
-    write_atomically(csv, table(states).to_csv(index=False).encode())
-    text = f"# {folder.name}\n\n{counts(states)}\n\n{markdown(readable_table(states))}{AVERAGES}"
-    averages = mean_over_seeds(states)
-    if averages is not None:
-        text += f"\n## Over {' and '.join(key for key in REPEATS if key in states[0].job.values)}\n\n"
-        text += markdown(averages)
+    write_atomically(csv, job_table(states).to_csv(index=False).encode())
+    text = f"# {folder.name}\n\n{count_states(states)}\n\n{markdown(readable_table(states))}{METRICS_NOTE}"
+    means = mean_over_seeds(states)
+    if means is not None:
+        text += f"\n## Mean over {' and '.join(key for key in REPEATS if key in states[0].job.values)}\n\n"
+        text += markdown(means)
     write_atomically(md, text.encode())
     return [csv, md]
 
 
-AVERAGES = "\nFigures are of the test part, at the newest logged step.\n"
-
-
-def table(states: list[JobState]) -> pd.DataFrame:
-    """One row a job, for programs."""
+def job_table(states: list[JobState]) -> pd.DataFrame:
+    """Return a row per job with all columns, for programs."""
     rows: list[dict[str, Any]] = []
     for state in states:
         row: dict[str, Any] = {"job": state.job.number, **state.job.values, "state": state.state}
         run = state.run
-        row |= {"step": run.step, "steps": state.job.steps, **run.newest, "seconds": run.seconds} if run else {}
-        row |= {"started": run.started, "folder": state.job.folder} if run else {}
+        if run is not None:
+            row |= {"step": run.step, "steps": state.job.steps, **run.newest, "seconds": run.seconds}
+            row |= {"started": run.started, "folder": state.job.folder}
         rows.append(row | {"error": state.error})
-    # Jobs without a run know fewer columns; the error stays last.
-    made = pd.DataFrame(rows)
-    made = made.astype({name: "Int64" for name in ("step", "steps") if name in made})
-    return made[[*(name for name in made.columns if name != "error"), "error"]]
+    # Jobs without a run have fewer columns; the error stays the last column.
+    table = pd.DataFrame(rows)
+    table = table.astype({name: "Int64" for name in ("step", "steps") if name in table})
+    return table[[*(name for name in table.columns if name != "error"), "error"]]
 
 
 def readable_table(states: list[JobState]) -> pd.DataFrame:
-    """The same, as much as fits on a line."""
-    made = table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
-    made = made.rename(columns=SHORT)
-    for name in ("step", "seconds"):
-        if name in made:
-            made[name] = [("" if pd.isna(value) else f"{value:.{0 if name == 'step' else 1}f}") for value in made[name]]
-    made["error"] = made["error"].fillna("")
-    return made if made["error"].any() else made.drop(columns="error")
+    """Return the columns of the table that fit on a line, for people."""
+    table = job_table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
+    table = table.rename(columns=HEADINGS)
+    for name, digits in (("step", 0), ("seconds", 1)):
+        if name in table:
+            table[name] = ["" if pd.isna(value) else f"{value:.{digits}f}" for value in table[name]]
+    table["error"] = table["error"].fillna("")
+    return table if table["error"].any() else table.drop(columns="error")
 
 
 def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
-    """Mean and standard deviation over seeds and splits, where there are several; finished jobs only."""
-    parameters = [key for key in states[0].job.values if key not in REPEATS]
+    """Return mean and standard deviation over seeds and splits, of finished jobs; None if there are no repeats."""
+    parameters = varied_keys(states)
     if len(parameters) == len(states[0].job.values):
         return None
     finished = [state for state in states if state.state == DONE]
     if not finished:
         return None
-    made = table(finished)
-    figures = [name for name in SHORT if name in made]
-    if not figures:
+    table = job_table(finished)
+    metrics = [name for name in HEADINGS if name in table]
+    if not metrics:
         return None
-    groups = made.groupby(parameters, sort=False) if parameters else made.groupby(lambda _: "all")
+    groups = table.groupby(parameters, sort=False) if parameters else table.groupby(lambda _: "all")
     rows = []
     for values, group in groups:
         row = dict(zip(parameters, values if isinstance(values, tuple) else (values,), strict=False))
         row["runs"] = len(group)
-        for name in figures:
-            spread = group[name].std() if len(group) > 1 else float("nan")
-            row[SHORT[name]] = f"{group[name].mean():.4g}" + ("" if pd.isna(spread) else f" ± {spread:.2g}")
+        for name in metrics:
+            deviation = group[name].std() if len(group) > 1 else float("nan")
+            row[HEADINGS[name]] = f"{group[name].mean():.4g}" + ("" if pd.isna(deviation) else f" ± {deviation:.2g}")
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def counts(states: list[JobState]) -> str:
-    """How many jobs there are in each state, in words."""
-    found = pd.Series([state.state for state in states]).value_counts(sort=False)
-    return f"{len(states)} jobs: " + ", ".join(f"{count} {state}" for state, count in found.items())
+def count_states(states: list[JobState], noun: str = "jobs") -> str:
+    """Return the number of jobs per state: `9 jobs: 7 finished, 2 killed`."""
+    counts = pd.Series([state.state for state in states]).value_counts(sort=False)
+    return f"{len(states)} {noun}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def summary(folder: Path, to_go_on: str = SAME_COMMAND) -> str:
-    """The end of a sweep on the terminal; ``to_go_on`` names what continues it."""
+def summary(folder: Path, continue_with: str = SAME_COMMAND) -> str:
+    """Return what a sweep prints at its end; ``continue_with`` names the command that continues it."""
     states = SweepFolder(folder).look()
-    lines = ["", markdown(readable_table(states)), counts(states)]
+    lines = ["", markdown(readable_table(states)), count_states(states)]
     if any(state.state not in (DONE, "invalid") for state in states):
-        lines.append(f"{to_go_on.capitalize()} continues what is partial and runs what is missing.")
-    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    lines.append(f"Table, combined plots and the jobs' logs: {shown}")
+        lines.append(f"{continue_with.capitalize()} continues the partial runs and starts the missing ones.")
+    lines.append(f"Table, combined plots and logs of the jobs: {display_path(folder)}")
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ from proxlearn.errors import InputError
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.views.compare.comparison_views import block_sections, render_comparison, summary, write_tables
 from proxlearn.views.compare.page import MAX_WIDTH, conclusion, narrow_tables
-from proxlearn.views.latex import escaped
+from proxlearn.views.latex import escape_latex
 from tests.conftest import config_of
 
 ACCURACY = {
@@ -103,7 +103,7 @@ def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_pat
     values = {name: np.array([accuracy(name, split) for split in range(SPLITS)]) for name in ("proxlearn", "adam")}
     shown = summarise(values["adam"]).text(4)
     assert f"| Adam                           | {shown} | {shown} |" in (folder / "compare.md").read_text()
-    latex = escaped(shown)
+    latex = escape_latex(shown)
     assert f"Adam & {latex} & " in (folder / "networks.tex").read_text()
     with (folder / "networks.csv").open() as file:
         row = next(row for row in csv.DictReader(file) if (row["dataset"], row["method"]) == ("banana", "adam"))

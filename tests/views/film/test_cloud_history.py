@@ -1,4 +1,4 @@
-"""Frames are the stored clouds, thinned and nothing else."""
+"""Frames are the stored clouds, thinned but not changed."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ def folder(tmp_path_factory):
 
 def test_frames_hold_the_stored_clouds(folder):
     frames = read_cloud_history(folder)
-    found = [checkpoint.load(path).cloud for _, path in reversed(list_checkpoints(folder / "checkpoints"))]
-    assert frames.steps.tolist() == [cloud.step for cloud in found]
-    for theta, log_rho, cloud in zip(frames.theta, frames.log_rho, found, strict=True):
+    stored = [checkpoint.load(path).cloud for _, path in reversed(list_checkpoints(folder / "checkpoints"))]
+    assert frames.steps.tolist() == [cloud.step for cloud in stored]
+    for theta, log_rho, cloud in zip(frames.theta, frames.log_rho, stored, strict=True):
         np.testing.assert_array_equal(theta, cloud.theta.float().numpy())
         np.testing.assert_allclose(np.exp(log_rho), (cloud.rho / cloud.rho.sum()).numpy(), rtol=1e-5)
     assert frames.columns == ["a", "b", "w"]
@@ -33,20 +33,20 @@ def test_frames_hold_the_stored_clouds(folder):
 
 @pytest.mark.parametrize("count", [1, 2, 5, 7])
 def test_fewer_frames_and_particles_are_a_part_of_all(folder, count):
-    every, some = read_cloud_history(folder), read_cloud_history(folder, particles=count, frames=count)
+    all_frames, some = read_cloud_history(folder), read_cloud_history(folder, particles=count, frames=count)
     assert len(some.steps) == count
     assert some.theta.shape == (count, count, 3)
     if count > 1:
-        assert (some.steps[0], some.steps[-1]) == (every.steps[0], every.steps[-1])
-    rows = np.isin(every.steps, some.steps)
-    np.testing.assert_array_equal(some.theta, every.theta[rows][:, some.particles])
-    # Shares are of the whole cloud, not of those shown.
-    np.testing.assert_array_equal(some.log_rho, every.log_rho[rows][:, some.particles])
+        assert (some.steps[0], some.steps[-1]) == (all_frames.steps[0], all_frames.steps[-1])
+    rows = np.isin(all_frames.steps, some.steps)
+    np.testing.assert_array_equal(some.theta, all_frames.theta[rows][:, some.particles])
+    # Shares are of the whole cloud, not of the selected particles.
+    np.testing.assert_array_equal(some.log_rho, all_frames.log_rho[rows][:, some.particles])
 
 
-def test_the_heaviest_particle_is_among_the_shown(folder):
-    every, some = read_cloud_history(folder), read_cloud_history(folder, particles=3)
-    assert int(every.log_rho[-1].argmax()) in some.particles
+def test_the_heaviest_particle_is_selected(folder):
+    all_frames, some = read_cloud_history(folder), read_cloud_history(folder, particles=3)
+    assert int(all_frames.log_rho[-1].argmax()) in some.particles
     assert len(set(some.particles.tolist())) == 3
 
 
@@ -73,7 +73,7 @@ def test_damaged_checkpoints_are_left_out(tmp_path):
         checkpoint_path(tmp_path / "checkpoints", step).write_bytes(b"nonsense")
     left = [step for step in before if step not in (before[-1], before[2])]
     assert read_cloud_history(tmp_path).steps.tolist() == left
-    # The newest whole one is the last frame even where only one is wanted beside the first.
+    # The newest valid checkpoint is the last frame even if there are only two frames.
     assert read_cloud_history(tmp_path, frames=2).steps.tolist() == [left[0], left[-1]]
 
 
@@ -91,11 +91,11 @@ def test_a_run_that_stored_nothing_is_refused(tmp_path):
 def test_every_coordinate_has_a_name_of_its_own(neuron, n_x):
     names = coordinate_names(neuron, tuple(f"x{i}" for i in range(n_x)), ("red", "green", "blue"))
     assert len(set(names)) == sum(neuron.coordinates(n_x).values()) == len(names)
-    # The order is the neuron's own: changing the coordinate of a class's weight on a feature changes that answer only.
+    # The order is that of the neuron: a class's weight on a feature changes only that class's output.
     if isinstance(neuron, SoftmaxNeuron):
-        place = names.index("w: green, x0")
+        index = names.index("w: green, x0")
         theta = torch.zeros(1, len(names), dtype=torch.float64)
-        theta[0, place] = 50.0
+        theta[0, index] = 50.0
         X = torch.zeros(1, n_x, dtype=torch.float64)
         X[0, 0] = 1.0
         assert neuron.outputs(theta, X)[0, :, 0].argmax() == 1

@@ -1,4 +1,4 @@
-"""A film shows the stored moments of a run, each once and in order, as files that others' libraries play."""
+"""A film shows the stored checkpoints of a run, each once and in order, in files that other programs play."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from proxlearn.errors import InputError
 from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
 from proxlearn.run.train import train
 from proxlearn.views.film.cloud_history import CloudHistory
-from proxlearn.views.film.film import Film, chosen
-from proxlearn.views.film.video import HOLD_SECONDS, PER_SECOND, find_ffmpeg, gif, mp4
+from proxlearn.views.film.film import Film, select_frames
+from proxlearn.views.film.video import FRAME_RATE, HOLD_SECONDS, find_ffmpeg, gif, mp4
 from tests.conftest import config_of
 
 
-def run_of(folder: Path, *words: str) -> Path:
-    train(config_of("N=20", "steps=6", "threads=1", *words), folder, "")
+def run_of(folder: Path, *overrides: str) -> Path:
+    train(config_of("N=20", "steps=6", "threads=1", *overrides), folder, "")
     return folder
 
 
@@ -41,97 +41,99 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.random.default_rng(0).normal(size=(60, 2))
     lines = [f"{x:.6f},{y:.6f},{'$in_{$' if x * x + y * y < 1 else 'out'}" for x, y in rows]
     (folder / "my.csv").write_text("\n".join(["$\\frac{$,<y>,label", *lines]) + "\n")
-    words = ("dataset=csv", f"dataset.path={folder / 'my.csv'}", "dataset.target=label")
-    return run_of(folder / "run", *words)
+    overrides = ("dataset=csv", f"dataset.path={folder / 'my.csv'}", "dataset.target=label")
+    return run_of(folder / "run", *overrides)
 
 
 @given(st.sets(st.integers(0, 10**6), min_size=1, max_size=80), st.integers(2, 60))
 def test_frames_are_stored_ones_in_order_with_the_first_and_the_last_evenly_by_decades(
     steps: set[int], most: int
 ) -> None:
-    known = np.array(sorted(steps))
-    F = len(known)
-    nothing = np.zeros(0)
-    every = CloudHistory(known, np.arange(F)[:, None, None], np.arange(F)[:, None], [], nothing, nothing, nothing)
-    found = chosen(every, most)
-    assert len(found.steps) <= most
-    assert (np.diff(found.steps) > 0).all()
-    assert found.steps[0] == known[0]
-    assert found.steps[-1] == known[-1]
-    assert (known[found.theta[:, 0, 0]] == found.steps).all()
-    assert (found.log_rho[:, 0] == found.theta[:, 0, 0]).all()
+    stored = np.array(sorted(steps))
+    F = len(stored)
+    empty = np.zeros(0)
+    history = CloudHistory(stored, np.arange(F)[:, None, None], np.arange(F)[:, None], [], empty, empty, empty)
+    selected = select_frames(history, most)
+    assert len(selected.steps) <= most
+    assert (np.diff(selected.steps) > 0).all()
+    assert selected.steps[0] == stored[0]
+    assert selected.steps[-1] == stored[-1]
+    assert (stored[selected.theta[:, 0, 0]] == selected.steps).all()
+    assert (selected.log_rho[:, 0] == selected.theta[:, 0, 0]).all()
     if most < F:
-        # Wherever the film could show something, it shows what is nearest.
-        for wanted in np.linspace(np.log1p(known[0]), np.log1p(known[-1]), most):
-            nearest = np.abs(np.log1p(known) - wanted).min()
-            assert np.abs(np.log1p(found.steps) - wanted).min() == nearest
+        # At every evenly spaced position, the nearest stored frame is selected.
+        for position in np.linspace(np.log1p(stored[0]), np.log1p(stored[-1]), most):
+            nearest = np.abs(np.log1p(stored) - position).min()
+            assert np.abs(np.log1p(selected.steps) - position).min() == nearest
 
 
-def test_each_stored_moment_is_one_picture_of_the_gif(sine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_stored_checkpoint_is_one_frame_of_the_gif(sine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["film", str(sine), "--seconds", "2"]) == 0
-    moments = len(list_checkpoints(sine / "checkpoints"))
-    assert f"film.gif ({moments} frames" in capsys.readouterr().out
+    checkpoints = len(list_checkpoints(sine / "checkpoints"))
+    assert f"film.gif ({checkpoints} frames" in capsys.readouterr().out
     with Image.open(sine / "film.gif") as film:
-        assert (film.n_frames, film.size, film.info["loop"]) == (moments, (960, 540), 0)
+        assert (film.n_frames, film.size, film.info["loop"]) == (checkpoints, (960, 540), 0)
         seconds = []
-        for place in range(moments):
+        for place in range(checkpoints):
             film.seek(place)
             seconds.append(film.info["duration"] / 1000)
             shades = film.convert("L").histogram()
             assert 0.01 < 1 - shades[255] / sum(shades) < 0.5
-    assert sum(seconds) == pytest.approx(2 + HOLD_SECONDS, abs=0.01 * moments)
+    assert sum(seconds) == pytest.approx(2 + HOLD_SECONDS, abs=0.01 * checkpoints)
     assert (sine / "film.gif").stat().st_size < 3e6
 
 
-def test_fewer_pictures_than_asked_for_are_told(sine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    moments = len(list_checkpoints(sine / "checkpoints"))
-    words = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
-    assert cli.main([*words, str(moments + 1)]) == 0
-    told = f"proxlearn: {moments} pictures instead of {moments + 1}: the run has stored no more; train with a smaller"
-    assert told in capsys.readouterr().err
-    assert cli.main([*words, str(moments)]) == 0
+def test_fewer_frames_than_requested_give_a_notice(
+    sine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = len(list_checkpoints(sine / "checkpoints"))
+    command = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
+    assert cli.main([*command, str(checkpoints + 1)]) == 0
+    expected = f"proxlearn: {checkpoints} frames instead of {checkpoints + 1}: the run has stored no more; train with"
+    assert expected in capsys.readouterr().err
+    assert cli.main([*command, str(checkpoints)]) == 0
     assert "instead of" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["left", "above", "below"])
-def test_cloud_function_and_risk_move_with_the_moment(sine: Path, where: str) -> None:
-    first, *_, last = Film(sine, 3, 300).pictures(480)
+def test_cloud_function_and_risk_change_with_the_step(sine: Path, where: str) -> None:
+    first, *_, last = Film(sine, 3, 300).images(480)
     box = {"left": (0, 40, 260, 270), "above": (290, 40, 480, 125), "below": (290, 150, 480, 270)}[where]
     assert first.crop(box).tobytes() != last.crop(box).tobytes()
 
 
-@pytest.mark.parametrize("words", [["dataset=wdbc"], ["dataset=digits", "N=4", "compile=off"]])
-def test_data_of_many_dimensions_have_a_film_too(words: list[str], tmp_path: Path) -> None:
-    film = Film(run_of(tmp_path, *words), 2, 300)
-    assert [picture.size for picture in film.pictures(320)] == [(320, 180)] * 2
+@pytest.mark.parametrize("overrides", [["dataset=wdbc"], ["dataset=digits", "N=4", "compile=off"]])
+def test_data_of_many_dimensions_have_a_film_too(overrides: list[str], tmp_path: Path) -> None:
+    film = Film(run_of(tmp_path, *overrides), 2, 300)
+    assert [image.size for image in film.images(320)] == [(320, 180)] * 2
 
 
-def test_the_regions_are_those_of_the_whole_cloud_at_that_moment(plane: Path) -> None:
-    """Fewer particles shown, the same regions; another moment, others."""
+def test_the_regions_are_those_of_the_whole_cloud_at_that_step(plane: Path) -> None:
+    """Fewer drawn particles give the same regions; another step gives others."""
     box = (290, 40, 480, 125)
-    whole, few = (next(Film(plane, 2, particles).pictures(480)).crop(box) for particles in (300, 3))
+    whole, few = (next(Film(plane, 2, particles).images(480)).crop(box) for particles in (300, 3))
     assert whole.tobytes() == few.tobytes()
-    last = list(Film(plane, 2, 300).pictures(480))[-1].crop(box)
+    last = list(Film(plane, 2, 300).images(480))[-1].crop(box)
     assert last.tobytes() != whole.tobytes()
 
 
-def test_drawing_twice_gives_the_same_pictures(plane: Path) -> None:
-    twice = [[picture.tobytes() for picture in Film(plane, 2, 300).pictures(320)] for _ in range(2)]
+def test_drawing_twice_gives_the_same_images(plane: Path) -> None:
+    twice = [[image.tobytes() for image in Film(plane, 2, 300).images(320)] for _ in range(2)]
     assert twice[0] == twice[1]
 
 
-def test_a_run_of_no_steps_is_a_film_of_one_picture(tmp_path: Path) -> None:
+def test_a_run_of_no_steps_is_a_film_of_one_frame(tmp_path: Path) -> None:
     run_of(tmp_path / "run", "dataset=sine", "steps=0")
     assert cli.main(["film", str(tmp_path / "run"), "-o", str(tmp_path / "one.gif")]) == 0
     with Image.open(tmp_path / "one.gif") as film:
         assert film.n_frames == 1
 
 
-def test_damaged_moments_are_left_out(sine: Path, tmp_path: Path) -> None:
+def test_damaged_checkpoints_are_skipped(sine: Path, tmp_path: Path) -> None:
     shutil.copytree(sine, tmp_path / "run")
     before = len(Film(sine, 60, 300))
     checkpoint_path(tmp_path / "run" / "checkpoints", 2).write_bytes(b"damaged")
-    assert len(list(Film(tmp_path / "run", 60, 300).pictures(160))) == before - 1
+    assert len(list(Film(tmp_path / "run", 60, 300).images(160))) == before - 1
 
 
 def decoded(film: Path, size: tuple[int, int]) -> np.ndarray:
@@ -141,42 +143,42 @@ def decoded(film: Path, size: tuple[int, int]) -> np.ndarray:
     return np.frombuffer(played, dtype=np.uint8).reshape(-1, size[1], size[0])
 
 
-def test_an_mp4_plays_as_long_as_asked_for(sine: Path, tmp_path: Path) -> None:
+def test_an_mp4_has_the_requested_duration(sine: Path, tmp_path: Path) -> None:
     path = tmp_path / "film.mp4"
     assert cli.main(["film", str(sine), "-o", str(path), "--frames", "3", "--seconds", "1.2"]) == 0
     played = decoded(path, (1280, 720))
-    assert len(played) == 3 * round(1.2 / 3 * PER_SECOND) + HOLD_SECONDS * PER_SECOND
+    assert len(played) == 3 * round(1.2 / 3 * FRAME_RATE) + HOLD_SECONDS * FRAME_RATE
     about = subprocess.run([find_ffmpeg(), "-i", str(path)], capture_output=True, text=True).stderr
     assert "Video: h264" in about
     assert "1280x720" in about
     assert "Duration: 00:00:03.20" in about
 
 
-def test_an_mp4_holds_the_pictures_in_their_order(tmp_path: Path) -> None:
+def test_an_mp4_has_the_frames_in_their_order(tmp_path: Path) -> None:
     greys = (30, 120, 220)
     (tmp_path / "film.mp4").write_bytes(
-        mp4((Image.new("RGB", (64, 48), (grey,) * 3) for grey in greys), 1 / PER_SECOND)
+        mp4((Image.new("RGB", (64, 48), (grey,) * 3) for grey in greys), 1 / FRAME_RATE)
     )
     played = decoded(tmp_path / "film.mp4", (64, 48))[:, 0, 0]
-    assert len(played) == 3 + HOLD_SECONDS * PER_SECOND
+    assert len(played) == 3 + HOLD_SECONDS * FRAME_RATE
     assert played[:3].tolist() == pytest.approx(greys, abs=6)
     assert played[3:].tolist() == pytest.approx([greys[-1]] * (len(played) - 3), abs=6)
 
 
 def test_a_gif_becomes_narrower_until_it_is_small_enough() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (4, 90, 160, 3), dtype=np.uint8)
-    pictures = [Image.fromarray(each) for each in noise]
-    whole = gif(pictures, 0.1, 10**9)
-    smaller = gif(pictures, 0.1, len(whole) // 2)
+    images = [Image.fromarray(frame) for frame in noise]
+    whole = gif(images, 0.1, 10**9)
+    smaller = gif(images, 0.1, len(whole) // 2)
     assert len(smaller) <= len(whole) // 2
     with Image.open(io.BytesIO(smaller)) as film:
         assert film.n_frames == 4
         assert film.width < 160
     with pytest.raises(InputError, match=r"smallest GIF of 4 frames.*--frames"):
-        gif(pictures, 0.1, 100)
+        gif(images, 0.1, 100)
 
 
-def test_wrong_words_are_one_line_and_write_nothing(
+def test_wrong_arguments_are_one_line_and_write_nothing(
     sine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -186,19 +188,19 @@ def test_wrong_words_are_one_line_and_write_nothing(
     shutil.copytree(sine, cleared)
     shutil.rmtree(cleared / "checkpoints")
     here = str(sine)
-    for words, said in {
+    for arguments, message in {
         ("nowhere",): "no folder nowhere",
         (str(empty),): "not a run folder",
         (str(cleared),): "holds no valid checkpoint",
-        (here, "-o", "film.avi"): "a film is no .avi; name a file.mp4 or a file.gif",
+        (here, "-o", "film.avi"): "cannot write a film as a .avi; name a file.mp4 or a file.gif",
         (here, "-o", "film"): "name a file.mp4 or a file.gif",
         (here, "-o", "nowhere/film.gif"): "cannot write to nowhere/film.gif",
         (here, "--frames", "0"): "--frames must be a whole number >= 1",
         (here, "--seconds", "nan"): "--seconds must be a finite number",
     }.items():
-        assert cli.main(["film", *words]) == 2, words
+        assert cli.main(["film", *arguments]) == 2, arguments
         (line,) = capsys.readouterr().err.splitlines()
-        assert said in line
+        assert message in line
     assert {path.name for path in tmp_path.iterdir()} == {"empty", "cleared"}
 
 
@@ -220,8 +222,8 @@ def test_an_ffmpeg_that_fails_is_one_line(
     (tmp_path / "ffmpeg").write_text("#!/bin/sh\necho 'Unknown encoder libx264' >&2\nexit 1\n")
     (tmp_path / "ffmpeg").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    words = ["film", str(sine), "-o", str(tmp_path / "film.mp4"), "--frames", "2"]
-    assert cli.main(words) == 1
+    command = ["film", str(sine), "-o", str(tmp_path / "film.mp4"), "--frames", "2"]
+    assert cli.main(command) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "Unknown encoder libx264; write a .gif instead" in line
     assert not (tmp_path / "film.mp4").exists()

@@ -1,4 +1,4 @@
-"""A real browser for the page: Debian's Chromium, headless, that tells what it asked for and what went wrong."""
+"""A headless Chromium that records the requests and errors of a page."""
 
 import json
 import shutil
@@ -22,36 +22,36 @@ FLAGS = (
 )
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None,
-    reason="no chromium or chromedriver here: `apt-get install chromium chromium-driver` brings them",
+    reason="needs chromium and chromedriver: apt-get install chromium chromium-driver",
 )
 
 
 class Browser:
-    """A window, with words for what a reader does."""
+    """A browser window, with methods for the actions of a reader."""
 
     def __init__(self, driver) -> None:
         self.driver = driver
 
     def open(self, url: str) -> None:
-        """A new page: what earlier ones logged is forgotten."""
+        """Open a page; what earlier pages logged is discarded."""
         self.driver.get("about:blank")
         self.errors(), self.requests()
         self.driver.get(url)
 
     def __call__(self, script: str):
-        """What a piece of JavaScript returns."""
+        """Return the value of a JavaScript expression."""
         return self.driver.execute_script(f"return {script}")
 
     def click(self, selector: str) -> None:
         self(f"document.querySelector({json.dumps(selector)}).click()")
 
     def press(self, selector: str, key: str) -> None:
-        """A key, with the focus on an element: as the keyboard does it."""
+        """Focus an element and press a key."""
         self(f"document.querySelector({json.dumps(selector)}).focus()")
         self.driver.switch_to.active_element.send_keys(key)
 
     def pixels(self, selector: str) -> str:
-        """What a canvas shows."""
+        """Return the content of a canvas."""
         return self(f"document.querySelector({json.dumps(selector)}).toDataURL()")
 
     def size(self, width: int, dark: bool = False) -> None:
@@ -61,19 +61,19 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def errors(self) -> list[str]:
-        """What the console has said since it was last asked."""
+        """Return the messages of the console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> set[str]:
-        """Addresses that were asked for since this was last asked."""
+        """Return the addresses requested since the last call."""
         messages = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
-        sent = (each for each in messages if each["method"] == "Network.requestWillBeSent")
-        return {each["params"]["request"]["url"] for each in sent} - {"about:blank"}
+        sent = (message for message in messages if message["method"] == "Network.requestWillBeSent")
+        return {message["params"]["request"]["url"] for message in sent} - {"about:blank"}
 
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """A browser with an empty profile, closed at the end."""
+    """Start a browser with an empty profile, and close it at the end."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

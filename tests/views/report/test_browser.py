@@ -1,4 +1,4 @@
-"""The page in a real browser: it loads from disk, asks nobody, moves, hides, and shows every string as text."""
+"""The page in a real browser: it loads from disk without requests, reacts to input, and shows strings as text."""
 
 import time
 from itertools import product
@@ -17,42 +17,42 @@ RIGHT, LEFT, SPACE = "\ue014", "\ue012", " "
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile")) as found:
-        found.size(1280)
-        yield found
+    with chromium(tmp_path_factory.mktemp("profile")) as window:
+        window.size(1280)
+        yield window
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
-    """A run over the plane, a sweep of nine runs, and a hostile run, as pages."""
+    """Pages of a run on two features, a sweep of nine runs, and a hostile run."""
     folder = tmp_path_factory.mktemp("pages")
     for name in ("plane", "hostile"):
         (folder / name).mkdir()
     grid = [{"beta": b, "epsilon": e} for b, e in product(("0.1", "0.4", "1.6"), ("0.01", "0.1", "1"))]
-    made = {
+    folders = {
         "plane": plane_run(folder / "plane", ("no", "yes")),
         "sweep": sweep_of(folder, grid),
         "hostile": hostile_run(folder / "hostile"),
     }
-    for name, path in made.items():
+    for name, path in folders.items():
         assert main(["report", str(path), "-o", str(folder / f"{name}.html")]) == 0
-    return {name: folder / f"{name}.html" for name in made}
+    return {name: folder / f"{name}.html" for name in folders}
 
 
 def curves_shown(browser: Browser) -> list[int]:
-    found = browser("[...document.querySelectorAll('#curves .chart')].map(chart => chart.dataset.curves)")
-    return [int(each) for each in found]
+    counts = browser("[...document.querySelectorAll('#curves .chart')].map(chart => chart.dataset.curves)")
+    return [int(count) for count in counts]
 
 
 def wait(until, seconds: float = 10.0):
-    """The first true answer; asked ten times a second."""
+    """Call ``until`` ten times per second until it returns something true, and return that."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        found = until()
-        if found:
-            return found
+        value = until()
+        if value:
+            return value
         time.sleep(0.1)
-    raise AssertionError("it did not come")
+    raise AssertionError("the condition was not met in time")
 
 
 @pytest.mark.parametrize("name", ["plane", "sweep", "hostile"])
@@ -121,7 +121,7 @@ def test_a_sweep_of_nine_runs_shows_nine_curves_by_a_chosen_parameter(browser, p
     assert [by_epsilon.index(colour) for colour in by_epsilon] == [0, 1, 2] * 3
     browser.driver.execute_script("document.querySelectorAll('#legend button')[4].click()")
     assert curves_shown(browser) == [8, 8]
-    # Training part too: two curves of each run that is shown.
+    # With the training part there are two curves per visible run.
     browser.driver.execute_script("document.querySelectorAll('#parts input')[1].click()")
     assert curves_shown(browser) == [16, 16]
     browser.driver.execute_script("const s = document.getElementById('run'); s.value = 5; s.onchange()")
@@ -132,13 +132,13 @@ def test_a_sweep_of_nine_runs_shows_nine_curves_by_a_chosen_parameter(browser, p
 def test_keys_zoom_all_charts_and_zero_shows_all(browser, pages):
     browser.open(pages["plane"].as_uri())
     canvases = ["#curves .card:nth-child(1) canvas", "#health canvas"]
-    before = [browser.pixels(each) for each in canvases]
+    before = [browser.pixels(canvas) for canvas in canvases]
     browser.press("#curves .chart", "+")
-    assert all(browser.pixels(each) != old for each, old in zip(canvases, before, strict=True))
+    assert all(browser.pixels(canvas) != old for canvas, old in zip(canvases, before, strict=True))
     browser.press("#curves .chart", "0")
     browser.press("#curves .chart", RIGHT)
     assert "k = " in browser("document.querySelector('#curves .tip').textContent")
-    assert [browser.pixels(each) for each in canvases] == before
+    assert [browser.pixels(canvas) for canvas in canvases] == before
 
 
 def test_two_fingers_zoom(browser, pages):
@@ -174,7 +174,7 @@ def test_nothing_is_wider_than_the_page(browser, pages, name, width):
         browser.size(1280)
 
 
-def test_dark_by_the_systems_wish_and_by_the_button(browser, pages):
+def test_dark_by_the_system_setting_and_by_the_button(browser, pages):
     background = "getComputedStyle(document.body).backgroundColor"
     browser.size(1280, dark=True)
     try:
@@ -207,7 +207,7 @@ def test_a_watched_page_refreshes_itself_in_place(browser, tmp_path):
         browser.click("#legend button")
         run(small(steps=200), tmp_path)
         wait(lambda: browser("document.getElementById('step').value") == "k = 200", 20)
-        # It is the same page, and what the reader chose is kept.
+        # The page was not reloaded, and the reader's choices are kept.
         assert browser("window.here")
         assert curves_shown(browser) == [3, 3]
         assert browser.errors() == []

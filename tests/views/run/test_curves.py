@@ -30,10 +30,10 @@ def test_curves_of_any_values_are_drawn(finished, extreme, first):
 
 
 def test_a_function_with_huge_values_is_drawn(finished, monkeypatch):
-    real = learned_function.find(finished.path)
-    assert real is not None
+    model = learned_function.find_model(finished.path)
+    assert model is not None
     huge = type(
-        "Huge", (), {"values": lambda _, x: {k: 1e300 * f for k, f in real.values(x).items()}, "cloud": real.cloud}
+        "Huge", (), {"values": lambda _, x: {k: 1e300 * f for k, f in model.values(x).items()}, "cloud": model.cloud}
     )
-    monkeypatch.setattr(learned_function, "find", lambda path: huge())
+    monkeypatch.setattr(learned_function, "find_model", lambda path: huge())
     assert all(path.stat().st_size > 1000 for path in learned_function.draw_function(finished))

@@ -1,4 +1,4 @@
-"""Results are not shown under settings that they are not of."""
+"""Views refuse results whose settings were edited after the run."""
 
 import json
 import shutil
@@ -28,15 +28,15 @@ def refusal(view: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made") / "run"
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
     run(small(steps=5), folder)
     return folder
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "run"))
+def folder(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -53,7 +53,7 @@ def test_settings_that_do_not_change_the_result_may_be_edited(folder: Path) -> N
 
 
 def test_numbers_that_were_selected_are_those_of_the_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run with a selection, simulated: status.json and selection.json as one leaves them."""
+    """Simulate a run with a selection: write status.json and selection.json as such a run does."""
     beta = small().beta
     edit(folder, f"\nbeta: {beta}\n", "\nbeta: null\n")
     edit(folder, f"\ninit: {small().init}\n", "\ninit: normal\n")
@@ -65,7 +65,7 @@ def test_numbers_that_were_selected_are_those_of_the_run(folder: Path, capsys: p
     for chosen, code in ((beta, 0), (2 * beta, 2)):
         (folder / "selection.json").write_text(json.dumps({"chosen": {"beta": chosen}}))
         assert main(["plot", str(folder)]) == code
-    assert f"made with beta={beta}, and selection.json has {2 * beta}" in capsys.readouterr().err
+    assert f"was trained with beta={beta}, but selection.json has {2 * beta}" in capsys.readouterr().err
 
 
 def test_of_an_old_folder_the_checkpoints_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

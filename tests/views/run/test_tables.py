@@ -1,4 +1,4 @@
-"""Tables in Markdown: a name is one cell of one row, whatever is in it."""
+"""Tables in Markdown keep a name in one cell; remarks state facts of the run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import run, small
 
+from proxlearn.views.markdown import markdown
 from proxlearn.views.run.run_data import read_run_data
-from proxlearn.views.run.tables import markdown, remarks
+from proxlearn.views.run.tables import remarks
 
 CELL = re.compile(r"(?:\\.|[^|\\]|\\(?=\s))*")
-"""A cell of GitHub's Markdown: a backslash takes the sign after it along."""
+"""A cell of GitHub's Markdown: a backslash escapes the character after it."""
 
 
 def cells(line: str) -> list[str]:
@@ -38,8 +39,8 @@ def test_a_cell_stays_one_cell(name: str, head: str) -> None:
     for line in (lines[0], lines[2]):
         assert len(cells(line)) == 2, line
     assert cells(lines[2])[1] == "1.5"
-    shown = re.sub(r"(\\*)\\\|", lambda found: found[1][: len(found[1]) // 2] + "|", cells(lines[2])[0])
-    assert shown == " ".join(name.splitlines()).strip()
+    unescaped = re.sub(r"(\\*)\\\|", lambda match: match[1][: len(match[1]) // 2] + "|", cells(lines[2])[0])
+    assert unescaped == " ".join(name.splitlines()).strip()
 
 
 def test_plain_names_are_left_as_they_are() -> None:
@@ -47,20 +48,18 @@ def test_plain_names_are_left_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "since"),
+    ("changes", "step"),
     [([0.4, 0.4], None), ([0.4, 0.0], 2), ([0.0, 0.0], 1), ([0.0, 0.4], None), ([None, None], None)],
 )
-def test_weights_are_said_to_stay_only_where_they_do(
-    changes: list[float | None], since: int | None, tmp_path: Path
+def test_weights_are_reported_as_unchanged_only_if_they_are(
+    changes: list[float | None], step: int | None, tmp_path: Path
 ) -> None:
-    """A kernel near the identity says nothing: a light particle's weight changes by a tiny share of a heavy one's."""
+    """A kernel near the identity is no criterion: a tiny share of a heavy weight can change a light one."""
     run(small(steps=2), tmp_path)
-    made = read_run_data(tmp_path)
+    data = read_run_data(tmp_path)
     columns = {"kernel_offdiag": [None, 2e-17, 2e-17], "weights_change": [None, *changes]}
-    metrics = made.metrics.assign(**{name: pd.Series(values, dtype=float) for name, values in columns.items()})
-    said = [line for line in remarks(replace(made, metrics=metrics)) if "left the weights as they were" in line]
-    assert said == (
-        []
-        if since is None
-        else [f"At every logged recursion from {since} on, the proximal step left the weights as they were."]
+    metrics = data.metrics.assign(**{name: pd.Series(values, dtype=float) for name, values in columns.items()})
+    reported = [line for line in remarks(replace(data, metrics=metrics)) if "changed the weights" in line]
+    assert reported == (
+        [] if step is None else [f"From recursion {step} on, no logged proximal step changed the weights."]
     )

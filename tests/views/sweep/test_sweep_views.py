@@ -1,4 +1,4 @@
-"""A sweep's table and plots: from its folder and the run folders alone, wherever they are moved."""
+"""A sweep's table and plots need only its folder and the run folders, which can be moved together."""
 
 import csv
 import os
@@ -34,7 +34,7 @@ def outputs(tmp_path_factory):
     return folder
 
 
-def test_the_table_has_every_job_with_its_state_figures_and_reason(outputs):
+def test_the_table_has_every_job_with_its_state_metrics_and_reason(outputs):
     folder = outputs / "sweeps" / "mine"
     with (folder / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -44,18 +44,18 @@ def test_the_table_has_every_job_with_its_state_figures_and_reason(outputs):
     newest = pd.read_csv(outputs / "sine" / "3" / "metrics.csv").iloc[-1]
     assert float(rows[3]["test_risk_weighted"]) == newest["test_risk_weighted"]
     assert rows[3]["step"] == "30"
-    shown = summary(folder)
-    assert "9 jobs: 7 finished, 1 killed, 1 invalid" in shown
-    assert "The same command" in shown
+    text = summary(folder)
+    assert "9 jobs: 7 finished, 1 killed, 1 invalid" in text
+    assert "The same command continues the partial runs" in text
 
 
-def test_figures_over_seeds_are_their_mean(outputs):
+def test_metrics_over_seeds_are_their_mean(outputs):
     states = SweepFolder(outputs / "sweeps" / "mine").look()
-    averages = mean_over_seeds(states)
-    assert list(averages["runs"]) == [2, 2, 2, 1]
+    means = mean_over_seeds(states)
+    assert list(means["runs"]) == [2, 2, 2, 1]
     risks = [pd.read_csv(outputs / "sine" / n / "metrics.csv")["test_risk_weighted"].iloc[-1] for n in ("0", "1")]
-    assert averages["risk"][0].startswith(f"{sum(risks) / 2:.4g} ± ")
-    assert "±" not in averages["risk"][3]
+    assert means["risk"][0].startswith(f"{sum(risks) / 2:.4g} ± ")
+    assert "±" not in means["risk"][3]
 
 
 def test_combined_plots_are_drawn(outputs):
@@ -82,9 +82,9 @@ def test_status_shows_sweeps_and_runs_without_torch(outputs, tmp_path):
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules; sys.exit(code)"
     )
     command = [sys.executable, "-c", code, str(outputs), str(tmp_path)]
-    shown = subprocess.run(command, capture_output=True, text=True)
-    assert shown.returncode == 0, shown.stderr
-    lines = shown.stdout.splitlines()
+    completed = subprocess.run(command, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    lines = completed.stdout.splitlines()
     assert lines[1].split()[:4] == [str(tmp_path / "alone"), "finished", "3", "100%"]
     assert f"{outputs / 'sweeps' / 'mine'}: 7 of 9 finished" in lines
     assert any(line.startswith("7: beta=0.4") and "killed" in line and "SIGKILL" in line for line in lines)
@@ -97,7 +97,7 @@ def test_status_says_what_to_do_where_there_is_nothing(tmp_path, capsys):
     assert capsys.readouterr().out == f"no runs below {tmp_path}\n"
 
 
-def test_a_sweep_folder_that_anybody_may_have_written_gets_one_line(tmp_path, capsys):
+def test_a_malformed_sweep_folder_gets_one_line(tmp_path, capsys):
     (tmp_path / "sweep.yaml").write_text("jobs: [{number: &a 1, values: *a}]")
     assert main(["plot", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -1,10 +1,10 @@
 "use strict";
-// What all parts share: the data, the reader's choices, elements, colours and numbers.
+// Shared by all sections: the data, the reader's choices, elements, colours and numbers.
 
 const $ = (id) => document.getElementById(id);
 let data = JSON.parse($("data").textContent);
 
-/** What the reader has chosen: kept when newer data arrives. */
+/** The reader's choices, which are kept when newer data arrives. */
 const view = {
   colour: null,
   hidden: new Set(),
@@ -21,7 +21,7 @@ const view = {
   frame: Infinity,
 };
 
-/** An element; strings among its children become text, never markup. */
+/** Creates an element; strings among its children become text, never markup. */
 function make(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children.filter((child) => child !== null));
@@ -32,7 +32,7 @@ const isSingle = () => data.runs.length === 1;
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const isDark = () => document.documentElement.dataset.theme === "dark";
 
-/** 0.00123, 1.2e-7, 250000: as short as it can be read. */
+/** Formats a number briefly: 0.00123, 1.2e-7, 250000. */
 function short(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
@@ -46,7 +46,7 @@ function short(value, digits = 4) {
     .replaceAll("-", "−");
 }
 
-/** Ticks in as few digits as tell them apart. */
+/** Formats ticks with the smallest number of digits that distinguishes them. */
 function tickTexts(values) {
   for (let digits = 3; ; digits++) {
     const texts = values.map((value) => short(value, digits));
@@ -54,7 +54,7 @@ function tickTexts(values) {
   }
 }
 
-// Scales that readers with any colour vision can order (viridis), and colours that they can tell apart (Okabe and Ito).
+// A scale and distinct colours that are readable with any colour vision (viridis; Okabe and Ito).
 const VIRIDIS = [
   [68, 1, 84],
   [71, 44, 122],
@@ -69,7 +69,7 @@ const VIRIDIS = [
 const DISTINCT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6fd0", "#8c8c8c"];
 
 function viridis(share) {
-  // Its darkest end cannot be seen on dark, nor its lightest on white.
+  // The darkest end is invisible on dark, the lightest on white.
   const place = (isDark() ? 0.28 + 0.72 * share : 0.9 * share) * (VIRIDIS.length - 1);
   const below = Math.min(Math.floor(place), VIRIDIS.length - 2);
   const mixed = VIRIDIS[below].map((from, i) => Math.round(from + (place - below) * (VIRIDIS[below + 1][i] - from)));
@@ -82,7 +82,7 @@ function classColours(count) {
     : Array.from({ length: count }, (_, i) => DISTINCT[i % DISTINCT.length]);
 }
 
-/** Numbers that Python stored in 16 bits each; decoded once. */
+/** Decodes numbers that Python stored with 16 bits each, once per array. */
 const decodedOnce = new WeakMap();
 function decoded(stored) {
   if (!decodedOnce.has(stored)) {
@@ -107,7 +107,7 @@ function ticks(low, high, count) {
   return found.map((value) => Number(value.toPrecision(12)));
 }
 
-/** Powers of ten between two ends; where there are less than three, round numbers between them. */
+/** Powers of ten between two ends, with round numbers between them if there are fewer than three. */
 function logTicks(low, high, count) {
   const decades = Math.log10(high / low);
   if (decades < 1) return ticks(low, high, count).filter((value) => value > 0);

@@ -1,6 +1,6 @@
-// Plain canvases with axes, for the cloud and what it has learnt.
+// Canvases with axes, for the cloud and the learned function.
 
-/** The canvas at the screen's own resolution, wiped. */
+/** Clears the canvas and sets it to the resolution of the screen. */
 function wiped(canvas) {
   const ratio = devicePixelRatio,
     { width, height } = canvas.getBoundingClientRect();
@@ -11,7 +11,7 @@ function wiped(canvas) {
   return { ctx, width, height };
 }
 
-/** Grid, ticks and names; returns where a value lies, and clips to the frame. */
+/** Draws grid, ticks and names, and clips to the frame; returns the functions from values to pixels. */
 function drawAxes({ ctx, width, height }, [x0, x1], [y0, y1], names) {
   const box = { left: 56, top: 8, right: width - 10, bottom: height - 40 };
   const px = (x) => box.left + ((x - x0) / (x1 - x0)) * (box.right - box.left);
@@ -53,7 +53,7 @@ function drawAxes({ ctx, width, height }, [x0, x1], [y0, y1], names) {
 
 const clipped = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-/** The ends of some numbers and a margin. */
+/** The range of some numbers, with a margin. */
 function ends(values, share = 0.06) {
   let low = Infinity,
     high = -Infinity;

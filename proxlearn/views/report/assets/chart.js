@@ -3,7 +3,7 @@
 const plots = new Map();
 const HEIGHT = { large: 300, small: 190 };
 
-/** Draw, or draw again. spec: {title, size, curves: [{label, colour, dash, width, steps, values}], logY, marks}. */
+/** Draws a chart, also again. spec: {title, size, curves: [{label, colour, dash, width, steps, values}], logY, marks}. */
 function drawChart(host, spec) {
   plots.get(host)?.destroy();
   plots.delete(host);
@@ -15,7 +15,7 @@ function drawChart(host, spec) {
       make(
         "div",
         { className: "empty" },
-        spec.curves.length ? "no values on these axes" : (spec.nothing ?? "no curve"),
+        spec.curves.length ? "no values in this range" : (spec.nothing ?? "no curve selected"),
       ),
     );
     return;
@@ -26,7 +26,7 @@ function drawChart(host, spec) {
   touch(plot);
 }
 
-/** All curves over the union of their steps; what a logarithmic axis cannot show is left out. */
+/** All curves over the union of their steps, without the values that a logarithmic axis cannot show. */
 function joined(curves, logX, logY) {
   const fits = (curve, i) =>
     curve.values[i] !== null && (!logX || curve.steps[i] > 0) && (!logY || curve.values[i] > 0);
@@ -134,7 +134,7 @@ function nearest(plot, series, index) {
   return index;
 }
 
-/** The range that was chosen, unless it is the whole. */
+/** Stores the selected range, unless it is the full range. */
 function remember(plot) {
   const steps = plot.data[0],
     { min, max } = plot.scales.x;
@@ -186,13 +186,13 @@ function showTip(host, plot, curves) {
   tip.style.top = `${Math.max(0, Math.min(top, plot.height - tip.offsetHeight))}px`;
 }
 
-/** A place for a chart, which keeps its focus when the chart is drawn again. */
+/** The element that holds a chart, which keeps its focus when the chart is drawn again. */
 function chartHost(label) {
   const host = make("div", {
     className: "chart",
     tabIndex: 0,
     role: "group",
-    ariaLabel: `${label}: arrow keys read values, + and - zoom, 0 shows all`,
+    ariaLabel: `${label}: arrow keys read values, + and - zoom, 0 shows the full range`,
   });
   host.append(make("div", { className: "tip" }));
   host.addEventListener("keydown", keys);

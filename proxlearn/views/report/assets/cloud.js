@@ -1,4 +1,4 @@
-// The particles on two coordinates, sized by their weight, over the stored checkpoints.
+// The particles on two coordinates, with an area proportional to their weight, at the stored checkpoints.
 
 const RADIUS = 3.4,
   LARGEST = 26,
@@ -9,7 +9,7 @@ let drawnParticles = [],
 const currentRun = () => data.runs[Math.min(view.run, data.runs.length - 1)];
 const currentCloud = () => currentRun().cloud;
 
-/** Blue: 1/N; paler: lighter, to a quarter; by purple to orange: heavier, twice and four times. */
+/** Blue: 1/N; paler: down to a quarter of it; purple and orange: twice and four times as heavy. */
 function weightColour(times) {
   const scale = ["line", "weighted", "fourth", "unweighted"].map((name) => channels(css(name)));
   const place = Math.max(0, Math.min(3, Math.log2(times) < 0 ? 1 + Math.log2(times) / 2 : 1 + Math.log2(times)));
@@ -17,7 +17,7 @@ function weightColour(times) {
   return scale[below].map((from, i) => Math.round(from + (place - below) * (scale[below + 1][i] - from)));
 }
 
-/** Draw at a place between frames: a whole number is a stored cloud, what lies between is only the way there. */
+/** Draws the cloud at a position between frames: whole numbers are stored clouds, others are interpolated. */
 function drawCloud(place) {
   const cloud = currentCloud(),
     canvas = $("cloud"),
@@ -49,7 +49,7 @@ function drawCloud(place) {
       values: [at[0](i), at[1](i)],
     };
   });
-  // The heavy ones first, so that they hide no other.
+  // The heaviest first, so that they do not hide others.
   for (const each of [...drawnParticles].sort((a, b) => b.radius - a.radius)) {
     const colour = weightColour(each.weight * N).join(" ");
     ctx.fillStyle = `rgb(${colour} / .5)`;
@@ -87,7 +87,7 @@ function frameNow() {
 
 function setFrame(frame) {
   const last = currentCloud().steps.length - 1;
-  // Whoever looks at the newest goes on looking at the newest.
+  // At the newest frame, the page stays at the newest frame when more are stored.
   view.frame = frame >= last ? Infinity : Math.max(0, frame);
   showFrame(frameNow());
 }
@@ -129,7 +129,7 @@ function particleTip(event) {
   if (tip.style.display === "none") return;
   const lines = [
     `particle ${found.number}`,
-    `${short(100 * found.weight, 3)} % of the mass, ${short(found.weight * currentRun().N, 3)} / N`,
+    `${short(100 * found.weight, 3)} % of the mass (${short(found.weight * currentRun().N, 3)} / N)`,
     `${view.across}: ${short(found.values[0])}`,
     `${view.up}: ${short(found.values[1])}`,
   ];
@@ -138,7 +138,7 @@ function particleTip(event) {
   tip.style.top = `${Math.max(0, Math.min(y + 14, $("cloud").clientHeight - tip.offsetHeight))}px`;
 }
 
-/** The controls of the cloud, once; their choices follow the run. */
+/** Builds the controls of the cloud once; their options depend on the run. */
 function buildCloud() {
   $("frame").oninput = () => {
     if (playing) stop();
@@ -193,15 +193,15 @@ function renderCloud() {
   $("player").hidden = cloud.steps.length < 2;
   const some =
     cloud.particles.length < currentRun().N
-      ? `${cloud.particles.length} of ${currentRun().N} particles, the heaviest among them`
+      ? `${cloud.particles.length} of ${currentRun().N} particles, including the heaviest`
       : `All ${cloud.particles.length} particles`;
   const when =
     cloud.steps.length > 1
-      ? `${cloud.steps.length} stored checkpoints; while it plays, the way between them is a straight line.`
-      : `At k = ${cloud.steps[0]}, the only stored checkpoint.`;
-  const left = cloud.omitted ? ` ${cloud.omitted} coordinates with a smaller spread are not in this page.` : "";
+      ? `${cloud.steps.length} stored checkpoints; positions between them are interpolated while it plays.`
+      : `Only one checkpoint is stored, at k = ${cloud.steps[0]}.`;
+  const left = cloud.omitted ? ` ${cloud.omitted} coordinates that vary less are not in this page.` : "";
   $("cloud-caption").textContent =
-    `${some}; area: share of the mass; purple and orange: heavier than 1/N (blue), pale: lighter. ${when}${left}`;
+    `${some}. Area: weight. Colour: blue for 1/N, purple and orange for heavier, pale for lighter particles. ${when}${left}`;
   $("stage").className = cloud.learnt ? "grid two" : "grid one";
   $("learnt-figure").hidden = !cloud.learnt;
   if (cloud.learnt) describeLearnt(cloud.learnt);

@@ -1,4 +1,4 @@
-// Which curves there are, in which colours, and the legend that hides them.
+// The curves with their colours, and the legend that hides them.
 
 const NAMES = {
   risk: "risk: mean of (y − f)²",
@@ -17,7 +17,7 @@ const ESTIMATE_COLOURS = {
 };
 const HEALTH = [
   ["ess", "effective sample size", false],
-  ["kernel_offdiag", "kernel share sent to others", true],
+  ["kernel_offdiag", "off-diagonal kernel share", true],
   ["sinkhorn_rounds", "Sinkhorn rounds", false],
   ["discrete_free_energy", "discrete free energy", false],
 ];
@@ -32,7 +32,7 @@ function valuesOf(parameter) {
   return numeric(found) ? found.sort((a, b) => a - b) : found;
 }
 
-/** A colour for each run: by the chosen parameter, a scale for numbers and distinct ones for names; or one by one. */
+/** A colour per run: by the chosen parameter (a scale for numbers, distinct colours for names), or by the run. */
 function runColours() {
   const byRun = !data.parameters.includes(view.colour);
   const values = byRun ? data.runs.map((_, i) => i) : valuesOf(view.colour);
@@ -43,7 +43,7 @@ function runColours() {
   return data.runs.map((run, i) => colours.get(byRun ? i : (run.values[view.colour] ?? "")));
 }
 
-/** The curves of one quantity: of a single run all, of many the chosen parts and estimates of those not hidden. */
+/** The curves of one metric: all of a single run; of several runs the selected parts and estimates. */
 function quantityCurves(quantity) {
   const colours = runColours(),
     found = [];
@@ -86,7 +86,7 @@ function healthCurves(column) {
   });
 }
 
-/** A line for a number that all runs share: N, or the rounding unit. */
+/** A line at a number that all runs share: N, or the rounding unit. */
 function healthMarks(column) {
   const [key, label] = { ess: ["N", "N"], kernel_offdiag: ["unit", "rounding unit"] }[column] ?? [];
   return key && data.runs.every((run) => run[key] === data.runs[0][key]) ? [{ value: data.runs[0][key], label }] : [];
@@ -116,7 +116,7 @@ function drawCurves() {
   });
 }
 
-/** The charts' frames and controls, made once. */
+/** Builds the charts and their controls once. */
 function buildCurves() {
   const quantities = Object.keys(data.quantities);
   const preferred = ["risk", ["accuracy", "rmse"].find((name) => quantities.includes(name)) ?? quantities.at(-1)];
@@ -126,7 +126,7 @@ function buildCurves() {
       const log = make("input", { type: "checkbox", checked: quantity.startsWith("risk") });
       const choice = make(
         "select",
-        { value: quantity, ariaLabel: "quantity" },
+        { value: quantity, ariaLabel: "metric" },
         ...quantities.map((name) => new Option(NAMES[name] ?? asWords(name), name, false, name === quantity)),
       );
       choice.onchange = () => {
@@ -184,15 +184,15 @@ function buildCurves() {
     drawCurves();
   };
   $("unzoom").onclick = () => zoomAll();
-  $("styles").textContent = "Solid: test part, dashed: training part. Broad: weighted, thin: the other estimates.";
+  $("styles").textContent = "Solid: test part. Dashed: training part. Broad: weighted estimate. Thin: other estimates.";
 }
 
-/** A button for each curve of a single run, or for each run. */
+/** A button per curve of a single run, or per run. */
 function drawLegend() {
   if (document.activeElement !== $("colour"))
     $("colour").replaceChildren(
       ...data.parameters.map((name) => new Option(name, name)),
-      new Option("each run its own", ""),
+      new Option("by run", ""),
     );
   $("colour").value = view.colour;
   const colours = runColours();
@@ -219,6 +219,6 @@ function drawLegend() {
   if (focused !== undefined) [...$("legend").children].find((each) => each.dataset.curve === focused)?.focus();
   const thinned = data.runs.filter((run) => run.curves.step.length < run.curves.logged).length;
   $("thinned").textContent = thinned
-    ? `Of very many logged rows (${thinned} ${thinned === 1 ? "run" : "runs"}) a part is shown; metrics.csv has all.`
+    ? `The curves of ${thinned} ${thinned === 1 ? "run are" : "runs are"} thinned; metrics.csv has all logged rows.`
     : "";
 }

@@ -1,4 +1,4 @@
-// What the whole cloud has learnt, frame by frame: a function of one feature, or regions over two.
+// The learned function of the whole cloud, per frame: a curve over one feature, or regions over two.
 
 const LINES = {
   weighted: { name: "weighted", dash: [], width: 2.6 },
@@ -10,16 +10,16 @@ function drawLearnt(learnt, frame) {
   if (learnt.kind === "line") drawFunction(surface, learnt, frame);
   else drawRegions(surface, learnt, frame);
   $("learnt").dataset.frame = frame;
-  $("learnt").ariaLabel = `what was learnt, at frame ${frame}`;
+  $("learnt").ariaLabel = `learned function at frame ${frame}`;
 }
 
 function describeLearnt(learnt) {
   const classes = learnt.classes.map((name, i) => `${["purple", "gold"][i]}: ${name}`).join(", ");
   $("learnt-caption").textContent = {
-    line: "Points: the test part. Line: f, weighted; dashes: unweighted.",
-    shares: `Shade: the weighted estimate, from ${learnt.classes[0]} to ${learnt.classes[1]}. Line: its boundary; dashes: the unweighted one's. Points: the test part (${classes}).`,
-    labels: `Shade: the class that the weighted estimate predicts. Points: the test part, by their class: ${learnt.classes.join(", ")}.`,
-    values: "Shade: f, weighted, from dark (least) to light. Points: the test part, by their target.",
+    line: "Points: test part. Solid line: weighted f. Dashed line: unweighted f.",
+    shares: `Shade: weighted estimate, from ${learnt.classes[0]} to ${learnt.classes[1]}. Solid line: weighted boundary. Dashed line: unweighted boundary. Points: test part (${classes}).`,
+    labels: `Shade: class predicted by the weighted estimate. Points: test part, coloured by class: ${learnt.classes.join(", ")}.`,
+    values: "Shade: weighted f, from dark (low) to light (high). Points: test part, coloured by target.",
   }[learnt.kind];
 }
 
@@ -33,7 +33,7 @@ function answers(learnt, estimate, frame) {
 function drawFunction(surface, learnt, frame) {
   const { ctx } = surface,
     [low, high, count] = learnt.ranges[0];
-  // The data's range: what runs away leaves the frame, and the rest stays readable.
+  // The range of the data: a function that diverges leaves the axes, and the rest stays readable.
   const { px, py } = drawAxes(surface, [low, high], ends(learnt.target, 0.35), [learnt.features[0], "f"]);
   ctx.fillStyle = css("quiet");
   ctx.globalAlpha = 0.6;

@@ -1,4 +1,4 @@
-// The page as a whole: its theme, all parts from the data, and newer data where there is a server for it.
+// The page as a whole: its theme, all sections, and newer data from the server of a watched page.
 
 const POLL_MS = 3000;
 const remembered = {
@@ -13,7 +13,7 @@ const remembered = {
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      /* a page from disk may not remember */
+      /* a page from disk may have no storage */
     }
   },
 };
@@ -22,7 +22,7 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Everything from the data; the reader's choices stay. */
+/** Draws everything from the data; the reader's choices are kept. */
 function render() {
   document.title = data.title;
   document.documentElement.classList.toggle("single", isSingle());
@@ -41,7 +41,7 @@ function render() {
     : data.sweeps.map((sweep) => sweep.name).join(", ") || data.runs.map((run) => run.folder).join(", ");
   showState(state, running && !isSingle() ? `${running} running` : state);
   $("footer").textContent =
-    `Made by proxlearn ${data.version}. ${data.watch ? "It refreshes itself while proxlearn report --watch runs." : ""}`;
+    `Written by proxlearn ${data.version}. ${data.watch ? "The page updates itself while proxlearn report --watch runs." : ""}`;
   if (document.activeElement !== $("run"))
     $("run").replaceChildren(...data.runs.map((run, i) => new Option(run.name, i, false, i === view.run)));
   renderTiles();
@@ -62,7 +62,7 @@ function renderRun() {
   renderAbout();
 }
 
-/** Ask for newer data again and again; a server that has gone is said to be. */
+/** Request newer data repeatedly; if the server is gone, the state says so. */
 async function watch() {
   let text = "";
   for (;;) {

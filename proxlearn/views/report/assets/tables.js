@@ -1,4 +1,4 @@
-// Tables, matrices and pairs: everything as text.
+// Tables, confusion matrices and settings; all content is inserted as text.
 
 const looksNumeric = (text) => /^[-−+]?[\d.]+(e[-+]?\d+)?( ± .*)?$/.test(text);
 
@@ -30,7 +30,7 @@ function settings(rows) {
   );
 }
 
-/** Words, with what stands between backticks as code. */
+/** Text in which the parts between backticks are code. */
 function worded(text) {
   return text.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
 }
@@ -43,7 +43,7 @@ function confusionTable(classes, counts) {
       const share = total ? count / total : 0,
         cell = make(
           "td",
-          { title: `${short(100 * share, 3)} % of this class` },
+          { title: `${short(100 * share, 3)} % of the actual class` },
           classes.length <= 25 || count ? String(count) : "",
         );
       cell.style.background = `color-mix(in srgb, var(--accent) ${Math.round(100 * share)}%, var(--page))`;
@@ -70,14 +70,14 @@ function renderResults() {
   const notes = make("ul", { className: "notes" }, ...run.notes.map((text) => make("li", {}, ...worded(text))));
   cards.push(
     card(
-      run.figures_note || "Figures of the newest cloud",
-      run.figures ? tableOf(run.figures) : "They come with the run's end.",
+      run.results_note || "Metrics of the newest cloud",
+      run.results ? tableOf(run.results) : "Available when the run ends.",
       notes,
     ),
   );
-  const older = run.figures_note ? `: ${run.figures_note}` : "";
+  const older = run.results_note ? `: ${run.results_note}` : "";
   if (matrix?.omitted)
-    cards.push(card("Confusion matrix", `${matrix.omitted} classes are too many for a page: confusion.csv has them.`));
+    cards.push(card("Confusion matrix", `Not shown for ${matrix.omitted} classes; see confusion.csv.`));
   else if (matrix) {
     const shown = ["weighted", "unweighted"].map((estimate) =>
       card(`Confusion matrix, test part, ${estimate}${older}`, confusionTable(matrix.classes, matrix[estimate])),
@@ -106,13 +106,13 @@ function renderSweeps() {
       card(
         sweep.counts,
         tableOf(sweep.table),
-        ...(sweep.averages ? [make("h3", {}, "Over seeds and splits"), tableOf(sweep.averages)] : []),
+        ...(sweep.averages ? [make("h3", {}, "Mean over seeds and splits"), tableOf(sweep.averages)] : []),
       ),
     ]),
   );
 }
 
-/** The figures that one looks for first. */
+/** The most important metrics. */
 function renderTiles() {
   if (!isSingle()) return $("tiles").replaceChildren();
   const run = data.runs[0],
@@ -121,11 +121,11 @@ function renderTiles() {
     ["test accuracy", newest("test_accuracy_weighted")],
     ["test risk", newest("test_risk_weighted")],
     ["R²", newest("test_r2_weighted")],
-    [`of ${run.N}: effective sample size`, newest("ess")],
+    [`effective sample size (N = ${run.N})`, newest("ess")],
     ["recursions", run.step],
   ];
   const logged = run.curves.step.at(-1);
-  if (logged !== run.step) found.splice(-1, 0, ["recursion of these figures", logged]);
+  if (logged !== run.step) found.splice(-1, 0, ["recursion of these metrics", logged]);
   const seconds = run.about.find(([key]) => key === "seconds");
   if (seconds) found.push(["seconds", Number(seconds[1])]);
   $("tiles").replaceChildren(

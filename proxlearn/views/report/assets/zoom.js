@@ -1,4 +1,4 @@
-// Ways to zoom and to read a chart: buttons, keys and fingers; the mouse's are uPlot's own.
+// Zooming and reading a chart by buttons, keys and touch; uPlot handles the mouse.
 
 /** Zoom to a range of k, in every chart. */
 function zoomAll(low, high) {
@@ -36,7 +36,7 @@ function keys(event) {
   event.preventDefault();
 }
 
-/** One finger reads, two zoom: the steps under the fingers stay under them. */
+/** One finger reads values, two zoom: the steps under the fingers stay there. */
 function touch(plot) {
   const to = view.logX ? Math.log : Number,
     back = view.logX ? Math.exp : Number;

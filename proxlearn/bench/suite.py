@@ -1,0 +1,115 @@
+"""All measurements of `proxlearn bench`, as bench.json stores them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from proxlearn.bench.end_to_end import measure_end_to_end
+from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
+from proxlearn.bench.recursion import RecursionBench
+from proxlearn.bench.timing import busy_share, machine_info
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.schema import TrainConfig
+from proxlearn.errors import InputError
+from proxlearn.run.run_config import validate_config
+from proxlearn.terminal.notice import notice
+
+DATASETS = ("wdbc", "diabetes", "shd", "banana", "sine")
+EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
+BUSY = 0.1
+"""Share of the cores in use by other processes above which a notice is given."""
+Records = list[dict[str, Any]]
+
+
+def measure_all(quick: bool) -> dict[str, Any]:
+    """Run all measurements; one that lacks its data is skipped with a notice."""
+    busy = busy_share()
+    if busy is not None and busy > BUSY:
+        notice(f"other processes use {busy:.0%} of the cores: stop them and repeat, or compare only the ratios")
+    results: dict[str, Any] = {
+        "quick": quick,
+        "busy_share": busy,
+        "machine": machine_info(),
+        "startup": measure_startup(quick),
+    }
+    results |= {"shapes": [], "run": [], "growth": [], "growth_literal": [], "epsilon": []}
+    recursions: list[RecursionBench] = []
+    with torch.no_grad():
+        for key, measurement in tqdm(list(measurements(quick, recursions)), desc="bench", unit="part"):
+            try:
+                results[key] += measurement()
+            except InputError as error:
+                notice(f"skipped: {error}")
+    results["shapes"] = [bench.record for bench in recursions]
+    return results
+
+
+def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tuple[str, Callable[[], Records]]]:
+    """Yield pairs of a key of bench.json and the measurement whose records are stored there.
+
+    ``recursions`` collects the benches that are measured in several passes: at the beginning, in the middle and at the
+    end, because the speed of a machine drifts.
+    """
+
+    def prepare(dataset: str) -> Records:
+        recursions.append(RecursionBench(_config(f"dataset={dataset}"), 0.2 if quick else 1.0))
+        return []
+
+    def measure_pass() -> Records:
+        for bench in recursions:
+            bench.measure(0.5 if quick else 3.0)
+        return []
+
+    for dataset in DATASETS:
+        yield "shapes", partial(prepare, dataset)
+    yield "shapes", measure_pass
+    wdbc = _config("dataset=wdbc")
+    assert wdbc.steps is not None, "the paper's recipe sets every number"
+    sizes = (2000, 2, 500) if quick else (wdbc.steps, 12, 2000)
+    yield "run", lambda: [measure_end_to_end(wdbc, recursions[DATASETS.index("wdbc")].cloud, *sizes)]
+    yield "shapes", measure_pass
+    swept = [_config(f"epsilon={epsilon}") for epsilon in (EPSILONS[::4] if quick else EPSILONS)]
+    yield "epsilon", partial(measure_epsilons, swept, 400 if quick else 20_000)
+    for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
+        yield "growth_literal", partial(_as_list, measure_literal, _config(f"N={N}"), 0.5 if quick else 2.0)
+    yield "shapes", measure_pass
+    # Ascending, because the peak memory is that of the whole process so far.
+    for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
+        yield "growth", partial(_as_list, measure_growth, _config(f"N={N}"), 40)
+    if not quick:
+        yield "growth", partial(_as_list, measure_growth, _config("N=1e6"), 10)
+
+
+def measure_startup(quick: bool) -> dict[str, float]:
+    """Return the seconds that whole commands take, the best of several repeats."""
+    seconds = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for key, arguments in (
+            ("help_s", ["--help"]),
+            ("one_step_s", ["train", "dataset=wdbc", "steps=1", "overwrite=true"]),
+        ):
+            command = [sys.executable, "-m", "proxlearn", *arguments]
+            times = []
+            for _ in range(2 if quick else 4):
+                start = time.perf_counter()
+                subprocess.run(command, cwd=folder, capture_output=True, check=True)
+                times.append(time.perf_counter() - start)
+            seconds[key] = min(times)
+    return seconds
+
+
+def _config(*overrides: str) -> TrainConfig:
+    return validate_config(compose(parse(list(overrides))))
+
+
+def _as_list(measure: Callable[..., dict[str, Any]], *args: Any) -> Records:
+    return [measure(*args)]

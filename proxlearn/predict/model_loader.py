@@ -1,0 +1,77 @@
+"""Loads a model from a run folder: from model.json and the newest valid checkpoint, without data or config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.tasks import TASKS
+from proxlearn.data.scaling import Scaler
+from proxlearn.errors import InputError
+from proxlearn.files.safe_read import AbsentFile, UnreadableFile
+from proxlearn.predict.model import Model
+from proxlearn.run.checkpoint import Checkpoint, newest_valid
+from proxlearn.run.model_description import read_description
+from proxlearn.run.overwrite import refuse_interrupted
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_identity import read_identity, require_same_run, warn_foreign
+
+
+def load_model(path: Path) -> Model:
+    """Load the model of a run, which may still be running; a folder without a model raises InputError."""
+    if not path.is_dir():
+        raise InputError(f"no folder {path}", "name a folder that `proxlearn train` created")
+    refuse_interrupted(path)
+    model = find_model(path)
+    if model is None:
+        raise InputError(f"{path} holds no valid checkpoint", "wait for the first checkpoint, or train again")
+    return model
+
+
+def find_model(path: Path) -> Model | None:
+    """Load the model of a run; None if the run has no checkpoint yet. Files that do not fit together are refused."""
+    folder = RunFolder(path)
+    try:
+        description = read_description(folder.model)
+    except AbsentFile as error:
+        raise InputError(
+            f"{path} is not a run folder: it has no model.json", "name a folder that `proxlearn train` created"
+        ) from error
+    newest = newest_checkpoint(folder)
+    if newest is None:
+        return None
+    model = _build_model(description, newest.cloud.to("cpu", torch.float64))
+    if model.cloud.theta.shape[1] != num_parameters(model.neuron, len(model.columns)):
+        raise UnreadableFile(folder.model, "it does not fit the cloud in the same folder")
+    return model
+
+
+def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
+    """Load the newest valid checkpoint of the folder's run; a checkpoint of another run is skipped with a notice."""
+    identity = read_identity(folder)
+    return newest_valid(folder.checkpoints, warn_foreign, lambda candidate: require_same_run(candidate.run, identity))
+
+
+def _build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
+    columns, classes = (tuple(description[key]) for key in ("columns", "classes"))
+    return Model(
+        NEURONS[description["neuron"]](len(classes)),
+        TASKS[description["task"]],
+        cloud,
+        _build_scaler(description["scaling"]),
+        _build_scaler(description["target_scaling"]),
+        columns,
+        classes,
+        # Early runs did not store the name of their target.
+        description.get("target"),
+    )
+
+
+def _build_scaler(values: dict[str, list[float]]) -> Scaler:
+    return Scaler(*(np.array(values[key], dtype=np.float64) for key in ("shift", "factor")))

@@ -1,0 +1,91 @@
+"""The CSV table that `proxlearn predict` writes: to a file, or to the standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from proxlearn.errors import InputError
+from proxlearn.run.output_file import check_output, open_output, same_file
+from proxlearn.text import printable_lines
+
+if TYPE_CHECKING:  # torch and pandas take seconds to import, and the output is checked before they are needed.
+    from proxlearn.data.row_reader import Chunk
+    from proxlearn.predict.model import Model
+
+STDIN = STDOUT = "-"
+
+
+def check_prediction_output(output: str, data: str) -> None:
+    """Refuse an output that cannot be written, or that is the table to predict under another name or redirection."""
+    source = 0 if data == STDIN else Path(data).expanduser()
+    if output != STDOUT:
+        check_output(Path(output), [source])
+        return
+    with contextlib.suppress(OSError):
+        # `predict --data x.csv >> x.csv` would read its own output without end.
+        status = os.fstat(1)
+        if stat.S_ISREG(status.st_mode) and same_file(status, source):
+            raise InputError("the standard output is the table to predict", "write to another file: -o FILE")
+
+
+def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> None:
+    """Write a line per row, chunk by chunk: kept columns, prediction, probabilities, spread."""
+    import numpy as np
+    import pandas as pd
+
+    classes = np.array(model.classes, dtype=object)
+    header = True
+    for chunk in chunks:
+        prediction = model.predict(chunk.X, estimate)
+        columns: dict[str, Any] = {
+            "prediction": classes[prediction.predicted] if model.classes else prediction.predicted
+        }
+        columns |= {f"probability_{name}": p for name, p in zip(model.classes, prediction.probabilities.T, strict=True)}
+        columns["spread"] = prediction.spread
+        for name in chunk.kept:
+            if name in columns:
+                raise InputError(
+                    f"the output already has a column `{name}`", "rename yours in the table, or remove its --keep"
+                )
+        pd.DataFrame(chunk.kept | columns).to_csv(file, index=False, header=header, lineterminator="\n")
+        header = False
+
+
+@contextlib.contextmanager
+def open_prediction_table(output: str) -> Iterator[TextIO]:
+    """Open the output for writing; a file appears under its name only when it is complete."""
+    if output == STDOUT:
+        with exact_output() as file:
+            yield file
+        return
+    with open_output(Path(output)) as binary:
+        text = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+        yield text
+        text.flush()
+        text.detach()
+
+
+@contextlib.contextmanager
+def exact_output() -> Iterator[TextIO]:
+    """Open the standard output for a table: a character that its encoding lacks is an error and is not escaped."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "backslashreplace":
+        sys.stdout.reconfigure(errors="strict")
+    try:
+        yield PrintableOutput() if sys.stdout.isatty() else sys.stdout
+    except UnicodeEncodeError as error:
+        problem = f"standard output is {error.encoding}, which cannot write {error.object[error.start]!a}"
+        raise InputError(problem, "give -o FILE, which is UTF-8, or set PYTHONIOENCODING=utf-8") from error
+
+
+class PrintableOutput(io.StringIO):
+    """A terminal as the output: control characters in classes and kept columns are escaped."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(printable_lines(text))

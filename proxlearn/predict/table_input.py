@@ -1,0 +1,38 @@
+"""The table of new rows that `predict` and `evaluate` read: its command-line arguments and its progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # pandas takes seconds to import, and `--help` needs only the arguments.
+    from proxlearn.data.row_reader import Chunk, RowReader
+
+
+def add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run folder, the table and the treatment of unknown columns."""
+    parser.add_argument(
+        "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
+    )
+    parser.add_argument(
+        "--data", required=True, metavar="FILE", help="a CSV table with a header line; - reads the standard input"
+    )
+    parser.add_argument(
+        "--ignore-extra",
+        action="store_true",
+        help="ignore columns that the model does not use instead of refusing them",
+    )
+
+
+def with_progress(rows: RowReader, chunks: Iterable[Chunk], description: str) -> Iterator[Chunk]:
+    """Yield the chunks, with a progress bar on stderr if reading takes more than two seconds."""
+    from tqdm import tqdm
+
+    interval = 0.1 if sys.stderr.isatty() else 10.0
+    with tqdm(total=rows.size, desc=description, unit="B", unit_scale=True, delay=2, mininterval=interval) as bar:
+        for chunk in chunks:
+            yield chunk
+            bar.update(rows.bytes_read - bar.n)

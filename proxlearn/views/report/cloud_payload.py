@@ -1,0 +1,119 @@
+"""The cloud of a run as data for the page: particles and learned function per frame, quantised, in base64."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxlearn.predict.model import Model
+from proxlearn.predict.model_loader import find_model
+from proxlearn.views.film.cloud_history import FRAMES, PARTICLES, CloudHistory, clouds, read_cloud_history
+from proxlearn.views.report.payload import shorten
+from proxlearn.views.run.regions import axis_range
+from proxlearn.views.run.run_data import RunData
+
+MOST_CLOUDS = 12
+"""Number of runs on a page whose clouds are included: a cloud takes some hundred kilobytes."""
+MOST_VALUES = 1_000_000
+"""Numbers in all clouds of a page together, two bytes per number."""
+MOST_COORDINATES = 34
+LINE_POINTS = 200
+"""Points at which a function of one feature is evaluated."""
+
+
+@dataclass(frozen=True)
+class CloudLimits:
+    """How much of a cloud is included in the page."""
+
+    values: int
+    frames: int
+    grid: int
+    """Points per side of the grid of a function of two features."""
+
+
+def limits_for(runs: int) -> CloudLimits:
+    """Return the limits per run: a page with several runs includes less of each."""
+    return CloudLimits(MOST_VALUES // runs, FRAMES if runs <= 2 else FRAMES // 2, 48 if runs <= 2 else 32)
+
+
+def cloud_payload(run: RunData, limits: CloudLimits) -> dict[str, Any] | None:
+    """Return the frames of a run; None if it has stored no checkpoint yet."""
+    model = find_model(run.path)
+    if model is None:
+        return None
+    history = read_cloud_history(run.path, PARTICLES, limits.frames)
+    projected, theta = history.projected, history.theta
+    most_coordinates = limits.values // history.log_rho.size - 1 - projected.shape[2]
+    coordinates = _select_coordinates(history, min(most_coordinates, MOST_COORDINATES))
+    columns = [*(projected[..., i] for i in range(2)), *(theta[..., i] for i in coordinates)]
+    return {
+        "steps": history.steps.tolist(),
+        "particles": history.particles.tolist(),
+        "names": ["principal axis 1", "principal axis 2", *(history.columns[i] for i in coordinates)],
+        "omitted": len(history.columns) - len(coordinates),
+        "coordinates": [quantise(column) for column in columns],
+        "weights": quantise(history.log_rho),
+        "learnt": learned_payload(run, model, history.steps, limits),
+    }
+
+
+def learned_payload(run: RunData, model: Model, steps: np.ndarray, limits: CloudLimits) -> dict[str, Any] | None:
+    """Return the function of the whole cloud over one or two features, per frame and estimate."""
+    features = len(model.columns)
+    if run.points is None or (features == 1 and len(model.classes) > 2):
+        return None
+    finite = run.points.replace([np.inf, -np.inf], np.nan).dropna()
+    if finite.empty:
+        return None
+    is_line = features == 1
+    count = LINE_POINTS if is_line else limits.grid
+    ranges = [axis_range(finite[f"x{i}"].to_numpy(float), count) for i in range(features)]
+    X = np.stack([coordinate.ravel() for coordinate in np.meshgrid(*ranges)], axis=1)
+    kept_steps = set(steps.tolist())
+    outputs = [
+        _evaluate(replace(model, cloud=cloud.to("cpu", torch.float64)), X)
+        for cloud in clouds(run.path, limits.frames)
+        if cloud.step in kept_steps
+    ]
+    points = finite[finite["part"] == "test"]
+    target = points["target"].to_numpy(float)
+    return {
+        "kind": "line" if is_line else "labels" if len(model.classes) > 2 else "shares" if model.classes else "values",
+        "features": list(model.columns),
+        "classes": list(model.classes),
+        "ranges": [[float(values[0]), float(values[-1]), len(values)] for values in ranges],
+        "points": [shorten(points[f"x{i}"].to_numpy(float)) for i in range(features)],
+        # f is fitted to -1 and +1 where there are two classes.
+        "target": shorten(2 * target - 1 if is_line and len(model.classes) == 2 else target),
+        "estimates": {name: quantise(np.stack([frame[name] for frame in outputs])) for name in outputs[0]},
+    }
+
+
+def quantise(values: np.ndarray) -> dict[str, Any]:
+    """Encode numbers with 16 bits each, between the smallest and the largest; little-endian, base64."""
+    low, high = float(values.min()), float(values.max())
+    # The difference is divided first: 65535 divided by a denormal range would be infinite.
+    scaled = (values.astype(np.float64) - low) / (high - low) * 65535 if high > low else np.zeros(values.shape)
+    return {"low": low, "high": high, "data": base64.b64encode(scaled.round().astype("<u2").tobytes()).decode()}
+
+
+def _evaluate(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
+    """Return one number per point: f, the second class's probability, or the index of the predicted class."""
+    if X.shape[1] == 2 and len(model.classes) > 2:
+        return model.labels(X)
+    if X.shape[1] == 2 and model.classes:
+        return {name: model.task.probabilities(f)[1].numpy() for name, f in model.mean_outputs(X).items()}
+    return model.values(X)
+
+
+def _select_coordinates(history: CloudHistory, most: int) -> list[int]:
+    """Select at most ``most`` coordinates: first those of single-number blocks (a, b), then those that vary most."""
+    if len(history.columns) <= most:
+        return list(range(len(history.columns)))
+    deviations = history.theta.reshape(-1, history.theta.shape[2]).std(axis=0)
+    order = sorted(range(len(deviations)), key=lambda i: (":" in history.columns[i], -deviations[i]))
+    return sorted(order[: max(0, most)])
