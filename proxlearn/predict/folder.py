@@ -43,7 +43,7 @@ def find(path: Path) -> Model | None:
     found = newest_checkpoint(folder)
     if found is None:
         return None
-    model = _model(described, found.cloud.to("cpu", torch.float64))
+    model = build_model(described, found.cloud.to("cpu", torch.float64))
     if model.cloud.theta.shape[1] != num_parameters(model.neuron, len(model.columns)):
         raise UnreadableFile(folder.model, "it does not fit the cloud beside it")
     return model
@@ -55,7 +55,8 @@ def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
     return newest_valid(folder.checkpoints, tell_foreign, lambda found: require_own(found.run, identity))
 
 
-def _model(description: dict[str, Any], cloud: PointCloud) -> Model:
+def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
+    """A model from the content of model.json and a cloud."""
     columns, classes = (tuple(description[key]) for key in ("columns", "classes"))
     return Model(
         NEURONS[description["neuron"]](len(classes)),

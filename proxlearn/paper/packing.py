@@ -1,0 +1,110 @@
+"""From run folders to the archive."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.errors import InputError
+from proxlearn.files.safe_read import MOST_TABLE, UnreadableFile, read_json, read_text
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.archive_files import PackedRun, TextTable
+from proxlearn.paper.run_plan import PLAN, PlannedRun
+from proxlearn.run import checkpoint
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
+from proxlearn.run.metrics_version import VERSION, version_of
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_identity import identity_of, require_own
+from proxlearn.views.run.run_data import read_run_data
+
+MACHINE_KEYS = ("pid", "host")
+"""Keys of status.json that say nothing about the result."""
+
+
+def pack_new_runs(archive: Archive, quick: bool) -> None:
+    """Pack every planned run whose folder is ahead of the archive."""
+    pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
+
+
+def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
+    """Pack the runs whose folders are ahead of the archive.
+
+    A run that is running is left out: it is packed when its session ends. So is one that was killed, until the next
+    session.
+    """
+    packed_runs = defaultdict(list)
+    for run in runs:
+        stored = archive.find(run.experiment, run.name)
+        if _is_ahead(run.folder, None if stored is None else stored.status) and (packed := pack_run(run)):
+            packed_runs[run.experiment].append(packed)
+    for experiment, new_runs in packed_runs.items():
+        archive.add(experiment, new_runs)
+
+
+def pack_run(run: PlannedRun) -> PackedRun | None:
+    """A run as the archive holds it; None where it has no figures yet, or a session is in progress."""
+    try:
+        data = read_run_data(run.folder)
+    except (InputError, pd.errors.EmptyDataError):
+        # Nothing has been logged yet.
+        return None
+    if data.status["state"] == "running":
+        return None
+    folder = RunFolder(run.folder)
+    metrics = read_text(folder.metrics, MOST_TABLE)
+    if version_of(metrics.partition("\n")[0]) != VERSION:
+        raise InputError(f"{folder.metrics} was written by version 0.1.0", "go on with the run first")
+    clouds = _nearest_clouds(folder, run.cloud_steps)
+    return PackedRun(
+        name=run.name,
+        status={key: value for key, value in data.status.items() if key not in MACHINE_KEYS},
+        config=data.config,
+        metrics=TextTable.parse(metrics),
+        confusion=None if data.confusion is None else _matrices(data.confusion),
+        model=data.model if clouds else None,
+        points=TextTable.parse(read_text(folder.points, MOST_TABLE)) if run.keeps_points else None,
+        clouds=clouds,
+    )
+
+
+def _is_ahead(folder: Path, stored: Mapping[str, Any] | None) -> bool:
+    """Whether a run folder has more than the archive: more steps, or as many and another state."""
+    try:
+        status = read_json(RunFolder(folder).status)
+    except UnreadableFile:
+        return False
+    if stored is None or not isinstance(status.get("step"), int):
+        return stored is None
+    further, as_far = status["step"] > stored["step"], status["step"] == stored["step"]
+    return further or (as_far and status.get("state") != stored["state"])
+
+
+def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
+    matrices: dict[str, Any] = {}
+    for (part, estimate), cells in confusion.groupby(["part", "estimate"], sort=False):
+        table = cells.pivot_table(index="actual", columns="predicted", values="count", aggfunc="sum")
+        matrices[f"{part}/{estimate}"] = table.astype(int).to_numpy().tolist()
+    return matrices
+
+
+def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
+    """The stored clouds of the folder's own run that are nearest to ``steps``, by the ratio of the steps."""
+    identity, clouds = identity_of(folder), {}
+    for step, path in list_checkpoints(folder.checkpoints):
+        if step > 0:
+            try:
+                stored = checkpoint.load(path)
+                require_own(stored.run, identity)
+            except InvalidCheckpoint:
+                continue
+            clouds[step] = stored.cloud
+    if not clouds:
+        return {}
+    nearest = {min(clouds, key=lambda step: abs(math.log(step / wanted))) for wanted in steps}
+    return {step: clouds[step] for step in sorted(nearest)}
