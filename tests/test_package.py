@@ -38,7 +38,7 @@ LAYERS = (
     ("files",),
     ("terminal",),
     ("config",),
-    ("data", "training", "loggers"),
+    ("data", "training", "loggers", "jobs.records"),
     ("run",),
     ("jobs", "predict"),
     ("estimator_base",),
@@ -107,7 +107,7 @@ def test_imports_go_one_way_only() -> None:
         ("bench/timing.py", "def now():\n    from proxlearn.views.style import figure"),
         ("run/training_loop.py", "from proxlearn import views"),
         ("compare/cells.py", "from proxlearn.views import tables"),
-        ("views/film/film.py", "from proxlearn.sweeps.plan import Plan"),
+        ("views/film/film.py", "from proxlearn.sweeps.plan import SweepPlan"),
     ],
 )
 def test_an_import_that_goes_up_is_seen_in_every_folder(path: str, line: str) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proxlearn.errors import InputError
+from proxlearn.jobs.records import DONE
 from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.ownership import STAGING
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
-from proxlearn.run.sweep_folder import DONE, JobState, SweepFolder
+from proxlearn.run.sweep_folder import JobState, SweepFolder
 from proxlearn.text import printable
 from proxlearn.train_session import echo
 

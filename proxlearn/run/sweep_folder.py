@@ -1,14 +1,12 @@
 """The sweep folder: which jobs a sweep has, and how each one ended; the results are in the jobs' own run folders.
 
-sweep.yaml lists the jobs, jobs/<number>.json says how a job went as a process (a run that was killed cannot say so
-itself), jobs/<number>.log is what it printed. Torch is not imported here.
+sweep.yaml lists the jobs. jobs/<number>.json and jobs/<number>.log are a job's record and what it printed
+(jobs/records.py). Torch is not imported here.
 """
 
 from __future__ import annotations
 
 import os
-import platform
-import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,17 +18,17 @@ from proxlearn.config.schema import TrainConfig, build
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
+from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.run.run_snapshot import NEWEST, RunSnapshot, take_snapshot
 
-DONE = "finished"
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
-"""Columns of a sweep's tables, which no swept key can be called."""
+"""Columns of a sweep's tables: no swept key may have such a name."""
 MOST_PLAN = 2**24
-"""Bytes of sweep.yaml: two hundred for each job."""
+"""Bytes of sweep.yaml: two hundred per job."""
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """One combination of the swept values."""
 
     number: int
@@ -38,13 +36,13 @@ class Job:
     """Swept key -> this job's value, as written."""
     steps: int | None = 0
     folder: str | None = None
-    """The run folder, seen from the sweep folder, so that both can be moved together."""
+    """The run folder, relative to the sweep folder, so that both can be moved together."""
     error: str | None = None
     """Why it cannot be run at all."""
     same_as: int | None = None
-    """Another job that is the same run: that one is done, at the larger number of steps."""
+    """Another job that is the same run with at least as many steps: only that one is run."""
     settings_sha256: str | None = None
-    """Digest of what determines its trajectory: a folder in which another run was made since is not this job's.
+    """Digest of the settings that determine the trajectory: a folder that holds another run by now is not this job's.
     None in sweeps of version 0.1.0."""
 
     @property
@@ -53,52 +51,37 @@ class Job:
 
 
 @dataclass(frozen=True)
-class JobRecord:
-    """How a job goes as a process."""
-
-    state: str
-    """running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
-    session: str
-    error: str | None = None
-    pid: int = 0
-    host: str = ""
-    time: str = ""
-
-
-@dataclass(frozen=True)
 class JobState:
-    """A job, and what is known of its run now."""
+    """The present state of a job and of its run."""
 
-    job: Job
+    job: SweepJob
     state: str
     error: str | None
     run: RunSnapshot | None
 
 
 class SweepFolder:
-    """Names of the files, and their reading and writing."""
+    """Reads and writes the files of a sweep folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.plan = path / "sweep.yaml"
         self.jobs = path / "jobs"
+        self.records = JobRecords(self.jobs)
 
-    def log(self, number: int) -> Path:
-        return self.jobs / f"{number}.log"
-
-    def create(self, command: str, jobs: list[Job]) -> None:
+    def create(self, command: str, jobs: list[SweepJob]) -> None:
         self.jobs.mkdir(parents=True, exist_ok=True)
         plan = {"command": command, "jobs": [asdict(job) for job in jobs]}
         write_atomically(self.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True).encode())
 
     def write_config(self, number: int, config: TrainConfig) -> None:
-        """What a job is to do, for the process that will do it, wherever that is."""
+        """Store a job's config for the process that runs it, on whatever machine."""
         write_json(self.jobs / f"{number}.config.json", asdict(config))
 
     def read_config(self, number: int) -> TrainConfig:
         return build(TrainConfig, read_json(self.jobs / f"{number}.config.json"))
 
-    def read_jobs(self) -> list[Job]:
+    def read_jobs(self) -> list[SweepJob]:
         try:
             plan = read_yaml(self.plan, MOST_PLAN)
             jobs = [_parse_job(values) for values in plan["jobs"]]
@@ -108,45 +91,14 @@ class SweepFolder:
         except AbsentFile as error:
             raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml in it", "name another") from error
         except (ValueError, TypeError, KeyError, UnreadableFile) as error:
-            why = error.why if isinstance(error, UnreadableFile) else "it is no list of jobs"
+            why = error.why if isinstance(error, UnreadableFile) else "it is not a list of jobs"
             raise UnreadableFile(self.plan, why, "give the `proxlearn train -m ...` command again") from error
 
-    def run_folder(self, job: Job) -> Path | None:
+    def run_folder(self, job: SweepJob) -> Path | None:
         return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
 
-    def record(self, number: int, state: str, session: str, error: str | None = None) -> None:
-        self.jobs.mkdir(parents=True, exist_ok=True)
-        made = JobRecord(state, session, error, os.getpid(), platform.node(), time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-        write_json(self.jobs / f"{number}.json", asdict(made))
-
-    def read_record(self, number: int) -> JobRecord | None:
-        try:
-            return _parse_record(read_json(self.jobs / f"{number}.json"))
-        except (ValueError, TypeError, UnreadableFile):
-            return None
-
-    def forget(self, number: int) -> None:
-        """Take away how a job went last time: it starts anew."""
-        (self.jobs / f"{number}.json").unlink(missing_ok=True)
-
-    # Whoever is to stop a session may be in another process, on another machine: a file tells all.
-
-    def _stop_file(self, session: str) -> Path:
-        return self.jobs / f".stop-{session}"
-
-    def request_stop(self, session: str) -> None:
-        self._stop_file(session).touch()
-
-    def stop_requested(self, session: str) -> bool:
-        return self._stop_file(session).exists()
-
-    def clear_stop(self, session: str) -> None:
-        self._stop_file(session).unlink(missing_ok=True)
-
-    # How the jobs stand.
-
     def look(self) -> list[JobState]:
-        """All jobs now."""
+        """The present states of all jobs."""
         states = {job.number: self.state(job) for job in self.read_jobs()}
         for state in list(states.values()):
             if state.job.same_as in states:
@@ -155,12 +107,12 @@ class SweepFolder:
                 states[state.job.number] = JobState(state.job, other.state, note, other.run)
         return list(states.values())
 
-    def state(self, job: Job) -> JobState:
-        """One job now."""
+    def state(self, job: SweepJob) -> JobState:
+        """The present state of one job."""
         folder = self.run_folder(job)
         if job.error is not None or folder is None:
             return JobState(job, "invalid", job.error, None)
-        run, record = take_snapshot(folder), self.read_record(job.number)
+        run, record = take_snapshot(folder), self.records.read(str(job.number))
         if job.settings_sha256 is not None and run.settings_sha256 not in (None, job.settings_sha256):
             return JobState(job, "failed", "its folder holds a run with other settings", None)
         if has_finished(run, job.steps) and not _is_newer(record, run):
@@ -168,7 +120,7 @@ class SweepFolder:
         if run.state == "running":
             return JobState(job, "running", None, run)
         if record is None or record.state in (DONE, "running", "waiting"):
-            # The run's own word is newer than the record, or there is none of a process that died with its supervisor.
+            # The run's own status is newer than the record, or the job died together with its supervisor.
             waiting = record is not None and record.state == "waiting" and run.state == "absent"
             state = {"absent": "not started", DONE: "stopped"}.get(run.state, run.state)
             return JobState(job, "waiting" if waiting else state, run.error, run)
@@ -176,7 +128,7 @@ class SweepFolder:
 
 
 def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
-    """Whether a job failed after its run's newest session began: it was refused, and the run is not its result."""
+    """Whether a job failed after the newest session of its run began: the job was refused, so the run is not its."""
     if record is None or record.state != "failed":
         return False
     try:
@@ -185,28 +137,20 @@ def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
         return False
 
 
-def _parse_job(values: Any) -> Job:
-    """A job of a plan that anyone may have written; TypeError or ValueError where it is none."""
-    job = Job(**values)
+def _parse_job(values: Any) -> SweepJob:
+    """A job of a plan that any program may have written; TypeError or ValueError where it is not one."""
+    job = SweepJob(**values)
     numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
     texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-        raise ValueError("a number that is none")
+        raise ValueError("a field that is not a number")
     if not all(isinstance(text, str) for pair in texts for text in pair) or "\0" in (job.folder or ""):
-        raise ValueError("a text that is none")
+        raise ValueError("a field that is not a text")
     if RESERVED & job.values.keys():
-        raise ValueError("a key that no setting has")
+        raise ValueError("a reserved key")
     return job
 
 
-def _parse_record(values: Any) -> JobRecord:
-    record = JobRecord(**values)
-    texts = (record.state, record.session, record.error or "", record.host, record.time)
-    if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:
-        raise ValueError("a field of another type")
-    return record
-
-
 def has_finished(run: RunSnapshot, steps: int | None) -> bool:
-    """Whether a run has made the steps asked for, or (None) those that it chose for itself."""
+    """Whether a run has made ``steps`` steps or, for None, the number that it selected itself."""
     return run.state == DONE and (steps is None or run.step >= steps)

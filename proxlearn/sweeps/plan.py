@@ -21,13 +21,14 @@ from proxlearn.config.schema import NOT_TRAJECTORY, DatasetConfig, TrainConfig, 
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.jobs.launchers import runs_here
+from proxlearn.jobs.records import DONE
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
 from proxlearn.run.run_config import validate_config
 from proxlearn.run.run_folder import RunFolder, check_writable
-from proxlearn.run.sweep_folder import DONE, Job, SweepFolder
+from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.terminal.notice import notice
 from proxlearn.validators import flag
 
@@ -46,7 +47,7 @@ class SweepPlan:
     """What Hydra composed for the sweep as a whole."""
     loader: ConfigLoader
     folder: SweepFolder
-    jobs: list[Job]
+    jobs: list[SweepJob]
     configs: dict[int, TrainConfig]
     """By job number, of those that can be run."""
     fail_fast: bool
@@ -57,7 +58,7 @@ class SweepPlan:
         checksums: dict[str, str | None] = {}
         return [job.number for job in runnable if not self._is_finished(job, checksums)]
 
-    def _is_finished(self, job: Job, checksums: dict[str, str | None]) -> bool:
+    def _is_finished(self, job: SweepJob, checksums: dict[str, str | None]) -> bool:
         config, folder = self.configs[job.number], self.folder.run_folder(job)
         if config.overwrite or folder is None:
             return False
@@ -80,7 +81,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
     (combinations,) = BasicSweeper.split_arguments(overrides, None)
     folder = SweepFolder(sweep_folder(master, overrides, swept))
     require_sweep_or_empty(folder.path)
-    jobs: list[Job] = []
+    jobs: list[SweepJob] = []
     configs: dict[int, TrainConfig] = {}
     for number, words in enumerate(combinations):
         pairs = (word.partition("=") for word in words)
@@ -88,11 +89,11 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
         try:
             config, run_folder = check_job(master, loader, words, number, runs_here(master))
         except InputError as error:
-            jobs.append(Job(number, values, error=str(error)))
+            jobs.append(SweepJob(number, values, error=str(error)))
             continue
         configs[number] = config
         place = os.path.relpath(run_folder, folder.path)
-        jobs.append(Job(number, values, config.steps, place, settings_sha256=digest(config)))
+        jobs.append(SweepJob(number, values, config.steps, place, settings_sha256=digest(config)))
     fail_fast = flag("fail_fast", master.get("fail_fast", False))
     refuse_shared_folders(jobs, folder)
     bad = [job.error for job in jobs if job.error is not None]
@@ -138,9 +139,9 @@ def check_job(
     return config, folder
 
 
-def refuse_shared_folders(jobs: list[Job], sweep: SweepFolder) -> None:
+def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
     """Refuse two jobs with different trajectories in one folder: the second would get the first one's figures."""
-    owners: dict[str, Job] = {}
+    owners: dict[str, SweepJob] = {}
     for job in jobs:
         if (folder := sweep.run_folder(job)) is None:
             continue
@@ -150,9 +151,9 @@ def refuse_shared_folders(jobs: list[Job], sweep: SweepFolder) -> None:
             raise InputError(problem, "leave hydra.sweep.subdir out, or use hydra.sweep.subdir='${hydra.job.num}'")
 
 
-def share_runs(jobs: list[Job]) -> list[Job]:
+def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
     """Jobs that differ only in what no trajectory depends on are one run: the one with most steps does it."""
-    doers: dict[str, Job] = {}
+    doers: dict[str, SweepJob] = {}
     for job in jobs:
         if job.folder is not None and (job.folder not in doers or (job.steps or 0) > (doers[job.folder].steps or 0)):
             doers[job.folder] = job

@@ -12,7 +12,7 @@ from proxlearn.files.user_paths import absolute_folder
 from proxlearn.run.overwrite import is_interrupted, refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
-from proxlearn.run.sweep_folder import Job, JobState, SweepFolder
+from proxlearn.run.sweep_folder import JobState, SweepFolder, SweepJob
 from proxlearn.views.run.run_data import RunData, read_run_data
 
 ALIKE = (*NOT_TRAJECTORY, "device")
@@ -75,7 +75,9 @@ def gather_runs(folders: list[Path]) -> ReportRuns:
         name = name if name not in runs else f"{name} ({path.name}, {len(runs)})"
         runs[name] = RunEntry(run, state.state if state else observed.state, values, name)
         if state is None:
-            alone.append(JobState(Job(len(runs), values, observed.steps), observed.state, observed.error, observed))
+            alone.append(
+                JobState(SweepJob(len(runs), values, observed.steps), observed.state, observed.error, observed)
+            )
     tables = {folder.name: states for folder, states in sweeps.items()}
     return ReportRuns(list(runs.values()), tables | ({"runs": alone} if len(alone) > 1 else {}), parameters)
 

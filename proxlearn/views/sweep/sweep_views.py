@@ -9,7 +9,8 @@ import pandas as pd
 
 from proxlearn.errors import SAME_COMMAND
 from proxlearn.files.atomic import write_atomically
-from proxlearn.run.sweep_folder import DONE, JobState, SweepFolder
+from proxlearn.jobs.records import DONE
+from proxlearn.run.sweep_folder import JobState, SweepFolder
 from proxlearn.views.run.tables import markdown
 from proxlearn.views.style import house_style
 from proxlearn.views.sweep.plots import draw_curves, draw_finals, draw_heat_maps

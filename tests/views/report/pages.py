@@ -13,7 +13,7 @@ import yaml
 from small_runs import composed, run, small
 
 from proxlearn.config.schema import TrainConfig, build, digest
-from proxlearn.run.sweep_folder import Job, SweepFolder
+from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.views.report.page import Builder
 from proxlearn.views.report.server import Server
 
@@ -39,7 +39,7 @@ def sweep_of(folder: Path, values: list[dict[str, str]]) -> Path:
     for number, own in enumerate(values):
         path = folder / "runs" / str(number)
         run(small(steps=30, **{key: json.loads(value) for key, value in own.items()}), path)
-        jobs.append(Job(number, own, 30, os.path.relpath(path, sweep.path)))
+        jobs.append(SweepJob(number, own, 30, os.path.relpath(path, sweep.path)))
     sweep.create("a test", jobs)
     return sweep.path
 

@@ -9,7 +9,7 @@ import pytest
 from small_runs import run, small
 
 from proxlearn.cli import main
-from proxlearn.run.sweep_folder import Job, SweepFolder
+from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.views.sweep.sweep_views import mean_over_seeds, render_sweep, summary
 
 GRID = [(beta, epsilon, seed) for beta in (0.1, 0.4) for epsilon in (0.01, 0.1) for seed in (0, 1)]
@@ -26,10 +26,10 @@ def outputs(tmp_path_factory):
         if number != 7:
             run(small(steps=30, beta=beta, epsilon=epsilon, seed=seed), path)
         values = {"beta": str(beta), "epsilon": str(epsilon), "seed": str(seed)}
-        jobs.append(Job(number, values, 30, os.path.relpath(path, sweep.path)))
-    jobs.append(Job(8, {"beta": "-1", "epsilon": "0.01", "seed": "0"}, error="beta must be above 0; try another"))
+        jobs.append(SweepJob(number, values, 30, os.path.relpath(path, sweep.path)))
+    jobs.append(SweepJob(8, {"beta": "-1", "epsilon": "0.01", "seed": "0"}, error="beta must be above 0; try another"))
     sweep.create("a test", jobs)
-    sweep.record(7, "killed", "a session", "its process was killed by SIGKILL")
+    sweep.records.write("7", "killed", "a session", "its process was killed by SIGKILL")
     render_sweep(sweep.path)
     return folder
 

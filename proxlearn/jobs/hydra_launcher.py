@@ -1,0 +1,68 @@
+"""Jobs through a Hydra launcher: one after the other, the cores of a machine (joblib), SLURM (submitit) or Ray."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra._internal.callbacks import Callbacks
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.plugins import Plugins
+from hydra.core.utils import setup_globals
+from hydra.types import HydraContext
+from omegaconf import DictConfig
+
+from proxlearn.config.compose import compose_with_loader, parse
+from proxlearn.jobs import launchers
+from proxlearn.jobs.job import JobBatch
+
+
+class HydraLauncher:
+    """The launcher that a composed config names; ``folder`` is for files of the launcher's own."""
+
+    def __init__(self, master: DictConfig, loader: ConfigLoader, folder: Path) -> None:
+        self._master, self._loader = master, loader
+        launchers.setup_launcher(master, folder)
+
+    def batch_size(self, jobs: int) -> int:
+        return launchers.batch_size(self._master, jobs)
+
+    def threads_per_job(self, jobs: int) -> int | None:
+        return launchers.threads_per_job(self._master, jobs)
+
+    def launch(self, batch: JobBatch) -> None:
+        """Run all jobs of the batch; raises what keeps the launcher from reaching them."""
+        setup_globals()
+        logging.getLogger("hydra_plugins").setLevel(logging.ERROR)
+        context = HydraContext(config_loader=self._loader, callbacks=Callbacks())
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=context, task_function=batch, config=self._master
+        )
+        launchers.end_workers_with_command(self._master, launcher)
+        overrides = [folder_overrides(job.run_folder or batch.folder) for job in batch.jobs]
+        for ended in launcher.launch(overrides, initial_job_idx=0):
+            # A failed job has its record; what is raised here kept the launcher from running it.
+            _ = ended.return_value
+
+    def close(self) -> None:
+        launchers.shutdown_launcher(self._master)
+
+
+def named_launcher(name: str, settings: Sequence[str], folder: Path) -> HydraLauncher:
+    """The launcher ``hydra/launcher=NAME`` with ``settings`` such as hydra.launcher.partition=debug."""
+    master, loader = compose_with_loader(parse(["-m", f"hydra/launcher={name}", *settings]))
+    return HydraLauncher(master, loader, folder)
+
+
+def folder_overrides(folder: Path) -> list[str]:
+    """What Hydra must know of a job: its folder. The job itself gets its arguments from its supervisor."""
+    return [
+        f"hydra.sweep.dir={quote_for_hydra(str(folder.parent))}",
+        f"hydra.sweep.subdir={quote_for_hydra(folder.name)}",
+    ]
+
+
+def quote_for_hydra(text: str) -> str:
+    """A text as Hydra's grammar reads it back."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

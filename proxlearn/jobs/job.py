@@ -1,0 +1,180 @@
+"""A job: a function that is called in a process of its own, under any launcher, and the supervision of that process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from proxlearn.errors import ProxlearnError, StoppedBySignal
+from proxlearn.jobs.records import ACTIVE, DONE, JobRecords
+from proxlearn.jobs.result_cache import cache_key
+from proxlearn.jobs.subprocess_job import run_in_subprocess
+from proxlearn.jobs.worker import JOB_RUNNING, is_orphaned
+from proxlearn.run.lock import FolderInUse
+from proxlearn.run.run_folder import remove_if_empty
+from proxlearn.run.run_snapshot import take_snapshot
+from proxlearn.terminal.notice import notice
+
+RETRY_SECONDS = 1.0
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""joblib sets them for its workers, but a run that is continued keeps the number of threads that it began with."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of ``target(*args)``.
+
+    The target is an importable function, and its arguments can be pickled. It returns None or a result: a dict of JSON
+    values. It raises JobStopped when a SIGTERM has stopped it, and any other exception when it fails. A target that
+    raises FolderInUse is called again until the other process has left the folder.
+    """
+
+    name: str
+    """Unique among the jobs; its record and log are FOLDER/NAME.json and FOLDER/NAME.log."""
+    title: str
+    """For people."""
+    target: Callable[..., Mapping[str, Any] | None]
+    args: tuple[Any, ...] = ()
+    identity: Mapping[str, Any] | None = None
+    """What determines the result (see result_cache.py); None for a job without a cached result."""
+    run_folder: Path | None = None
+    """Where the job trains a run, if it does: its progress is shown, and the folder is removed if it stays empty."""
+    log: Path | None = None
+    """Another file for what the job prints; several jobs may share it."""
+
+    @property
+    def key(self) -> str | None:
+        return None if self.identity is None else cache_key(self.identity)
+
+
+class JobStopped(Exception):
+    """The job was stopped by a signal and has stored what it needs to go on."""
+
+    def __init__(self, message: str, number: int = signal.SIGTERM) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number
+
+
+@dataclass(frozen=True)
+class JobBatch:
+    """Jobs as one value that can be sent to any process; called by Hydra, it is the task function."""
+
+    jobs: tuple[Job, ...]
+    existing: tuple[Path | None, ...]
+    """Of each run folder, the nearest one that existed before: empty folders below it are removed."""
+    folder: Path
+    """Of the jobs' records."""
+    session: str
+    """One call of the runner: a request to stop must not reach a later one."""
+    directory: Path
+    """Where the command was given: users' paths are relative to it."""
+    threads: int | None
+    fail_fast: bool
+    preload: tuple[str, ...]
+    thread_limits: dict[str, str]
+    """THREAD_LIMITS as the command itself has them."""
+
+    def __call__(self, composed: DictConfig) -> None:
+        for name in THREAD_LIMITS:
+            os.environ.pop(name, None)
+        os.environ.update(self.thread_limits)
+        with JOB_RUNNING:
+            self.supervise(int(HydraConfig.get().job.num))
+
+    def log(self, job: Job) -> Path:
+        return job.log or JobRecords(self.folder).log(job.name)
+
+    def stopping(self) -> bool:
+        return JobRecords(self.folder).stop_requested(self.session) or is_orphaned()
+
+    def supervise(self, place: int) -> None:
+        """Run a job in a process of its own, and record how it ended where the job cannot do so itself."""
+        job, existing, records = self.jobs[place], self.existing[place], JobRecords(self.folder)
+        if self.stopping():
+            self._remove_empty_folder(job, existing)
+            records.write(job.name, "skipped", self.session, "stopped before this job began")
+            return
+        code = run_in_subprocess(
+            run_target,
+            (self, job),
+            preload=self.preload,
+            log=self.log(job),
+            directory=self.directory,
+            stop=self.stopping,
+        )
+        self._remove_empty_folder(job, existing)
+        record = records.read(job.name)
+        unrecorded = record is None or record.state in ACTIVE
+        if self.stopping() and (code == -signal.SIGTERM or (unrecorded and code == 128 + signal.SIGTERM)):
+            records.write(job.name, "stopped", self.session, _stop_message(job))
+        elif code < 0:
+            records.write(job.name, "killed", self.session, f"its process was killed by {signal.Signals(-code).name}")
+        elif unrecorded:
+            # The process ended from within, past all Python (an exit in a library).
+            message = f"its process ended with exit code {code}; see {self.log(job).name}"
+            records.write(job.name, "failed", self.session, message)
+        if code != 0 and self.fail_fast:
+            records.request_stop(self.session)
+
+    def _remove_empty_folder(self, job: Job, existing: Path | None) -> None:
+        if job.run_folder is not None and existing is not None:
+            remove_if_empty(job.run_folder, existing)
+
+
+def _stop_message(job: Job) -> str:
+    """How far a job had got whose process ended before it could record that (a second signal, or one between the last
+    step and the plots)."""
+    if job.run_folder is None:
+        return "stopped"
+    step = take_snapshot(job.run_folder).step
+    return f"stopped at step {step}" if step else "stopped before its first step"
+
+
+def run_target(batch: JobBatch, job: Job) -> int:
+    """The job in its own process: its result or failure is recorded, printed into its log, and returned as a code."""
+    records = JobRecords(batch.folder)
+    records.write(job.name, "running", batch.session)
+    try:
+        if batch.threads is not None:
+            import torch
+
+            from proxlearn.core.thread_limit import usable_threads
+
+            # A proposal: a run that is continued keeps the number of threads that it began with.
+            torch.set_num_threads(usable_threads(batch.threads))
+        result = _call_until_free(batch, job, records)
+    except JobStopped as stopped:
+        records.write(job.name, "stopped", batch.session, str(stopped))
+        return stopped.exit_code
+    except ProxlearnError as error:
+        notice(str(error))
+        state = "stopped" if isinstance(error, StoppedBySignal) else "failed"
+        records.write(job.name, state, batch.session, str(error))
+        return error.exit_code
+    except Exception as error:
+        traceback.print_exc()
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        message = f"{type(error).__name__}: {line:.300}; see {batch.log(job).name}"
+        records.write(job.name, "failed", batch.session, message)
+        return 1
+    records.write(job.name, DONE, batch.session, key=job.key, result=None if result is None else dict(result))
+    return 0
+
+
+def _call_until_free(batch: JobBatch, job: Job, records: JobRecords) -> Mapping[str, Any] | None:
+    """The target's result; while another process is at work in its folder, the job waits: that result is its own."""
+    while True:
+        try:
+            return job.target(*job.args)
+        except FolderInUse as error:
+            records.write(job.name, "waiting", batch.session, error.problem)
+            time.sleep(RETRY_SECONDS)

@@ -1,0 +1,51 @@
+"""Jobs on this machine without Hydra: N threads, each of which supervises one job's process at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass
+
+from proxlearn.jobs.job import JobBatch
+
+
+@dataclass(frozen=True)
+class LocalPool:
+    """Runs at most ``parallel`` jobs at the same time, each with ``threads`` threads (None: as torch chooses)."""
+
+    parallel: int = 1
+    threads: int | None = None
+
+    def batch_size(self, jobs: int) -> int:
+        return jobs
+
+    def threads_per_job(self, jobs: int) -> int | None:
+        return self.threads
+
+    def launch(self, batch: JobBatch) -> None:
+        """Run all jobs of the batch; the first error of a supervisor is raised when the others have ended."""
+        places: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for place in range(len(batch.jobs)):
+            places.put(place)
+        errors: list[Exception] = []
+
+        def work() -> None:
+            while not errors:
+                try:
+                    batch.supervise(places.get_nowait())
+                except queue.Empty:
+                    return
+                except Exception as error:
+                    errors.append(error)
+
+        # Daemons: a second Ctrl-C ends the command without them.
+        workers = [threading.Thread(target=work, daemon=True) for _ in range(min(self.parallel, len(batch.jobs)))]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Nothing is left to shut down."""

@@ -1,0 +1,118 @@
+"""Records of how jobs go as processes: FOLDER/NAME.json per job, beside FOLDER/NAME.log with what the job printed.
+
+A job that was killed cannot say so itself, and its supervisor may be another process on another machine: files in a
+folder that all of them see carry the states, the results and the request to stop. Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from proxlearn.files.atomic import write_json
+from proxlearn.files.safe_read import UnreadableFile, read_json
+
+DONE = "finished"
+ACTIVE = ("running", "waiting")
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """How a job goes as a process."""
+
+    state: str
+    """running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
+    session: str
+    error: str | None = None
+    pid: int = 0
+    host: str = ""
+    time: str = ""
+    key: str | None = None
+    """The cache key of the result."""
+    result: dict[str, Any] | None = None
+    """What the job's function returned."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ACTIVE
+
+
+class JobRecords:
+    """The files of one folder of jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def write(
+        self,
+        name: str,
+        state: str,
+        session: str,
+        error: str | None = None,
+        key: str | None = None,
+        result: dict[str, Any] | None = None,
+    ) -> None:
+        """Record a job's state, with this process as its author."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        values = asdict(JobRecord(state, session, error, os.getpid(), platform.node(), now))
+        del values["key"], values["result"]
+        if result is not None:
+            values |= {"key": key, "result": result}
+        write_json(self.path(name), values)
+
+    def read(self, name: str) -> JobRecord | None:
+        """The record of a job; None where there is none or it is damaged."""
+        try:
+            return _parse_record(read_json(self.path(name)))
+        except (ValueError, TypeError, UnreadableFile):
+            return None
+
+    def has_ended(self, name: str, session: str) -> bool:
+        """Whether a job has ended in this session."""
+        record = self.read(name)
+        return record is not None and record.session == session and record.has_ended
+
+    def remove(self, name: str) -> None:
+        """Delete the record of an earlier session: the job starts anew."""
+        self.path(name).unlink(missing_ok=True)
+
+    def remove_folder(self) -> None:
+        """Delete the folder if it is empty."""
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _stop_file(self, session: str) -> Path:
+        return self.folder / f".stop-{session}"
+
+    def request_stop(self, session: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._stop_file(session).touch()
+
+    def stop_requested(self, session: str) -> bool:
+        return self._stop_file(session).exists()
+
+    def clear_stop(self, session: str) -> None:
+        self._stop_file(session).unlink(missing_ok=True)
+
+
+def _parse_record(values: Any) -> JobRecord:
+    """A record that any program may have written; TypeError or ValueError where it is not one."""
+    record = JobRecord(**values)
+    texts = (record.state, record.session, record.error or "", record.host, record.time, record.key or "")
+    if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:
+        raise ValueError("a field of another type")
+    if record.result is not None and not isinstance(record.result, dict):
+        raise ValueError("a result of another type")
+    return record

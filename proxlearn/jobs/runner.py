@@ -1,0 +1,246 @@
+"""The one runner of jobs: sweeps, comparisons and the paper's experiments hand their jobs to ``run_jobs``.
+
+Example::
+
+    def measure(dataset: str, seed: int) -> dict[str, Any]:  # an importable function
+        return {"accuracy": ...}
+
+    cache = ResultCache(folder / "results.jsonl")
+    jobs = [
+        Job(f"wdbc-{seed}", f"wdbc, seed {seed}", measure, ("wdbc", seed), identity={"revision": 1, "seed": seed, ...})
+        for seed in range(5)
+    ]
+    outcome = run_jobs(jobs, folder / ".proxlearn-jobs", LocalPool(parallel=2, threads=1), cache=cache)
+    accuracies = [cache.get(job.identity) for job in jobs]
+    sys.exit(outcome.exit_code)
+
+Each job has a process of its own: one that fails or is killed leaves the others alone. A job whose identity is in the
+cache is not run. A job that trains a run (``run_folder``) goes on from its newest checkpoint by itself; the caller
+leaves finished runs out. SIGINT and SIGTERM stop the jobs, which store what they need to go on. The same call again
+completes what is missing. The caller holds the lock of the folder (run/lock.py): one runner per folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import platform
+import secrets
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from proxlearn.errors import InputError
+from proxlearn.jobs.job import THREAD_LIMITS, Job, JobBatch
+from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.progress import JobsWatcher, store_result
+from proxlearn.jobs.records import DONE, JobRecord, JobRecords
+from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.run.run_folder import nearest_existing_folder
+from proxlearn.run.run_snapshot import take_snapshot
+from proxlearn.terminal.notice import notice
+
+ROUNDS = 2
+"""A launcher that gave up (a worker of joblib's was killed, a node went away) gets what it left undone once more."""
+SAME_SIGNAL_SECONDS = 1.0
+LAST_JOBS_SECONDS = 60.0
+"""How long the runner waits for jobs that outlive their launcher, once they have been asked to stop."""
+
+
+class JobLauncher(Protocol):
+    """What runs a batch of jobs: LocalPool or HydraLauncher."""
+
+    def batch_size(self, jobs: int) -> int:
+        """How many of ``jobs`` jobs are launched at once."""
+
+    def threads_per_job(self, jobs: int) -> int | None:
+        """Threads of each of ``jobs`` jobs that are launched at once; None leaves the number to torch."""
+
+    def launch(self, batch: JobBatch) -> None:
+        """Run the jobs of a batch and return when all have ended."""
+
+    def close(self) -> None:
+        """Shut down what the launcher has started."""
+
+
+@dataclass(frozen=True)
+class JobsOutcome:
+    """How the jobs of one call went."""
+
+    records: dict[str, JobRecord]
+    """By the job's name; a job that was never reached has none, nor has one whose result was cached."""
+    cached: frozenset[str]
+    """Names of the jobs that were not run because the cache has their results."""
+    total: int
+    signal: int | None
+    """The signal that stopped the jobs, if one did."""
+
+    @property
+    def failures(self) -> dict[str, JobRecord]:
+        """The jobs that ended without being finished."""
+        return {name: record for name, record in self.records.items() if record.state != DONE}
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped them."""
+        if self.signal is not None:
+            return 128 + self.signal
+        finished = len(self.records) - len(self.failures) + len(self.cached)
+        return int(finished < self.total)
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    folder: Path,
+    launcher: JobLauncher | None = None,
+    *,
+    cache: ResultCache | None = None,
+    fail_fast: bool = False,
+    preload: Sequence[str] = (),
+    caption: str = "jobs",
+) -> JobsOutcome:
+    """Run the jobs that have no result in ``cache``.
+
+    Parameters
+    ----------
+    jobs
+        With unique names.
+    folder
+        Of the jobs' records and logs; on a cluster, a folder that all nodes see.
+    launcher
+        LocalPool(parallel, threads) by default one job at a time, or a HydraLauncher.
+    cache
+        Results are read from here and stored here as soon as their jobs have finished. Failures are not stored.
+    fail_fast
+        Whether the first failure stops the other jobs.
+    preload
+        Modules that are imported once, before the jobs' processes are forked.
+    caption
+        The name of the progress bar.
+    """
+    if len({job.name for job in jobs}) < len(jobs):
+        raise InputError("two jobs have the same name", "give each job a name of its own")
+    launcher = launcher or LocalPool()
+    records, session = JobRecords(folder), secrets.token_hex(4)
+    # A command that was killed may have left results behind that no process has put into the cache.
+    cached = {job.name for job in jobs if is_cached(cache, job) or store_result(cache, job, records.read(job.name))}
+    missing = [job for job in jobs if job.name not in cached]
+    for job in missing:
+        records.remove(job.name)
+    signals: list[int] = []
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with stop_on_signal(records, session) as signals, JobsWatcher(records, missing, session, caption, cache):
+                _launch_in_rounds(launcher, missing, records, session, fail_fast, tuple(preload))
+                _wait_for_running_jobs(missing, records, session)
+                launcher.close()
+        except KeyboardInterrupt:
+            # The second signal: the first one has asked the jobs to stop, and this one ends them.
+            # Their request stays, so that no supervisor starts another job meanwhile.
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+        except Exception:
+            records.clear_stop(session)
+            raise
+        records.clear_stop(session)
+    ended = {job.name: record for job in missing if (record := records.read(job.name)) is not None}
+    return JobsOutcome(ended, frozenset(cached), len(jobs), signals[0] if signals else None)
+
+
+def is_cached(cache: ResultCache | None, job: Job) -> bool:
+    return cache is not None and job.identity is not None and job.identity in cache
+
+
+def _launch_in_rounds(
+    launcher: JobLauncher,
+    jobs: Sequence[Job],
+    records: JobRecords,
+    session: str,
+    fail_fast: bool,
+    preload: tuple[str, ...],
+) -> None:
+    limits = {name: os.environ[name] for name in THREAD_LIMITS if name in os.environ}
+    for attempt in range(ROUNDS):
+        left = [job for job in jobs if not records.has_ended(job.name, session)]
+        if not left or records.stop_requested(session):
+            return
+        if attempt:
+            if not any(records.read(job.name) for job in jobs):
+                # It has not begun at all: a wrong address, no permission. A second attempt would not help.
+                return
+            notice(f"starting the {len(left)} jobs that it left undone once more")
+        size = launcher.batch_size(len(left))
+        for start in range(0, len(left), size):
+            some = tuple(left[start : start + size])
+            existing = tuple(job.run_folder and nearest_existing_folder(job.run_folder) for job in some)
+            threads = launcher.threads_per_job(len(some))
+            batch = JobBatch(some, existing, records.folder, session, Path.cwd(), threads, fail_fast, preload, limits)
+            try:
+                launcher.launch(batch)
+            except Exception as error:
+                line = (str(error).strip() or type(error).__name__).splitlines()[0]
+                notice(f"the launcher gave up ({type(error).__name__}: {line:.300})")
+
+
+def _wait_for_running_jobs(jobs: Sequence[Job], records: JobRecords, session: str) -> None:
+    """Wait for jobs whose launcher gave up or was interrupted: they are still storing their checkpoints."""
+    end = time.monotonic() + LAST_JOBS_SECONDS
+    while time.monotonic() < end:
+        if not any(_is_running(job, records, session) for job in jobs):
+            return
+        time.sleep(0.5)
+
+
+def _is_running(job: Job, records: JobRecords, session: str) -> bool:
+    record = records.read(job.name)
+    if record is not None and record.session == session and record.has_ended:
+        return False
+    if job.run_folder is not None:
+        return take_snapshot(job.run_folder).state == "running"
+    return record is not None and record.session == session and process_exists(record)
+
+
+def process_exists(record: JobRecord) -> bool:
+    """Whether the process that wrote the record is alive, as far as this machine can tell."""
+    if record.host != platform.node():
+        return False
+    try:
+        os.kill(record.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM stop all jobs, not only the one that they reach; a second one ends the command at once."""
+    received: list[int] = []
+    first = 0.0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if received:
+            # `timeout` and some terminals send the same signal twice at once: that is one request.
+            if time.monotonic() - first < SAME_SIGNAL_SECONDS:
+                return
+            raise KeyboardInterrupt
+        first = time.monotonic()
+        received.append(number)
+        records.request_stop(session)
+        notice("stopping: running jobs store their state first (a second signal ends them at once)")
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
