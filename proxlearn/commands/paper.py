@@ -1,85 +1,132 @@
-"""The paper reproduced: its runs, and the tables and figures that are made from them.
-
-  python scripts/paper.py table4          make the runs that Table 4 lacks, then the table
-  python scripts/paper.py --only runs     all runs, in the order of reproduce/plan.py; stop it and start it at any time
-  python scripts/paper.py --only build    all tables and figures, from the runs as they are
-  python scripts/paper.py --quick         everything with a hundredth of the steps, into outputs/paper-quick
-
-A second process with the same command works beside the first: each leaves alone the run that the other is at.
-"""
+"""``proxlearn paper``: the paper's tables and figures from the stored runs, and the runs themselves."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from proxlearn.errors import did_you_mean
-from reproduce import comparison, figures, health, shd, sine, wdbc
-from reproduce.plan import PLAN
-from reproduce.runner import make, say
-from reproduce.table import Table
+from proxlearn.errors import InputError
+from proxlearn.paper.target_names import MEASUREMENTS, RUNS, parse_targets
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import echo
+from proxlearn.validators import integer, parse_number
 
-Builder = Callable[[Path], Table | list[Path]]
+DESCRIPTION = """\
+Build the paper's tables and figures from the stored runs, in seconds and without the data. With the word `runs` first
+make what is missing.
+
+targets:
+  table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
+  fig2 .. fig5             a figure as .png and .pdf
+  health                   what the proximal step did in every experiment: health.md
+  tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
+  weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
+  tables, figures, all     several of them
+  runs [TARGET ...]        make the runs and fits that the targets lack (all of them without a target), then build
+"""
+EPILOG = """\
+Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
+checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
+finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
+and packed into the archive when it ends, finished or stopped. A stopped run goes on from its run folder; where that
+folder is gone, for example in a clean clone, it starts again from its first step. So does a run that is wanted with
+more steps than the archive has. The fits of tuned and weights are stored one by one in outputs/tuned/results.jsonl and
+outputs/weights/results.jsonl, and are not repeated either.
+
+examples:
+  proxlearn paper all                  every table, figure and page, from a clean clone too
+  proxlearn paper table2 fig2          two of them
+  proxlearn paper runs table4          first the runs that Table 4 lacks
+  proxlearn paper runs --jobs 4        everything that is missing, four runs at a time; stop and repeat it at any time
+  proxlearn paper --quick              the whole path with a hundredth of the steps, into outputs/paper-quick
+"""
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is built, and the plan's entries that it is built from."""
-
-    build: Builder
-    entries: tuple[str, ...]
-
-
-TARGETS = {
-    "table1": Target(wdbc.table1, ("table1", "table1-seeds", "table1-float64")),
-    "table2": Target(wdbc.table2, ("table2", "table2-seeds", "table2-more")),
-    "table3": Target(wdbc.table3, ("table2", "table2-seeds", "table3", "table3-seeds")),
-    "table4": Target(comparison.table4, ("table4",)),
-    "table5": Target(sine.table5, ("table5", "table5-pdf", "table5-points")),
-    "fig2": Target(figures.fig2, ("table2", "table1", "table1-float64")),
-    "fig3": Target(figures.fig3, ("fig3-cloud", "fig3-start", "fig3")),
-    "shd": Target(shd.shd, ("fig3-cloud", "fig3-start", "fig3")),
-    "fig4": Target(figures.fig4, ("fig4",)),
-    "fig5": Target(figures.fig5, ("fig5",)),
-    "health": Target(health.health, tuple(each.name for each in PLAN)),
-}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"{', '.join(TARGETS)}; all of them if none")
-    parser.add_argument("--only", choices=("runs", "build"), help="make the runs only, or build from them as they are")
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the steps, into outputs/paper-quick")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help="another folder than outputs/paper[-quick]")
-    parsed = parser.parse_args()
-    for name in parsed.targets:
-        if name not in TARGETS:
-            parser.error(f"no target `{name}`; {did_you_mean(name, TARGETS)}")
-    targets = [TARGETS[name] for name in parsed.targets or TARGETS]
-    root = parsed.into or Path("outputs/paper-quick" if parsed.quick else "outputs/paper")
-    if root.is_dir() and any(root.iterdir()) and not (root / "runs").is_dir():
-        parser.error(f"{root} holds other files and none of the paper's runs: choose another --into")
-    code = 0
-    if parsed.only != "build":
-        names = {name for target in targets for name in target.entries}
-        code = make([each for each in PLAN if each.name in names], root, parsed.quick)
-    if parsed.only != "runs" and code <= 128:
-        for target in targets:
-            if not any((root / "runs" / name).is_dir() for name in target.entries):
-                say(f"{target.build.__name__}: none of its runs has begun; `make paper-runs` makes them")
-                continue
-            for path in build(target, root):
-                say(str(path))
+def main(args: list[str]) -> int:
+    options = parser().parse_args(args)
+    if not options.targets and not options.quick:
+        parser().print_help(sys.stderr)
+        return 2
+    names = parse_targets(options.targets, options.quick)
+    parallel = (
+        None
+        if options.jobs is None
+        else integer(at_least=1, below=4097, example=2)("--jobs", parse_number(options.jobs))
+    )
+    into = None if options.into is None else Path(options.into)
+    makes_runs = RUNS in options.targets or options.quick
+    code = _paper_targets(
+        [name for name in names if name not in MEASUREMENTS], into, options.quick, makes_runs, parallel
+    )
+    for name in names:
+        if name in MEASUREMENTS and code <= 128:
+            code = max(code, _measurement(name, into or Path("outputs"), makes_runs, parallel))
     return code
 
 
-def build(target: Target, root: Path) -> list[Path]:
-    made = target.build(root)
-    return made.write(root) if isinstance(made, Table) else made
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="proxlearn paper",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="see above")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="make short runs, a hundredth of the steps and 200 at most, and build from them (not tuned and weights)",
+    )
+    parser.add_argument(
+        "--into",
+        metavar="FOLDER",
+        help="where results are read and written (outputs/paper; with --quick outputs/paper-quick; tuned and weights: "
+        "outputs)",
+    )
+    parser.add_argument("--jobs", metavar="N", help="runs at a time, one thread each (1; with --quick one per core)")
+    return parser
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs: bool, parallel: int | None) -> int:
+    """Make and build targets that rest on runs."""
+    if not names:
+        return 0
+    # torch, pandas and matplotlib: not before the words are known to be good.
+    from proxlearn.jobs.launchers import available_cores
+    from proxlearn.paper.archive import Archive
+    from proxlearn.paper.builders import build, target_entries
+    from proxlearn.paper.packing import pack_new_runs
+    from proxlearn.paper.training_runs import make_runs
+
+    archive = Archive(into or Path("outputs/paper-quick" if quick else "outputs/paper"))
+    if archive.is_foreign():
+        raise InputError(f"{archive.root} holds other files and no runs of the paper", "choose another --into FOLDER")
+    code = 0
+    if makes_runs:
+        code = make_runs(target_entries(names), archive, quick, parallel or (available_cores() if quick else 1))
+    else:
+        pack_new_runs(archive, quick)
+    if code > 128:
+        return code
+    for name in names:
+        paths = build(name, archive)
+        if not paths:
+            notice(f"{name}: there are no runs of it; `proxlearn paper runs {name}` makes them")
+        for path in paths:
+            echo(f"{path}\n")
+    return code
+
+
+def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None) -> int:
+    """Make and build a page of fits."""
+    from proxlearn.paper import tuned_page, weights_page
+
+    page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS}[name]
+    code = page.measure(folder, parallel or 1) if makes_fits else 0
+    path = page.write(folder)
+    if path is None:
+        notice(f"{name}: nothing has been measured; `proxlearn paper runs {name}` does it")
+    else:
+        echo(f"{path}\n")
+    return code

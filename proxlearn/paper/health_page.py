@@ -197,7 +197,13 @@ def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: Effect)
     ]
 
 
-EFFECTS_HEAD = ["experiment", "weighted − unweighted", "do they differ?", "proximal − uniform", "does it change the result?"]
+EFFECTS_HEAD = [
+    "experiment",
+    "weighted − unweighted",
+    "do they differ?",
+    "proximal − uniform",
+    "does it change the result?",
+]
 
 
 def effects_row(group: HealthGroup, effect: Effect) -> list[str]:

@@ -23,8 +23,8 @@ from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import identity_of, require_own
 from proxlearn.views.run.run_data import read_run_data
 
-MACHINE_KEYS = ("pid", "host")
-"""Keys of status.json that say nothing about the result."""
+OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
+"""Keys of status.json that say nothing about the result, or repeat the config."""
 
 
 def pack_new_runs(archive: Archive, quick: bool) -> None:
@@ -63,7 +63,7 @@ def pack_run(run: PlannedRun) -> PackedRun | None:
     clouds = _nearest_clouds(folder, run.cloud_steps)
     return PackedRun(
         name=run.name,
-        status={key: value for key, value in data.status.items() if key not in MACHINE_KEYS},
+        status={key: value for key, value in data.status.items() if key not in OMITTED_KEYS},
         config=data.config,
         metrics=TextTable.parse(metrics),
         confusion=None if data.confusion is None else _matrices(data.confusion),
@@ -82,7 +82,7 @@ def _is_ahead(folder: Path, stored: Mapping[str, Any] | None) -> bool:
     if stored is None or not isinstance(status.get("step"), int):
         return stored is None
     further, as_far = status["step"] > stored["step"], status["step"] == stored["step"]
-    return further or (as_far and status.get("state") != stored["state"])
+    return bool(further or (as_far and status.get("state") != stored["state"]))
 
 
 def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:

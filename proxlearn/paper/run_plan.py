@@ -85,7 +85,9 @@ class PlanEntry:
                 name = f"{self.name}/{'-'.join(_label(override) for override in job)}"
                 overrides = (f"experiment={self.experiment}", *fixed, *job)
                 folder = root / RUNS_FOLDER / name
-                runs.append(PlannedRun(name, self.experiment, overrides, folder, quick, self.cloud_steps, self.keeps_points))
+                runs.append(
+                    PlannedRun(name, self.experiment, overrides, folder, quick, self.cloud_steps, self.keeps_points)
+                )
         return runs
 
 

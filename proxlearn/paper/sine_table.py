@@ -92,7 +92,9 @@ class Reading:
 def table5(archive: Archive) -> ResultTable:
     paper = published.TABLE5
     slope, intercept = line(paper)
-    paper_row = TableRow(["the paper", LabelledCell("", "printed in the paper"), *paper.values(), slope, intercept, "", ""], [])
+    paper_row = TableRow(
+        ["the paper", LabelledCell("", "printed in the paper"), *paper.values(), slope, intercept, "", ""], []
+    )
     readings = readings_of(archive)
     numbers = [f"N={N}" for N in paper]
     columns = (
@@ -113,7 +115,14 @@ def table5(archive: Archive) -> ResultTable:
             *(data_section(data, numbers) for data in DATA.values()),
             PageSection(
                 "Dependence on N, and distance from the paper",
-                ("data and weights", "figure", "slope against 1/N", "intercept", "distance from the paper", "recursions"),
+                (
+                    "data and weights",
+                    "figure",
+                    "slope against 1/N",
+                    "intercept",
+                    "distance from the paper",
+                    "recursions",
+                ),
                 lambda row: row.cells[0] != "the paper",
             ),
         ),

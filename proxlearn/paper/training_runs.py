@@ -1,94 +1,150 @@
-"""Making the runs: each through the ordinary runner, so that a finished one is skipped and a partial one goes on."""
+"""Making the paper's runs: jobs of the common runner, one process per run.
+
+A run that is finished, in the archive or in its folder, is skipped; one whose folder holds a part of it goes on from
+there; any other one starts from its first step. What the folders hold afterwards is packed into the archive.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig, trajectory
-from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.errors import InputError
+from proxlearn.files.safe_read import AbsentFile, read_yaml
+from proxlearn.jobs.job import Job, JobStopped
+from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.runner import run_jobs
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.packing import pack_runs
+from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlanEntry, PlannedRun
 from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.lock import FolderLock
 from proxlearn.run.run_config import validate_config
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.training_loop import Outcome, train
-from reproduce.plan import QUICK_ROWS, QUICK_SHARE, QUICK_STEPS, Entry, PaperRun
+from proxlearn.run.training_loop import train
+from proxlearn.terminal.notice import notice
+
+QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 200, 8
+"""In quick mode a run has one in so many steps, so many at most, and about so many of them are logged."""
+RECORDS_FOLDER = ".proxlearn-jobs"
+PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
 
 
-def make(entries: Iterable[Entry], root: Path, quick: bool) -> int:
-    """Make what is missing; an exit code. A run that fails, or that another process is at, does not stop the rest."""
-    runs = [run for each in entries for run in each.runs(root, quick)]
-    code = 0
-    for number, run in enumerate(runs, 1):
+def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, parallel: int = 1) -> int:
+    """Make what is missing and pack it; an exit code. A run that fails does not stop the others."""
+    runs = [run for entry in entries for run in entry.runs(archive.root, quick)]
+    code, missing = 0, []
+    for run in runs:
         try:
-            outcome = make_one(run, f"[{number}/{len(runs)}]")
-        except ProxlearnError as error:
-            say(f"[{number}/{len(runs)}] {run.folder}: {error}")
+            if not is_finished(run, archive):
+                missing.append(run)
+        except InputError as error:
+            notice(str(error))
             code = 1
-            continue
-        if outcome.signal is not None:
-            say(f"stopped in {run.folder} at step {outcome.step}; the same command goes on from there")
-            return 128 + outcome.signal
+    notice(f"{len(runs)} runs, {len(missing)} of them to be made or continued")
+    first = starting_runs(missing, archive.root, quick)
+    folder = archive.root / RUNS_FOLDER
+    with ExitStack() as held:
+        if missing:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(FolderLock(folder))
+        for stage in (first, [run for run in missing if run not in first]):
+            code = max(code, _run_stage(stage, folder / RECORDS_FOLDER, parallel)) if code <= 128 else code
+    pack_runs(archive, [*runs, *first])
     return code
 
 
-def make_one(run: PaperRun, where: str) -> Outcome:
-    """One run, as `proxlearn train` would make it but without its plots; a sweep's launcher could take this place."""
-    words = [*run.overrides, f"hydra.run.dir={run.folder}"]
-    config = config_of(run)
-    finished = finished_at(run.folder, config)
-    assert config.steps is not None, "the paper's recipe leaves no number open"
-    if finished is not None and finished >= config.steps:
-        return Outcome(run.folder, "finished", finished, already_finished=True)
-    say(f"{where} {run.folder}: {config.steps} steps")
-    outcome = train(config, run.folder, shlex.join(["proxlearn", "train", *words]))
-    if not config.films:
-        # A run that was interrupted keeps a second cloud; the newest is all that goes on needs.
-        for _, path in list_checkpoints(run.folder / "checkpoints")[1:]:
-            path.unlink()
-    return outcome
+def _run_stage(runs: Iterable[PlannedRun], records: Path, parallel: int) -> int:
+    jobs, code = [], 0
+    for run in runs:
+        try:
+            config = planned_config(run)
+        except InputError as error:
+            notice(f"{run.folder}: {error}")
+            code = 1
+            continue
+        command = shlex.join(["proxlearn", "train", *run.overrides, f"hydra.run.dir={run.folder}"])
+        name = run.name.replace("/", "_")
+        jobs.append(Job(name, run.name, train_run, (config, run.folder, command), run_folder=run.folder))
+    if not jobs:
+        return code
+    outcome = run_jobs(jobs, records, LocalPool(parallel), preload=PRELOAD, caption="runs")
+    for name, record in outcome.failures.items():
+        notice(f"{name}: {record.error or record.state}")
+    if outcome.signal is not None:
+        notice("stopped; the same command goes on from there")
+    return outcome.exit_code or code
 
 
-def finished_at(folder: Path, config: TrainConfig) -> int | None:
-    """The last step of a finished run, told by its folder alone: no data, and no key that the config gained since."""
-    if not (folder / "config.yaml").is_file():
-        return None
-    before, wanted = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")), trajectory(config)
-    # Through JSON, as the file went: a tuple comes back as a list.
-    wanted = json.loads(json.dumps(wanted))
-    other = [key for key in wanted if key in before and _differ(before[key], wanted[key])]
-    if other:
-        problem = f"{folder} holds a run with another {', '.join(other)}"
-        raise InputError(problem, "remove it, or put the experiment back as it was")
-    return RunFolder(folder).read_earlier().finished_at
+def train_run(config: TrainConfig, folder: Path, command: str) -> None:
+    """One run, as `proxlearn train` makes it but without its plots: the target of a job."""
+    outcome = train(config, folder, command)
+    if outcome.signal is not None:
+        raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
 
 
-def _differ(before: Any, wanted: Any) -> bool:
+def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
+    """The runs whose clouds others start from and whose folders are not there; the archive does not keep them."""
+    folders = {run.init_from for run in runs if run.init_from is not None}
+    missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
+    planned = (run for entry in PLAN for run in entry.runs(root, quick))
+    return [run for run in planned if run.folder in missing] if missing else []
+
+
+def is_finished(run: PlannedRun, archive: Archive) -> bool:
+    """Whether the archive or the run's folder holds all steps of the run; InputError where it is another run."""
+    # Without the cloud that it starts from, which only the training needs.
+    overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
+    config = planned_config(replace(run, overrides=overrides))
+    assert config.steps is not None, "the paper's recipe sets every number"
+    stored = archive.find(run.experiment, run.name)
+    if stored is not None:
+        place = f"{archive.root / run.experiment}: {run.name}"
+        _refuse_other_settings(stored.packed.config, config, place)
+        if stored.status["state"] == "finished" and stored.status["step"] >= config.steps:
+            return True
+    folder = RunFolder(run.folder)
+    try:
+        _refuse_other_settings(read_yaml(folder.config), config, str(run.folder))
+    except AbsentFile:
+        return False
+    finished_at = folder.read_earlier().finished_at
+    return finished_at is not None and finished_at >= config.steps
+
+
+def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place: str) -> None:
+    """Refuse a stored run whose settings are not those of the plan; a key that it lacks was added later."""
+    # Through JSON, as the file was written: a tuple comes back as a list.
+    planned = json.loads(json.dumps(trajectory(config)))
+    planned.pop("init_sha256", None)
+    different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
+    if different:
+        problem = f"{place} is a run with another {', '.join(different)}"
+        raise InputError(problem, "remove it, or restore the experiment's settings")
+
+
+def _differ(stored: Any, planned: Any) -> bool:
     """Whether two settings differ in what both of them have."""
-    if isinstance(before, dict) and isinstance(wanted, dict):
-        return any(_differ(before[key], wanted[key]) for key in wanted if key in before)
-    return bool(before != wanted)
+    if isinstance(stored, dict) and isinstance(planned, dict):
+        return any(_differ(stored[key], planned[key]) for key in planned if key in stored)
+    return bool(stored != planned)
 
 
-def config_of(run: PaperRun) -> TrainConfig:
+def planned_config(run: PlannedRun) -> TrainConfig:
+    """The composed and checked config of a run."""
     config = validate_config(compose(parse(list(run.overrides))))
-    if config.init_from is not None:
+    if run.init_from is not None:
         # As it was given: a committed config must not name a folder of this machine.
-        (source,) = (word.partition("=")[2] for word in run.overrides if word.startswith("init_from="))
-        config = replace(config, init_from=source)
+        config = replace(config, init_from=str(run.init_from))
     if run.quick:
-        assert config.steps is not None, "the paper's recipe leaves no number open"
+        assert config.steps is not None, "the paper's recipe sets every number"
         steps = min(QUICK_STEPS, -(-config.steps // QUICK_SHARE))
         config = replace(config, steps=steps, log_every=max(1, steps // QUICK_ROWS))
     return config
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

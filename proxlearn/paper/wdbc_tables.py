@@ -82,7 +82,8 @@ def accuracy_verdicts(setting: str, cells: list[Cell]) -> dict[str, str]:
 
 def table1(archive: Archive) -> ResultTable:
     all_runs = archive.runs("table1", "table1-seeds", "table1-float64")
-    rows, verdicts = [], {}
+    rows: list[TableRow] = []
+    verdicts: dict[str, str] = {}
     for beta, paper in published.TABLE1.items():
         for dtype in ("float32", "float64"):
             runs = [run for run in all_runs if run["beta"] == beta and run["device"]["dtype"] == dtype]
@@ -103,7 +104,8 @@ def table1(archive: Archive) -> ResultTable:
 
 def table2(archive: Archive) -> ResultTable:
     all_runs = archive.runs("table2", "table2-seeds", "table2-more")
-    rows, verdicts = [], {}
+    rows: list[TableRow] = []
+    verdicts: dict[str, str] = {}
     for beta, (unweighted, weighted, hours) in published.TABLE2.items():
         runs = [run for run in all_runs if run["beta"] == beta]
         switched = sum(run.status["switched_at"] is not None for run in runs)
