@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="make short runs, a hundredth of the steps and 200 at most, and build from them (not tuned and weights)",
+        help="make short runs, a hundredth of the steps and 100 at most, and build from them (not tuned and weights)",
     )
     parser.add_argument(
         "--into",

@@ -197,13 +197,7 @@ def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: Effect)
     ]
 
 
-EFFECTS_HEAD = [
-    "experiment",
-    "weighted − unweighted",
-    "do they differ?",
-    "proximal − uniform",
-    "does it change the result?",
-]
+EFFECTS_HEAD = ["experiment", "between estimates", "differ?", "by the step", "differ?"]
 
 
 def effects_row(group: HealthGroup, effect: Effect) -> list[str]:
@@ -252,10 +246,10 @@ docs/reproduction.md explains what follows from these numbers.
 ## Whether the weights change the result
 
 {effects}
-- *Weighted − unweighted*: the two estimates of the same cloud on the test part, in points of accuracy (for the sine:
-  test risk in hundredths, where lower is better).
-- *Proximal − uniform*: the same seed with and without the proximal step (`weights=uniform`), which includes what the
-  weights do to the particles' paths. Empty where no such pair of equal length was run.
+- *Between estimates*: weighted minus unweighted, two estimates of the same cloud on the test part, in points of
+  accuracy (for the sine: test risk in hundredths, where lower is better).
+- *By the step*: the same seed with minus without the proximal step (`weights=uniform`), which includes what the weights
+  do to the particles' paths. Empty where no such pair of equal length was run.
 - *Yes*: the mean difference is beyond half a point (a hundredth of the risk) and beyond twice its standard error. One
   run has no standard error, and gets no verdict.
 - {sources}

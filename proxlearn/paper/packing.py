@@ -12,15 +12,16 @@ import pandas as pd
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.errors import InputError
-from proxlearn.files.safe_read import MOST_TABLE, UnreadableFile, read_json, read_text
+from proxlearn.files.safe_read import MOST_TABLE, AbsentFile, read_json, read_text
 from proxlearn.paper.archive import Archive
 from proxlearn.paper.archive_files import PackedRun, TextTable
-from proxlearn.paper.run_plan import PLAN, PlannedRun
+from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlannedRun
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.metrics_version import VERSION, version_of
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import identity_of, require_own
+from proxlearn.terminal.notice import notice
 from proxlearn.views.run.run_data import read_run_data
 
 OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
@@ -29,11 +30,12 @@ OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
 
 def pack_new_runs(archive: Archive, quick: bool) -> None:
     """Pack every planned run whose folder is ahead of the archive."""
-    pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
+    if (archive.root / RUNS_FOLDER).is_dir():
+        pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
 
 
 def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
-    """Pack the runs whose folders are ahead of the archive.
+    """Pack the runs whose folders are ahead of the archive; one that cannot be read is reported and left out.
 
     A run that is running is left out: it is packed when its session ends. So is one that was killed, until the next
     session.
@@ -41,21 +43,18 @@ def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
     packed_runs = defaultdict(list)
     for run in runs:
         stored = archive.find(run.experiment, run.name)
-        if _is_ahead(run.folder, None if stored is None else stored.status) and (packed := pack_run(run)):
-            packed_runs[run.experiment].append(packed)
+        if _is_ahead(run.folder, None if stored is None else stored.status):
+            try:
+                packed_runs[run.experiment].append(pack_run(run))
+            except InputError as error:
+                notice(f"{run.name} is not packed: {error}")
     for experiment, new_runs in packed_runs.items():
         archive.add(experiment, new_runs)
 
 
-def pack_run(run: PlannedRun) -> PackedRun | None:
-    """A run as the archive holds it; None where it has no figures yet, or a session is in progress."""
-    try:
-        data = read_run_data(run.folder)
-    except (InputError, pd.errors.EmptyDataError):
-        # Nothing has been logged yet.
-        return None
-    if data.status["state"] == "running":
-        return None
+def pack_run(run: PlannedRun) -> PackedRun:
+    """A run as the archive holds it."""
+    data = read_run_data(run.folder)
     folder = RunFolder(run.folder)
     metrics = read_text(folder.metrics, MOST_TABLE)
     if version_of(metrics.partition("\n")[0]) != VERSION:
@@ -74,10 +73,12 @@ def pack_run(run: PlannedRun) -> PackedRun | None:
 
 
 def _is_ahead(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Whether a run folder has more than the archive: more steps, or as many and another state."""
+    """Whether no session is in progress and the folder has more than the archive: more steps, or another state."""
     try:
         status = read_json(RunFolder(folder).status)
-    except UnreadableFile:
+    except AbsentFile:
+        return False
+    if status.get("state") == "running":
         return False
     if stored is None or not isinstance(status.get("step"), int):
         return stored is None

@@ -7,6 +7,7 @@ run has a plain name (``table2/beta0.05-seed0``) and not a hash: a table finds i
 from __future__ import annotations
 
 import itertools
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,11 @@ class PlannedRun:
     """See PlanEntry."""
     keeps_points: bool = False
     """See PlanEntry."""
+
+    @property
+    def command(self) -> str:
+        """The command that makes the run."""
+        return shlex.join(["proxlearn", "train", *self.overrides, f"hydra.run.dir={self.folder}"])
 
     @property
     def init_from(self) -> Path | None:

@@ -7,16 +7,16 @@ there; any other one starts from its first step. What the folders hold afterward
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig, trajectory
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, ProxlearnError, StoppedBySignal
 from proxlearn.files.safe_read import AbsentFile, read_yaml
 from proxlearn.jobs.job import Job, JobStopped
 from proxlearn.jobs.local_pool import LocalPool
@@ -31,7 +31,7 @@ from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.training_loop import train
 from proxlearn.terminal.notice import notice
 
-QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 200, 8
+QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 100, 8
 """In quick mode a run has one in so many steps, so many at most, and about so many of them are logged."""
 RECORDS_FOLDER = ".proxlearn-jobs"
 PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
@@ -56,25 +56,25 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(FolderLock(folder))
         for stage in (first, [run for run in missing if run not in first]):
-            code = max(code, _run_stage(stage, folder / RECORDS_FOLDER, parallel)) if code <= 128 else code
+            code = max(code, _run_stage(stage, folder / RECORDS_FOLDER, quick, parallel)) if code <= 128 else code
     pack_runs(archive, [*runs, *first])
     return code
 
 
-def _run_stage(runs: Iterable[PlannedRun], records: Path, parallel: int) -> int:
-    jobs, code = [], 0
+def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel: int) -> int:
+    """Make runs that do not depend on each other; an exit code."""
+    prepared, code = [], 0
     for run in runs:
         try:
-            config = planned_config(run)
+            prepared.append((run, planned_config(run)))
         except InputError as error:
             notice(f"{run.folder}: {error}")
             code = 1
-            continue
-        command = shlex.join(["proxlearn", "train", *run.overrides, f"hydra.run.dir={run.folder}"])
-        name = run.name.replace("/", "_")
-        jobs.append(Job(name, run.name, train_run, (config, run.folder, command), run_folder=run.folder))
-    if not jobs:
+    if not prepared:
         return code
+    jobs = [_batch_job(number, prepared[number::parallel]) for number in range(min(parallel, len(prepared)))]
+    if not quick:
+        jobs = [_run_job(run, config) for run, config in prepared]
     outcome = run_jobs(jobs, records, LocalPool(parallel), preload=PRELOAD, caption="runs")
     for name, record in outcome.failures.items():
         notice(f"{name}: {record.error or record.state}")
@@ -83,11 +83,37 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, parallel: int) -> int:
     return outcome.exit_code or code
 
 
+def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
+    """One run in a process of its own."""
+    args = (config, run.folder, run.command)
+    return Job(run.name.replace("/", "_"), run.name, train_run, args, run_folder=run.folder)
+
+
+def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> Job:
+    """Several runs in one process: quick runs take less time than a process needs to load the compiled passes."""
+    args = ([(config, run.folder, run.command) for run, config in batch],)
+    return Job(f"quick-{number}", f"{len(batch)} quick runs", train_batch, args)
+
+
 def train_run(config: TrainConfig, folder: Path, command: str) -> None:
     """One run, as `proxlearn train` makes it but without its plots: the target of a job."""
     outcome = train(config, folder, command)
     if outcome.signal is not None:
         raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
+
+
+def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
+    """Several runs; one that fails does not stop the others."""
+    errors: list[ProxlearnError] = []
+    for config, folder, command in batch:
+        try:
+            train_run(config, folder, command)
+        except StoppedBySignal:
+            raise
+        except ProxlearnError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
@@ -137,6 +163,7 @@ def _differ(stored: Any, planned: Any) -> bool:
     return bool(stored != planned)
 
 
+@cache
 def planned_config(run: PlannedRun) -> TrainConfig:
     """The composed and checked config of a run."""
     config = validate_config(compose(parse(list(run.overrides))))

@@ -1,8 +1,9 @@
-"""The paper's runs: what is planned, and that it is begun, continued and skipped like any other run."""
+"""The paper's runs: what is planned, and that a run is made, continued, skipped and packed like any other one."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,26 +11,31 @@ import pytest
 import yaml
 
 from proxlearn.errors import InputError
-from proxlearn.run.checkpoint_file import list_checkpoints
-from reproduce.plan import PLAN, Entry, entry
-from reproduce.runner import config_of, make, make_one
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.packing import pack_runs
+from proxlearn.paper.run_plan import PLAN, PlanEntry, PlannedRun, plan_entry
+from proxlearn.paper.training_runs import is_finished, make_runs, planned_config, starting_runs, train_run
 
 EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiment"
 
 
+def train_planned(run: PlannedRun) -> None:
+    train_run(planned_config(run), run.folder, run.command)
+
+
 def test_every_experiment_file_is_in_the_plan_and_composes() -> None:
-    assert {each.experiment for each in PLAN} == {path.stem for path in EXPERIMENTS.glob("*.yaml")}
-    for first in {each.experiment: each for each in reversed(PLAN)}.values():
-        config = config_of(first.runs(Path("x"), quick=False)[0])
+    assert {entry.experiment for entry in PLAN} == {path.stem for path in EXPERIMENTS.glob("*.yaml")}
+    for first in {entry.experiment: entry for entry in reversed(PLAN)}.values():
+        config = planned_config(first.runs(Path("x"), quick=False)[0])
         assert (config.threads, config.keep_checkpoints) == (1, 1)
 
 
-def test_the_plan_goes_in_the_order_of_its_cost_and_no_two_runs_share_a_folder() -> None:
-    names = [each.name for each in PLAN]
-    wanted = ["table5", "table4", "table2", "table3", "table1", "table1-float64", "fig3-start", "fig3"]
-    assert sorted(wanted, key=names.index) == wanted
-    folders = [run.folder for each in PLAN for run in each.runs(Path("x"), quick=False)]
-    assert len(set(folders)) == len(folders)
+def test_the_plan_is_in_the_order_of_cost_and_no_two_runs_share_a_name_or_a_folder() -> None:
+    names = [entry.name for entry in PLAN]
+    expected = ["table5", "table4", "table2", "table3", "table1", "table1-float64", "fig3-start", "fig3"]
+    assert sorted(expected, key=names.index) == expected
+    runs = [run for entry in PLAN for run in entry.runs(Path("x"), quick=False)]
+    assert len({run.folder for run in runs}) == len({run.name for run in runs}) == len(runs) == 172
 
 
 @pytest.mark.parametrize(
@@ -46,48 +52,66 @@ def test_the_plan_goes_in_the_order_of_its_cost_and_no_two_runs_share_a_folder()
     ],
 )
 def test_the_plan_says_what_the_paper_says(name: str, swept: dict[str, str], fixed: dict[str, object]) -> None:
-    jobs = [dict(word.split("=") for word in job) for job in entry(name).sweep]
+    jobs = [dict(override.split("=") for override in job) for job in plan_entry(name).jobs]
     for key, values in swept.items():
         assert list(dict.fromkeys(job[key] for job in jobs)) == values.split(), key
     if fixed:
-        config = config_of(entry(name).runs(Path("x"), quick=False)[-1])
+        config = planned_config(plan_entry(name).runs(Path("x"), quick=False)[-1])
         for key, value in fixed.items():
             assert getattr(config.device if "dtype" in key else config, key) == value, key
 
 
-def test_a_finished_run_is_known_by_its_folder_alone_and_another_setting_is_refused(tmp_path: Path) -> None:
-    (run,) = entry("fig4").runs(tmp_path, quick=True)
-    made = make_one(run, "")
-    assert (made.state, made.step) == ("finished", 50)
-    # As after years: a key that today's config has, the folder's lacks.
+def test_a_finished_run_is_known_by_its_folder_or_its_archive_and_another_setting_is_refused(tmp_path: Path) -> None:
+    (run,) = plan_entry("fig4").runs(tmp_path, quick=True)
+    archive = Archive(tmp_path)
+    assert not is_finished(run, archive)
+    train_planned(run)
+    # As after years: the folder lacks a key that today's config has.
     path = run.folder / "config.yaml"
-    values = yaml.safe_load(path.read_text())
+    content = path.read_text()
+    values = yaml.safe_load(content)
     del values["orientation"]
     path.write_text(yaml.safe_dump(values))
-    assert make_one(run, "").already_finished
+    assert is_finished(run, archive)
     path.write_text(yaml.safe_dump(values | {"beta": 0.4}))
     with pytest.raises(InputError, match="another beta"):
-        make_one(run, "")
-    # A run that cannot be made does not stop the others, and is told by the exit code.
-    assert make([entry("fig4")], tmp_path, quick=True) == 1
+        is_finished(run, archive)
+    # A run that cannot be made does not stop the others, and the exit code reports it.
+    assert make_runs([plan_entry("fig4")], archive, quick=True) == 1
+    path.write_text(content)
+    pack_runs(archive, [run])
+    shutil.rmtree(run.folder)
+    assert is_finished(run, archive)
+    assert make_runs([plan_entry("fig4")], archive, quick=True) == 0
+    assert not run.folder.exists()
+    longer = replace(run, quick=False)
+    assert not is_finished(longer, archive), "the archived run has fewer steps than are wanted"
 
 
-def test_a_partial_run_goes_on_and_keeps_one_cloud(tmp_path: Path) -> None:
-    run = entry("fig5").runs(tmp_path, quick=True)[0]
-    make_one(replace(run, overrides=(*run.overrides, "steps=1000")), "")
+def test_a_partial_run_goes_on_from_its_folder_and_takes_its_place_in_the_archive(tmp_path: Path) -> None:
+    run = plan_entry("fig5").runs(tmp_path, quick=True)[0]
+    archive = Archive(tmp_path)
+    train_planned(replace(run, overrides=(*run.overrides, "steps=1000")))
     assert json.loads((run.folder / "status.json").read_text())["step"] == 10
-    assert make_one(run, "").step == 32
-    assert [step for step, _ in list_checkpoints(run.folder / "checkpoints")] == [32]
-    assert sum(path.stat().st_size for path in run.folder.rglob("*")) < 2**20
+    pack_runs(archive, [run])
+    assert [archived.last_step for archived in archive.runs("fig5")] == [10]
+    assert not is_finished(run, archive)
+    train_planned(run)
+    pack_runs(archive, [run])
+    (archived,) = archive.runs("fig5")
+    assert (archived.last_step, list(archived.clouds)) == (32, [32])
 
 
 def test_runs_that_share_a_cloud_name_it_without_a_folder_of_this_machine(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shared = Entry("start", "fig5", ("init_from={root}/runs/fig5/seed0",))
     root = Path("here")
-    make_one(entry("fig5").runs(root, quick=True)[0], "")
-    run = shared.runs(root, quick=True)[0]
-    make_one(run, "")
+    sharing = PlanEntry("start", "fig5", ("init_from={root}/runs/fig5/seed0",))
+    run = sharing.runs(root, quick=True)[0]
+    (first,) = starting_runs([run], root, quick=True)
+    assert first.name == "fig5/seed0"
+    train_planned(first)
+    assert starting_runs([run], root, quick=True) == []
+    train_planned(run)
     stored_config = (run.folder / "config.yaml").read_text()
     assert "init_from: here/runs/fig5/seed0" in stored_config
     assert str(tmp_path) not in stored_config
