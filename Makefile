@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PAPER := $(BIN)/proxlearn paper
 # Settings for tests: one thread each, because pytest runs two processes.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -28,11 +29,11 @@ train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experi
 
 .PHONY: tuned
 tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds beside the paper's (minutes; resumable)
-	$(BIN)/python scripts/tuned.py
+	$(PAPER) runs tuned
 
 .PHONY: weights
-weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits a dataset (an hour; resumable)
-	$(BIN)/python scripts/weights.py
+weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits per dataset (an hour; resumable)
+	$(PAPER) runs weights
 
 .PHONY: compare
 compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (10 minutes on 2 cores; resumable)
@@ -61,20 +62,19 @@ coverage: $(READY)  ## the tests of `make test` with the share of lines that the
 bits: $(READY)  ## clouds after 300 steps against those of the tag 0.1-final, bit for bit (half an hour)
 	$(BIN)/python scripts/compare_bits.py
 
-PAPER := $(BIN)/python scripts/paper.py
 TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 shd health
 
 .PHONY: paper
-paper: $(READY)  ## all tables and figures from the runs as they are; table1 .. fig5, shd, health: one, with its runs
-	$(PAPER) --only build
+paper: $(READY)  ## all tables and figures from the stored runs; table1 .. fig5, shd, health: one, with its runs
+	$(PAPER) all
 
 .PHONY: $(TABLES_AND_FIGURES)
 $(TABLES_AND_FIGURES): $(READY)
-	$(PAPER) $@
+	$(PAPER) runs $@
 
 .PHONY: paper-runs
-paper-runs: $(READY)  ## all runs of the paper: skips finished ones, goes on with partial ones (a day)
-	$(PAPER) --only runs
+paper-runs: $(READY)  ## all runs of the paper that are missing, then everything that is built from them (a day)
+	$(PAPER) runs
 
 .PHONY: paper-quick
 paper-quick: $(READY)  ## the same path with a hundredth of the steps, into outputs/paper-quick

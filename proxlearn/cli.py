@@ -50,6 +50,7 @@ COMMANDS = {
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files", prints=True),
     "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
     "compare": Command("proxlearn.commands.compare", "networks, samplers and reference lines on the same splits"),
+    "paper": Command("proxlearn.commands.paper", "the paper's tables and figures from the stored runs; its runs"),
     "plot": Command("proxlearn.commands.plot", "draw the tables and plots of runs and sweeps again"),
     "report": Command("proxlearn.commands.report", "one HTML page about runs and sweeps: curves, weights, the cloud"),
     "film": Command("proxlearn.commands.film", "the cloud in motion, as a GIF or an MP4"),

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from compare_bits import train
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-import weights
 from proxlearn.compare.spec import CELLS
 from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.paper.archive import Archive
 
 ROOT = Path(__file__).parents[1]
 OUTPUTS = ROOT / "outputs"
@@ -22,10 +22,20 @@ def text_of(name: str) -> str:
     return " ".join((ROOT / name).read_text(encoding="utf-8").split())
 
 
-def rows_of(path: Path) -> dict[str, list[str]]:
-    """A Markdown table's rows by their first cell."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    return {cells[0]: cells[1:] for cells in ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)}
+def tables_of(path: Path) -> dict[str, dict[str, dict[str, str]]]:
+    """The tables of a page by their titles: rows by their first cell, cells by their headings."""
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    title, head = "", [""]
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            title, head = line.lstrip("# "), [""]
+        elif line.startswith("| "):
+            cells = [cell.strip() for cell in line[1:-1].split("|")]
+            if title not in tables:
+                tables[title], head = {}, cells
+            else:
+                tables[title][cells[0]] = dict(zip(head, cells, strict=True))
+    return tables
 
 
 def csv_rows(name: str) -> list[dict[str, str]]:
@@ -37,28 +47,24 @@ def csv_rows(name: str) -> list[dict[str, str]]:
 def test_readmes_table_of_tuned_fits_is_the_generated_one(dataset: str) -> None:
     said = re.search(rf"\| {dataset} \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ", text_of("README.md"))
     assert said is not None
-    _, majority, accuracy, _, seconds, _, paper, *_ = rows_of(OUTPUTS / "tuned.md")[dataset]
-    for shown, stored, unit in (
-        (said[1], majority, 1e-3),
-        (said[2], accuracy.split()[0], 1e-3),
-        (said[4], paper, 1e-3),
+    tables = tables_of(OUTPUTS / "tuned.md")
+    accuracies, times = tables["Test accuracy"][dataset], tables["Seconds"][dataset]
+    for shown, stored in (
+        (said[1], accuracies["majority class"]),
+        (said[2], accuracies["accuracy"].split()[0]),
+        (said[4], accuracies["paper's accuracy"]),
     ):
-        assert shown == "-" if not stored else abs(float(shown) - float(stored)) <= 0.51 * unit
-    assert said[3] == seconds.split()[0]
-
-
-def test_the_table_of_weights_is_made_from_the_stored_results(tmp_path: Path) -> None:
-    weights.report(OUTPUTS / "weights", tmp_path / "weights.md")
-    assert (tmp_path / "weights.md").read_bytes() == (OUTPUTS / "weights.md").read_bytes()
+        assert shown == "-" if not stored else abs(float(shown) - float(stored)) <= 0.51e-3
+    assert said[3] == times["seconds, mean (most)"].split()[0]
 
 
 def test_readme_says_which_differences_between_weights_are_clear() -> None:
-    rows = rows_of(OUTPUTS / "weights.md")
-    head = rows.pop("dataset")
+    tables = tables_of(OUTPUTS / "weights.md")
     clear = {
-        (dataset, head[place], "risk" if place < head.index("majority class") else "accuracy")
-        for dataset, cells in rows.items()
-        for place, cell in enumerate(cells)
+        (dataset, column, title.split()[1])
+        for title in ("Test risk (lower is better)", "Test accuracy (higher is better)")
+        for dataset, cells in tables[title].items()
+        for column, cell in cells.items()
         if cell.endswith("*")
     }
     assert clear == {("banana", "− fisher_rao", "accuracy"), ("digits", "− fisher_rao", "risk")}
@@ -98,7 +104,8 @@ def test_docs_and_table_5_agree_on_which_N_are_near() -> None:
         r"It is within 15% of the paper's at (.*?) and beyond it at (.*?)\.", text_of("outputs/paper/table5.md")
     )
     assert verdict is not None
-    assert "is nearest, but does not agree: 1000 points, weights 1/N; 0.5/n" in text_of("outputs/paper/table5.md")
+    conclusion = "No reading agrees with the paper; the nearest one: 1000 points, weights 1/N; 0.5/n"
+    assert conclusion in text_of("outputs/paper/table5.md")
     near, far = (re.findall(r"N=(\d+) \(([-+]\d+)%\)", part) for part in verdict.groups())
     words = (
         f"is within 15 % at N = {near[0][0]} ({near[0][1]} %) and {near[1][0]} ({near[1][1]} %) only "
@@ -111,11 +118,10 @@ def test_docs_and_table_5_agree_on_which_N_are_near() -> None:
 
 def test_docs_say_until_when_the_saturated_count_lags_in_tables_1_and_2() -> None:
     lags = []
-    for entry in ("table1", "table1-seeds", "table1-float64", "table2", "table2-seeds", "table2-more"):
-        for path in (OUTPUTS / "paper" / "runs" / entry).glob("*/metrics.csv"):
-            metrics = pd.read_csv(path)
-            lag = 100 * (metrics["test_accuracy_unweighted"] - metrics["test_accuracy_unweighted_saturated"])
-            lags.append(pd.DataFrame({"step": metrics["step"], "lag": lag, "run": path.parent.name}))
+    entries = ("table1", "table1-seeds", "table1-float64", "table2", "table2-seeds", "table2-more")
+    for run in Archive(OUTPUTS / "paper").runs(*entries):
+        lag = 100 * (run.metrics["test_accuracy_unweighted"] - run.metrics["test_accuracy_unweighted_saturated"])
+        lags.append(pd.DataFrame({"step": run.metrics["step"], "lag": lag, "run": run.name.partition("/")[2]}))
     assert len(lags) >= 9
     every = pd.concat(lags)
     assert every[every["step"] >= 2.3e5]["lag"].max() < 2

@@ -46,7 +46,7 @@ def find_model(path: Path) -> Model | None:
     newest = newest_checkpoint(folder)
     if newest is None:
         return None
-    model = _build_model(description, newest.cloud.to("cpu", torch.float64))
+    model = build_model(description, newest.cloud.to("cpu", torch.float64))
     if model.cloud.theta.shape[1] != num_parameters(model.neuron, len(model.columns)):
         raise UnreadableFile(folder.model, "it does not fit the cloud in the same folder")
     return model
@@ -58,7 +58,7 @@ def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
     return newest_valid(folder.checkpoints, warn_foreign, lambda candidate: require_same_run(candidate.run, identity))
 
 
-def _build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
+def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
     columns, classes = (tuple(description[key]) for key in ("columns", "classes"))
     return Model(
         NEURONS[description["neuron"]](len(classes)),

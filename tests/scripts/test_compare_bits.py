@@ -6,10 +6,9 @@ import dataclasses
 import subprocess
 from pathlib import Path
 
+import compare_bits
 import numpy as np
 import pytest
-
-import compare_bits
 from compare_bits import ROOT, Case, Cloud, RunFailed, difference, export_tree, train
 
 WORDS = ["dataset.points=10", *Case("sine", "paper", "eager", "float64").words(steps=2, N=5)]

@@ -1,0 +1,132 @@
+"""``proxlearn paper``: the paper's tables and figures from the stored runs, and the runs themselves."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from proxlearn.errors import InputError
+from proxlearn.paper.target_names import MEASUREMENTS, RUNS, parse_targets
+from proxlearn.terminal.notice import notice
+from proxlearn.train_session import echo
+from proxlearn.validators import integer, parse_number
+
+DESCRIPTION = """\
+Build the paper's tables and figures from the stored runs, in seconds and without the data. With the word `runs` first
+make what is missing.
+
+targets:
+  table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
+  fig2 .. fig5             a figure as .png and .pdf
+  health                   what the proximal step did in every experiment: health.md
+  tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
+  weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
+  tables, figures, all     several of them
+  runs [TARGET ...]        make the runs and fits that the targets lack (all of them without a target), then build
+"""
+EPILOG = """\
+Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
+checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
+finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
+and packed into the archive when it ends, finished or stopped. A stopped run goes on from its run folder; where that
+folder is gone, for example in a clean clone, it starts again from its first step. So does a run that is wanted with
+more steps than the archive has. The fits of tuned and weights are stored one by one in outputs/tuned/results.jsonl and
+outputs/weights/results.jsonl, and are not repeated either.
+
+examples:
+  proxlearn paper all                  every table, figure and page, from a clean clone too
+  proxlearn paper table2 fig2          two of them
+  proxlearn paper runs table4          first the runs that Table 4 lacks
+  proxlearn paper runs --jobs 4        everything that is missing, four runs at a time; stop and repeat it at any time
+  proxlearn paper --quick              the whole path with a hundredth of the steps, into outputs/paper-quick
+"""
+
+
+def main(args: list[str]) -> int:
+    options = parser().parse_args(args)
+    if not options.targets and not options.quick:
+        parser().print_help(sys.stderr)
+        return 2
+    names = parse_targets(options.targets, options.quick)
+    parallel = (
+        None
+        if options.jobs is None
+        else integer(at_least=1, below=4097, example=2)("--jobs", parse_number(options.jobs))
+    )
+    into = None if options.into is None else Path(options.into)
+    makes_runs = RUNS in options.targets or options.quick
+    code = _paper_targets(
+        [name for name in names if name not in MEASUREMENTS], into, options.quick, makes_runs, parallel
+    )
+    for name in names:
+        if name in MEASUREMENTS and code <= 128:
+            code = max(code, _measurement(name, into or Path("outputs"), makes_runs, parallel))
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="proxlearn paper",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="see above")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="make short runs, a hundredth of the steps and 100 at most, and build from them (not tuned and weights)",
+    )
+    parser.add_argument(
+        "--into",
+        metavar="FOLDER",
+        help="where results are read and written (outputs/paper; with --quick outputs/paper-quick; tuned and weights: "
+        "outputs)",
+    )
+    parser.add_argument("--jobs", metavar="N", help="runs at a time, one thread each (1; with --quick one per core)")
+    return parser
+
+
+def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs: bool, parallel: int | None) -> int:
+    """Make and build targets that rest on runs."""
+    if not names:
+        return 0
+    # torch, pandas and matplotlib: not before the words are known to be good.
+    from proxlearn.jobs.launchers import available_cores
+    from proxlearn.paper.archive import Archive
+    from proxlearn.paper.builders import build, target_entries
+    from proxlearn.paper.packing import pack_new_runs
+    from proxlearn.paper.training_runs import make_runs
+
+    archive = Archive(into or Path("outputs/paper-quick" if quick else "outputs/paper"))
+    if archive.is_foreign():
+        raise InputError(f"{archive.root} holds other files and no runs of the paper", "choose another --into FOLDER")
+    code = 0
+    if makes_runs:
+        code = make_runs(target_entries(names), archive, quick, parallel or (available_cores() if quick else 1))
+    else:
+        pack_new_runs(archive, quick)
+    if code > 128:
+        return code
+    for name in names:
+        paths = build(name, archive)
+        if not paths:
+            notice(f"{name}: there are no runs of it; `proxlearn paper runs {name}` makes them")
+        for path in paths:
+            echo(f"{path}\n")
+    return code
+
+
+def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None) -> int:
+    """Make and build a page of fits."""
+    from proxlearn.paper import tuned_page, weights_page
+
+    page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS}[name]
+    code = page.measure(folder, parallel or 1) if makes_fits else 0
+    path = page.write(folder)
+    if path is None:
+        notice(f"{name}: nothing has been measured; `proxlearn paper runs {name}` does it")
+    else:
+        echo(f"{path}\n")
+    return code

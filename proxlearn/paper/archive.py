@@ -1,0 +1,158 @@
+"""The archive of the paper's runs: what tables and figures read, finished or not.
+
+The files are described in archive_files.py; packing.py fills them from run folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.paper.archive_files import RUNS, PackedRun, natural_order, read_packed_runs, write_packed_runs
+from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, plan_entry
+from proxlearn.predict.model import Model
+from proxlearn.predict.model_loader import build_model
+from proxlearn.run.lock import FolderInUse, FolderLock
+from proxlearn.views.run.run_data import 
+from proxlearn.views.style import LARGEST_DRAWN
+
+WAIT_SECONDS = 60.0
+"""How long a process waits for another one that is writing to the archive."""
+
+
+@dataclass(frozen=True)
+class ArchivedRun:
+    """One run with what tables and figures use of it."""
+
+    packed: PackedRun
+
+    @property
+    def name(self) -> str:
+        """Entry of the plan and swept values: ``table2/beta0.05-seed0``."""
+        return self.packed.name
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return self.packed.status
+
+    def __getitem__(self, key: str) -> Any:
+        """A setting of the run."""
+        return self.packed.config[key]
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        table = pd.read_csv(io.StringIO(self.packed.metrics.text()), index_col=False)
+        numbers = table.select_dtypes("number").columns
+        return table.assign(**{name: table[name].where(table[name].abs() <= LARGEST_DRAWN) for name in numbers})
+
+    @cached_property
+    def confusion(self) -> pd.DataFrame | None:
+        """Columns part, estimate, actual, predicted and count, as in confusion.csv."""
+        if self.packed.confusion is None:
+            return None
+        cells = [
+            (*key.split("/"), actual, predicted, count)
+            for key, matrix in self.packed.confusion.items()
+            for actual, counts in enumerate(matrix)
+            for predicted, count in enumerate(counts)
+        ]
+        return pd.DataFrame(cells, columns=["part", "estimate", "actual", "predicted", "count"])
+
+    @cached_property
+    def points(self) -> pd.DataFrame | None:
+        points = self.packed.points
+        return None if points is None else pd.read_csv(io.StringIO(points.text()), index_col=False)
+
+    @property
+    def clouds(self) -> Mapping[int, PointCloud]:
+        """The clouds that the archive keeps of this run, by their steps."""
+        return self.packed.clouds
+
+    @property
+    def last_step(self) -> int:
+        """The newest logged step: every figure of the run is from there."""
+        return int(self.metrics["step"].iloc[-1])
+
+    @property
+    def seconds(self) -> float:
+        return float(self.status["seconds"])
+
+    def final(self, column: str) -> float:
+        """The newest value of a metric."""
+        return float(self.metrics[column].iloc[-1])
+
+    def model(self, step: int) -> Model:
+        """The learned function at one of the kept clouds, in float64."""
+        assert self.packed.model is not None, "a run whose clouds are kept has the description of its model"
+        return build_model(dict(self.packed.model), self.clouds[step].to("cpu", torch.float64))
+
+
+class Archive:
+    """The packed runs below a folder of results; ``root`` need not exist."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._runs: dict[str, dict[str, ArchivedRun]] = {}
+        """By experiment and by name; read once."""
+
+    def runs(self, *entries: str, where: Callable[[ArchivedRun], bool] = lambda run: True) -> list[ArchivedRun]:
+        """The runs of the plan's entries that have begun, in the order of the entries and of their names."""
+        runs = []
+        for entry in entries:
+            experiment = self._experiment(plan_entry(entry).experiment)
+            names = [name for name in experiment if name.partition("/")[0] == entry]
+            runs += [experiment[name] for name in sorted(names, key=natural_order)]
+        return [run for run in runs if where(run)]
+
+    def find(self, experiment: str, name: str) -> ArchivedRun | None:
+        return self._experiment(experiment).get(name)
+
+    def add(self, experiment: str, runs: Iterable[PackedRun]) -> None:
+        """Store runs of one experiment; each takes the place of an earlier one of its name."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with _waiting_lock(self.root):
+            # Another process may have added runs since this one read them.
+            stored = read_packed_runs(self.root / experiment)
+            stored |= {run.name: run for run in runs}
+            write_packed_runs(self.root / experiment, stored.values())
+        self._runs.pop(experiment, None)
+
+    def is_foreign(self) -> bool:
+        """Whether the folder holds files and neither packed runs nor run folders of the paper."""
+        if not self.root.is_dir() or not any(self.root.iterdir()):
+            return False
+        experiments = {entry.experiment for entry in PLAN}
+        known = [self.root / RUNS_FOLDER, *(self.root / name / RUNS for name in experiments)]
+        return not any(path.exists() for path in known)
+
+    def _experiment(self, experiment: str) -> dict[str, ArchivedRun]:
+        if experiment not in self._runs:
+            packed = read_packed_runs(self.root / experiment)
+            self._runs[experiment] = {name: ArchivedRun(run) for name, run in packed.items()}
+        return self._runs[experiment]
+
+
+@contextlib.contextmanager
+def _waiting_lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; another process holds it for a moment only."""
+    end = time.monotonic() + WAIT_SECONDS
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(FolderLock(folder))
+                break
+            except FolderInUse:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+        yield

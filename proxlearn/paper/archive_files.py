@@ -1,0 +1,210 @@
+"""The files of the archive: all runs of one experiment in one table of runs, one of metrics, and a few more.
+
+    runs.jsonl            a JSON object per run: its name, status (state, step, version, data_sha256, command, ...),
+                          config (seed, ...), confusion matrices, and the description of its model
+    metrics.csv           metrics.csv of every run, with the run's name in the first column
+    points.csv            data points that a table needs, once for all runs that have the same ones
+    clouds.safetensors    clouds that a table or a figure needs, in the precision of the run
+
+Numbers are copied as text and never parsed, so that a packed run gives the same figures to the last bit. The order of
+runs is that of their names: the same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.errors import refuse_newer_format
+from proxlearn.files.atomic import write_atomically
+from proxlearn.files.safe_read import PARSE_ERRORS, AbsentFile, UnreadableFile, parse_json, read_bytes, read_text
+
+FORMAT = "proxlearn-paper-run-1"
+RUNS, METRICS, POINTS, CLOUDS = "runs.jsonl", "metrics.csv", "points.csv", "clouds.safetensors"
+MAX_BYTES = 2**29
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
+CLOUD_KEY = re.compile(r"(.+)@(\d+)/theta")
+REMEDY = "restore it with git, or pack the run folders again"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A CSV table whose cells are texts."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TextTable:
+        """A table from its text; a last line without its end is left out."""
+        complete = text[: text.rfind("\n") + 1]
+        header, *rows = (tuple(row) for row in csv.reader(io.StringIO(complete)))
+        return cls(header, tuple(rows))
+
+    def text(self) -> str:
+        content = io.StringIO()
+        csv.writer(content, lineterminator="\n").writerows((self.columns, *self.rows))
+        return content.getvalue()
+
+
+@dataclass(frozen=True)
+class PackedRun:
+    """One run as the archive holds it."""
+
+    name: str
+    status: Mapping[str, Any]
+    config: Mapping[str, Any]
+    metrics: TextTable
+    confusion: Mapping[str, list[list[int]]] | None = None
+    """For each ``part/estimate``, the counts of actual (rows) and predicted (columns) classes."""
+    model: Mapping[str, Any] | None = None
+    """model.json of a run whose clouds are kept."""
+    points: TextTable | None = None
+    clouds: Mapping[int, PointCloud] = field(default_factory=dict)
+    """Clouds by their steps."""
+
+    def record(self) -> dict[str, Any]:
+        """The run's object in runs.jsonl."""
+        return {
+            "run": self.name,
+            "format": FORMAT,
+            "status": dict(self.status),
+            "config": dict(self.config),
+            "confusion": self.confusion,
+            "model": self.model,
+            "points": None if self.points is None else points_id(self.points),
+        }
+
+
+def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
+    """The runs of one experiment by their names; none where nothing has been packed."""
+    records = _read_records(folder / RUNS)
+    if not records:
+        return {}
+    try:
+        metrics, points = _read_tables(folder / METRICS), _read_tables(folder / POINTS)
+        clouds = _read_clouds(folder / CLOUDS)
+        return {
+            name: PackedRun(
+                name,
+                record["status"],
+                record["config"],
+                metrics[name],
+                record["confusion"],
+                record["model"],
+                None if record["points"] is None else points[record["points"]],
+                clouds.get(name, {}),
+            )
+            for name, record in records.items()
+        }
+    except KeyError as error:
+        raise UnreadableFile(folder / RUNS, f"nothing belongs to {error}", REMEDY) from error
+
+
+def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
+    """Replace the files of one experiment."""
+    ordered = sorted(runs, key=lambda run: natural_order(run.name))
+    folder.mkdir(parents=True, exist_ok=True)
+    points = {points_id(run.points): run.points for run in ordered if run.points is not None}
+    _write_tables(folder / POINTS, "points", points)
+    _write_clouds(folder / CLOUDS, ordered)
+    _write_tables(folder / METRICS, "run", {run.name: run.metrics for run in ordered})
+    # Last: a run without its line here is not in the archive.
+    write_atomically(folder / RUNS, "".join(json.dumps(run.record()) + "\n" for run in ordered).encode())
+
+
+def natural_order(name: str) -> tuple[Any, ...]:
+    """A key by which seed2 comes before seed10."""
+    entry, _, label = name.partition("/")
+    return entry, *(float(part) if index % 2 else part for index, part in enumerate(NUMBER.split(label)))
+
+
+def points_id(points: TextTable) -> str:
+    return hashlib.sha256(points.text().encode()).hexdigest()[:12]
+
+
+def _read_records(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        lines = read_text(path, MAX_BYTES).splitlines()
+    except AbsentFile:
+        return {}
+    try:
+        records = [parse_json(line) for line in lines]
+        for record in records:
+            refuse_newer_format(path, record["format"], FORMAT)
+            if record["format"] != FORMAT:
+                raise ValueError(f"format {record['format']!r:.40}")
+        return {str(record["run"]): record for record in records}
+    except PARSE_ERRORS as error:
+        raise UnreadableFile(path, f"it is not a table of runs ({error!s:.80})", REMEDY) from error
+
+
+def _read_tables(path: Path) -> dict[str, TextTable]:
+    """The tables of a long table, by its first column; of no file, none."""
+    try:
+        (_, *columns), *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES)))
+    except AbsentFile:
+        return {}
+    except (ValueError, csv.Error) as error:
+        raise UnreadableFile(path, f"it is not a table ({error!s:.80})", REMEDY) from error
+    tables: dict[str, list[tuple[str, ...]]] = {}
+    for name, *cells in rows:
+        tables.setdefault(name, []).append(tuple(cells))
+    return {name: TextTable(tuple(columns), tuple(cells)) for name, cells in tables.items()}
+
+
+def _write_tables(path: Path, key: str, tables: Mapping[str, TextTable]) -> None:
+    """One long table with ``key`` as its first column; a column that a table does not have is empty in its rows."""
+    if not tables:
+        path.unlink(missing_ok=True)
+        return
+    columns = list(dict.fromkeys(column for table in tables.values() for column in table.columns))
+    rows = []
+    for name, table in tables.items():
+        places = {column: place for place, column in enumerate(table.columns)}
+        for row in table.rows:
+            rows.append((name, *(row[places[column]] if column in places else "" for column in columns)))
+    write_atomically(path, TextTable((key, *columns), tuple(rows)).text().encode())
+
+
+def _read_clouds(path: Path) -> dict[str, dict[int, PointCloud]]:
+    try:
+        content = read_bytes(path, MAX_BYTES)
+    except AbsentFile:
+        return {}
+    try:
+        tensors = safetensors.torch.load(content)
+        clouds: dict[str, dict[int, PointCloud]] = {}
+        for key in tensors:
+            if match := CLOUD_KEY.fullmatch(key):
+                name, step = match[1], int(match[2])
+                # Cloned, because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
+                theta, log_rho = (tensors[f"{name}@{step}/{part}"].clone() for part in ("theta", "log_rho"))
+                clouds.setdefault(name, {})[step] = PointCloud(theta, log_rho, step)
+        return clouds
+    except (safetensors.SafetensorError, KeyError) as error:
+        raise UnreadableFile(path, f"it does not hold clouds ({error!s:.80})", REMEDY) from error
+
+
+def _write_clouds(path: Path, runs: Iterable[PackedRun]) -> None:
+    tensors: dict[str, torch.Tensor] = {}
+    for run in runs:
+        for step, cloud in sorted(run.clouds.items()):
+            tensors[f"{run.name}@{step}/theta"] = cloud.theta.contiguous()
+            tensors[f"{run.name}@{step}/log_rho"] = cloud.log_rho.contiguous()
+    if tensors:
+        write_atomically(path, safetensors.torch.save(tensors))
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,41 @@
+"""From the archive to files: one builder per target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from proxlearn.paper import datasets_table, figures, health_page, shd_table, sine_table, wdbc_tables
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.result_table import ResultTable
+from proxlearn.paper.run_plan import PLAN, PlanEntry
+from proxlearn.paper.target_names import TARGETS
+
+TABLES: dict[str, Callable[[Archive], ResultTable]] = {
+    "table1": wdbc_tables.table1,
+    "table2": wdbc_tables.table2,
+    "table3": wdbc_tables.table3,
+    "table4": datasets_table.table4,
+    "table5": sine_table.table5,
+    "shd": shd_table.shd_table,
+}
+PAGES: dict[str, Callable[[Archive], list[Path]]] = {
+    "fig2": figures.fig2,
+    "fig3": figures.fig3,
+    "fig4": figures.fig4,
+    "fig5": figures.fig5,
+    "health": health_page.health,
+}
+
+
+def target_entries(names: Iterable[str]) -> list[PlanEntry]:
+    """The entries that targets are built from, in the order of the plan."""
+    entries = {entry for name in names for entry in TARGETS[name] or [entry.name for entry in PLAN]}
+    return [entry for entry in PLAN if entry.name in entries]
+
+
+def build(name: str, archive: Archive) -> list[Path]:
+    """Build one target from the packed runs; no file where none of its runs has begun."""
+    if not archive.runs(*(entry.name for entry in target_entries([name]))):
+        return []
+    return TABLES[name](archive).write(archive.root) if name in TABLES else PAGES[name](archive)

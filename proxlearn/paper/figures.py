@@ -1,0 +1,147 @@
+"""Figures 2 to 5, in the paper's form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.result_table import sources
+from proxlearn.views.style import (
+    ESTIMATE_COLOURS,
+    ESTIMATE_LINES,
+    GREY,
+    WEIGHTED,
+    figure,
+    house_style,
+    plain_ticks,
+    save,
+)
+
+
+def fig2(archive: Archive) -> list[Path]:
+    """WDBC: risk against k, a line for beta=0.05 and a shade over beta."""
+    panels = (archive.runs("table1-float64", "table1"), archive.runs("table2"))
+    with house_style():
+        drawing, axes = figure(7.0, 2.9, columns=2)
+        for panel, runs in zip(axes, panels, strict=True):
+            main = [run for run in runs if run["beta"] == 0.05][:1]
+            by_beta = {run["beta"]: run for run in reversed(runs)}
+            for estimate in ESTIMATE_COLOURS:
+                _line_and_range(panel, main, list(by_beta.values()), f"test_risk_paper_{estimate}", estimate)
+            _logarithmic(panel, "test risk, 0.5 ‖label − g‖ / n")
+        precision = "".join(f"line in {run['device']['dtype']}, shade in float32" for run in panels[0][:1])
+        axes[0].set_title(f"Table 1: {precision}")
+        axes[1].set_title("Table 2: float32, then float64 if need be")
+        _headline(drawing, axes[0], "WDBC; line: β = 0.05, shade: from β = 0.03 to 0.07")
+        return save(drawing, archive.root, "fig2", about=_about("fig2", [run for runs in panels for run in runs]))
+
+
+def fig3(archive: Archive) -> list[Path]:
+    """SHD: the range of the short runs, and the long run."""
+    short, long = archive.runs("fig3-start"), archive.runs("fig3")
+    with house_style():
+        drawing, axes = figure(7.0, 2.9, columns=2)
+        formulas = {"risk": "mean of (1 − f)²", "risk_paper": "‖1 − f‖ / n"}
+        for panel, (metric, formula) in zip(axes, formulas.items(), strict=True):
+            for estimate in ESTIMATE_COLOURS:
+                _line_and_range(panel, long, short, f"test_{metric}_{estimate}", estimate)
+            _logarithmic(panel, f"test risk, {formula}")
+        _headline(drawing, axes[0], f"SHD; line: one long run, shade: range of {len(short)} runs from its first cloud")
+        return save(drawing, archive.root, "fig3", about=_about("fig3", [*short, *long]))
+
+
+def fig4(archive: Archive) -> list[Path]:
+    """The sine's risk against k, with three insets of the learned function."""
+    runs = archive.runs("fig4")
+    with house_style():
+        drawing, (axes,) = figure(6.0, 3.8)
+        for run in runs:
+            later = run.metrics[run.metrics["step"] > 0]
+            for estimate in ESTIMATE_COLOURS:
+                axes.plot(later["step"], later[f"test_risk_{estimate}"], label=estimate, **ESTIMATE_LINES[estimate])
+        _logarithmic(axes, "test risk: mean of (sin x − f)²")
+        low, high = axes.get_ylim()
+        axes.set_ylim(low * (low / high) ** 0.75, high)
+        axes.plot([], [], color=GREY, linewidth=0.9, label="sin x, in the insets")
+        # Below the first, flat part of the curves and above the insets.
+        axes.legend(loc="center left", bbox_to_anchor=(0.04, 0.72))
+        for run in runs:
+            for number, step in enumerate(sorted(run.clouds)):
+                _inset(axes, run, step, 0.03 + 0.325 * number)
+        return save(drawing, archive.root, "fig4", about=_about("fig4", runs))
+
+
+def _inset(axes: Axes, run: ArchivedRun, step: int, left: float) -> None:
+    """The learned function at one step, and a dot on the curve of the risk."""
+    inset = axes.inset_axes((left, 0.05, 0.29, 0.40))
+    x = np.linspace(-np.pi, np.pi, 200)
+    inset.plot(x, np.sin(x), color=GREY, linewidth=0.9)
+    for estimate, f in run.model(step).values(x[:, None]).items():
+        inset.plot(x, f, **ESTIMATE_LINES[estimate] | {"linewidth": 1.4})
+    inset.set_title(f"k = {step}", fontsize=8, pad=2)
+    inset.set(xticks=[], yticks=[], ylim=(-1.25, 1.25))
+    row = run.metrics[run.metrics["step"] == step]
+    axes.plot(row["step"], row["test_risk_weighted"], "o", color=WEIGHTED, markersize=4.5)
+
+
+def fig5(archive: Archive) -> list[Path]:
+    """The sine as each of the randomised runs has learned it."""
+    runs = archive.runs("fig5")
+    with house_style():
+        drawing, (axes,) = figure(3.6, 2.9)
+        x = np.linspace(-np.pi, np.pi, 200)
+        for run in runs:
+            if run.clouds:
+                f = run.model(max(run.clouds)).values(x[:, None])["weighted"]
+                axes.plot(x, f, color=WEIGHTED, linewidth=0.7, alpha=0.6)
+        last_step = max((run.last_step for run in runs), default=0)
+        axes.plot([], [], color=WEIGHTED, linewidth=0.9, label=f"{len(runs)} runs, k = {last_step}")
+        axes.plot(x, np.sin(x), "--", color="black", linewidth=1.2, label="sin x")
+        axes.set(xlabel="x", ylabel="f (weighted)")
+        axes.set_xticks([-np.pi, 0, np.pi], ["−π", "0", "π"])
+        axes.legend()
+        return save(drawing, archive.root, "fig5", about=_about("fig5", runs))
+
+
+def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun], column: str, label: str) -> None:
+    """One run's curve, upon the range over several where they have the same steps."""
+    table, colour = _side_by_side(runs, column), ESTIMATE_COLOURS[label]
+    width = 1.8 if label == "weighted" else 0.9
+    axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.22, linewidth=0)
+    for run in main:
+        later = run.metrics[run.metrics["step"] > 0]
+        axes.plot(later["step"], later[column], label=label, **ESTIMATE_LINES[label] | {"linewidth": width})
+    if not main and len(table):
+        axes.plot(table.index, table.mean(axis=1), label=label, **ESTIMATE_LINES[label] | {"linewidth": width})
+
+
+def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
+    """A column of several runs, at the steps that all of them have."""
+    series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
+    return pd.concat(series, axis=1, join="inner") if series else pd.DataFrame()
+
+
+def _headline(drawing: Figure, panel: Axes, text: str) -> None:
+    """What is shown, and the legend, above the panels: the curves leave no place that is free in every case."""
+    drawing.suptitle(text, fontsize=9, x=0.02, ha="left")
+    drawing.legend(*panel.get_legend_handles_labels(), loc="upper right", ncols=2)
+
+
+def _logarithmic(axes: Axes, label: str) -> None:
+    axes.set(xlabel="recursion k", ylabel=label)
+    if axes.lines:
+        axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        plain_ticks(axes.yaxis)
+
+
+def _about(name: str, runs: Sequence[ArchivedRun]) -> str:
+    """For the metadata of the files."""
+    return "\n".join(sources(name, runs))

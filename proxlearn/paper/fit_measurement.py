@@ -1,0 +1,127 @@
+"""Pages that rest on fits of recipe=tuned over splits: the fits, their cache, and the page.
+
+Every fit is a job of the common runner. Its result is stored in FOLDER/NAME/results.jsonl under everything that
+determines it, so that an interrupted measurement goes on, and the page FOLDER/NAME.md can be built without fitting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.run_name import trajectory
+from proxlearn.config.schema import TrainConfig
+from proxlearn.data import registry
+from proxlearn.data.prepare import PreparedData
+from proxlearn.errors import InputError
+from proxlearn.files.atomic import write_atomically
+from proxlearn.jobs.job import Job
+from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.result_cache import ResultCache, canonical_json
+from proxlearn.jobs.runner import run_jobs
+from proxlearn.run.lock import FolderLock
+from proxlearn.run.ownership import begins_with
+from proxlearn.run.run_config import validate_config
+
+REVISION = 1
+"""Of the recursion and the selection with recipe=tuned; raised when their results change."""
+HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
+"""Overrides that make random halves of a dataset."""
+PRELOAD = ("proxlearn.paper.fit_measurement", "proxlearn.run.experiment", "proxlearn.core.fused.fused_step")
+
+FitResult = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FitMeasurement:
+    """A page, and the fits that it shows."""
+
+    name: str
+    title: str
+    splits: int
+    """Number of splits per dataset, with the seeds 0, 1, ..."""
+    overrides: Mapping[str, tuple[str, ...]]
+    """Datasets with what makes their splits. A dataset without overrides has one split: there the seed of cloud_0 and
+    of the noise changes."""
+    fit: Callable[[TrainConfig], FitResult]
+    """Measures one split; an importable function."""
+    body: Callable[[Mapping[str, list[FitResult]]], str]
+    """The page below its title, from the results of each dataset."""
+
+    def config(self, dataset: str, split: int) -> TrainConfig:
+        """The config of one fit, before the selection."""
+        base = _compose((f"dataset={dataset}", "recipe=tuned", *self.overrides[dataset]))
+        return replace(base, split_seed=split, seed=0 if self.overrides[dataset] else split)
+
+    def identity(self, dataset: str, split: int) -> dict[str, Any]:
+        """Everything that determines a result but the data."""
+        settings = trajectory(self.config(dataset, split))
+        return {"measurement": self.name, "revision": REVISION, "settings": settings}
+
+    def measure(self, folder: Path, parallel: int) -> int:
+        """Make the fits that the cache lacks; an exit code."""
+        self._refuse_foreign_page(folder)
+        place = folder / self.name
+        place.mkdir(parents=True, exist_ok=True)
+        with FolderLock(place):
+            jobs = []
+            for dataset in self.overrides:
+                for split in range(self.splits):
+                    config = self.config(dataset, split)
+                    identity = self.identity(dataset, split) | {"data_sha256": registry.load(config.dataset).sha256}
+                    jobs.append(Job(f"{dataset}-{split:02d}", f"{dataset} {split}", self.fit, (config,), identity))
+            cached = ResultCache(self._results(folder))
+            launcher = LocalPool(parallel, threads=1)
+            return run_jobs(
+                jobs, place / ".proxlearn-jobs", launcher, cache=cached, preload=PRELOAD, caption=self.name
+            ).exit_code
+
+    def results(self, folder: Path) -> dict[str, list[FitResult]]:
+        """The stored results of each dataset that has any, by the order of the splits; the data is not needed."""
+        stored = {}
+        for record in ResultCache(self._results(folder)):
+            identity = {key: value for key, value in record.identity.items() if key != "data_sha256"}
+            stored[canonical_json(identity)] = record.result
+        results = {}
+        for dataset in self.overrides:
+            keys = [canonical_json(self.identity(dataset, split)) for split in range(self.splits)]
+            results[dataset] = [stored[key] for key in keys if key in stored]
+        return {dataset: fits for dataset, fits in results.items() if fits}
+
+    def write(self, folder: Path) -> Path | None:
+        """Write the page from the stored results; None where there are none."""
+        results = self.results(folder)
+        if not results:
+            return None
+        self._refuse_foreign_page(folder)
+        write_atomically(self._page(folder), f"# {self.title}\n\n{self.body(results)}".encode())
+        return self._page(folder)
+
+    def _page(self, folder: Path) -> Path:
+        return folder / f"{self.name}.md"
+
+    def _results(self, folder: Path) -> Path:
+        return folder / self.name / "results.jsonl"
+
+    def _refuse_foreign_page(self, folder: Path) -> None:
+        path, start = self._page(folder), re.compile(rb"# %s\n" % re.escape(self.title.encode()))
+        if path.exists() and not begins_with(path, start):
+            raise InputError(f"{path} is not a page of `proxlearn paper {self.name}`", "choose another --into FOLDER")
+
+
+@cache
+def _compose(overrides: tuple[str, ...]) -> TrainConfig:
+    return validate_config(compose(parse(list(overrides))))
+
+
+def majority_accuracy(prepared: PreparedData) -> float | None:
+    """The test accuracy of always answering the class of most training rows; None for a real target."""
+    train, test = prepared.train.labels, prepared.test.labels
+    if train is None or test is None:
+        return None
+    return float((test == train.mode().values).double().mean())

@@ -1,0 +1,256 @@
+"""The health of the method in each experiment of the paper: what the proximal step did, and what that changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from proxlearn.compare.statistics import MeanSd, summarise
+from proxlearn.files.atomic import write_atomically
+from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.datasets_table import majority
+from proxlearn.paper.health_measures import (
+    contraction,
+    falls_and_rises,
+    final_result,
+    free_energy_changes,
+    has_classes,
+    identity_start,
+    is_changed,
+    kappa,
+    mass_drift,
+    moved_share,
+    objective_changes,
+    proximal_rows,
+    range_text,
+)
+from proxlearn.paper.result_table import cell_text, markdown_table, sources_note, write_sources
+from proxlearn.paper.verdicts import length_text
+
+LEAST_POINTS, LEAST_SHARE = 0.5, 0.01
+"""The least difference that counts: half a point of accuracy (one of WDBC's test rows is .6), a hundredth of a risk."""
+
+
+@dataclass(frozen=True)
+class HealthGroup:
+    """Runs of one setting, and the entries with the same runs without the proximal step."""
+
+    name: str
+    entries: tuple[str, ...]
+    controls: tuple[str, ...] = ()
+    where: Callable[[ArchivedRun], bool] = lambda run: True
+
+
+def _dataset(name: str) -> Callable[[ArchivedRun], bool]:
+    return lambda run: bool(run["dataset"]["name"] == name)
+
+
+GROUPS = (
+    HealthGroup("WDBC, Table 1, float32", ("table1", "table1-seeds")),
+    HealthGroup("WDBC, Table 1, float64", ("table1-float64",)),
+    HealthGroup("WDBC, Table 2", ("table2", "table2-seeds", "table2-more")),
+    HealthGroup("WDBC, Table 2, β=0.05", ("table2", "table2-seeds"), ("table2-uniform",), lambda r: r["beta"] == 0.05),
+    HealthGroup("WDBC, Table 3, ε=0.1", ("table3", "table3-seeds"), where=lambda run: run["epsilon"] == 0.1),
+    HealthGroup("WDBC, Table 3, ε=10", ("table3", "table3-seeds"), where=lambda run: run["epsilon"] == 10),
+    HealthGroup("banana, Table 4", ("table4",), ("table4-uniform",), _dataset("banana")),
+    HealthGroup("diabetes, Table 4", ("table4",), ("diabetes-uniform",), _dataset("diabetes")),
+    HealthGroup("twonorm, Table 4", ("table4",), ("table4-uniform",), _dataset("twonorm")),
+    HealthGroup("SHD, the long run", ("fig3",)),
+    HealthGroup("SHD, the short runs", ("fig3-start",)),
+    HealthGroup("sine, weights 1/N", ("table5",), ("table5-uniform",), lambda run: run["N"] == 1000),
+    HealthGroup("sine, weights 1/12", ("table5-pdf",), where=lambda run: run["N"] == 1000),
+)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the weights change in the results of a group."""
+
+    weighted: list[float]
+    unweighted: list[float]
+    apart: list[float]
+    """Weighted minus unweighted, run by run."""
+    gained: list[float]
+    """With minus without the proximal step, for each pair of runs with the same seed and length."""
+    controls: list[ArchivedRun]
+    """The runs without the proximal step that are among the pairs."""
+    least: float
+    """The least difference that counts."""
+
+    @property
+    def estimates_differ(self) -> str:
+        return is_changed(self.apart, self.least)
+
+    @property
+    def step_matters(self) -> str:
+        return is_changed(self.gained, self.least)
+
+
+def health(archive: Archive) -> list[Path]:
+    """Write health.md and the file of its sources."""
+    groups = {group: archive.runs(*group.entries, where=group.where) for group in GROUPS}
+    effects = {group: effect(archive, group, runs) for group, runs in groups.items()}
+    runs = [run for group in GROUPS for run in (*groups[group], *effects[group].controls)]
+    path = archive.root / "health.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page = PAGE.format(
+        conclusion=conclusion(groups, effects),
+        weights=markdown_table([WEIGHTS_HEAD, *(weights_row(*item) for item in groups.items())]),
+        solver=markdown_table([SOLVER_HEAD, *(solver_row(*item) for item in groups.items())]),
+        objectives=markdown_table([OBJECTIVES_HEAD, *(objectives_row(*item) for item in groups.items())]),
+        results=markdown_table([RESULTS_HEAD, *(results_row(g, groups[g], effects[g]) for g in GROUPS)]),
+        effects=markdown_table([EFFECTS_HEAD, *(effects_row(*item) for item in effects.items())]),
+        sources=sources_note("health"),
+    )
+    write_atomically(path, page.encode())
+    return [path, write_sources(archive.root, "health", {run.name: run for run in runs}.values())]
+
+
+def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[HealthGroup, Effect]) -> str:
+    """The page in one line."""
+    present = {group: runs for group, runs in groups.items() if runs}
+    frozen = sum(all(math.isfinite(identity_start(run)) for run in runs) for runs in present.values())
+    differing = _split({group.name: made.estimates_differ for group, made in effects.items()})
+    changing = _split({group.name: made.step_matters for group, made in effects.items()})
+    return (
+        f"The proximal step stops changing the weights in {frozen} of {len(present)} experiments. The weighted and the "
+        f"unweighted estimate differ in {differing}; with and without the proximal step, results differ in {changing}."
+    )
+
+
+def _split(answers: dict[str, str]) -> str:
+    """How many of the answers that rest on several runs are yes, and which."""
+    decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
+    positive = [name for name in decided if answers[name].startswith("yes")]
+    return f"{len(positive)} of {len(decided)}" + (f" ({'; '.join(positive)})" if positive else "")
+
+
+def effect(archive: Archive, group: HealthGroup, runs: Sequence[ArchivedRun]) -> Effect:
+    weighted, unweighted = ([final_result(run, estimate) for run in runs] for estimate in ("weighted", "unweighted"))
+    controls = {run["seed"]: run for run in archive.runs(*group.controls, where=group.where)}
+    pairs = [(run, controls[run["seed"]]) for run in runs if run["seed"] in controls]
+    pairs = [(run, control) for run, control in pairs if run.last_step == control.last_step]
+    return Effect(
+        weighted,
+        unweighted,
+        [first - second for first, second in zip(weighted, unweighted, strict=True)],
+        [final_result(run, "weighted") - final_result(control, "weighted") for run, control in pairs],
+        [control for _, control in pairs],
+        LEAST_POINTS if has_classes(runs) else LEAST_SHARE * summarise(weighted).mean,
+    )
+
+
+WEIGHTS_HEAD = ["experiment", "runs", "length", "identity from k", "changed (%)", "ESS (%)", "mass drift"]
+
+
+def weights_row(group: HealthGroup, runs: Sequence[ArchivedRun]) -> list[str]:
+    return [
+        group.name,
+        str(len(runs)),
+        length_text(runs),
+        range_text(sorted(identity_start(run) for run in runs)),
+        cell_text(summarise(100 * moved_share(run) for run in runs), 3),
+        cell_text(summarise(100 * run.final("ess") / run["N"] for run in runs), 1),
+        f"{max(mass_drift(run) for run in runs):.1e}" if runs else "",
+    ]
+
+
+SOLVER_HEAD = ["experiment", "rounds", "converged", "beyond L", "kappa", "contraction × (1 + kappa)"]
+
+
+def solver_row(group: HealthGroup, runs: Sequence[ArchivedRun]) -> list[str]:
+    logged = pd.concat([proximal_rows(run) for run in runs]) if runs else pd.DataFrame()
+    solved = logged[logged["sinkhorn_rounds"] > 0] if runs else logged
+    contractions = [value for value in map(contraction, runs) if not math.isnan(value)]
+    return [
+        group.name,
+        range_text([float(rounds) for rounds in sorted(solved["sinkhorn_rounds"])] if len(solved) else []),
+        f"{int(solved['converged'].astype(bool).sum())} of {len(solved)}" if len(solved) else "",
+        cell_text(summarise(run.status["unmet"] for run in runs), 0),
+        range_text(sorted({kappa(run) for run in runs})),
+        cell_text(summarise(contractions), 3),
+    ]
+
+
+OBJECTIVES_HEAD = ["experiment", "prox_objective fell / rose (%)", "discrete_free_energy fell / rose (%)"]
+
+
+def objectives_row(group: HealthGroup, runs: Sequence[ArchivedRun]) -> list[str]:
+    changes = ([objective_changes(run) for run in runs], [free_energy_changes(run) for run in runs])
+    return [group.name, *(falls_and_rises(signs) for signs in changes)]
+
+
+RESULTS_HEAD = ["experiment", "figure", "majority class", "weighted", "unweighted"]
+
+
+def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: Effect) -> list[str]:
+    return [
+        group.name,
+        "accuracy (%)" if has_classes(runs) else "risk (1e-2)",
+        cell_text(MeanSd(100 * majority(runs).mean), 2),
+        cell_text(summarise(effect.weighted), 2),
+        cell_text(summarise(effect.unweighted), 2),
+    ]
+
+
+EFFECTS_HEAD = ["experiment", "between estimates", "differ?", "by the step", "differ?"]
+
+
+def effects_row(group: HealthGroup, effect: Effect) -> list[str]:
+    apart, gained = (cell_text(summarise(values), 3) for values in (effect.apart, effect.gained))
+    return [group.name, apart, effect.estimates_differ, gained, effect.step_matters]
+
+
+PAGE = """\
+# The health of the method, experiment by experiment
+
+{conclusion}
+
+docs/reproduction.md explains what follows from these numbers.
+
+## What the proximal step did to the weights
+
+{weights}
+- *Length*: the recursions of each run. The sine's runs have N=1000.
+- *Identity from k*: the first logged recursion from which on no particle sent more than a rounding unit of its mass to
+  others; from there on the kernel is the identity, and the weights stay as they are.
+- *Changed*: the recursions in which weights changed. Each logged recursion stands for all since the one before it.
+- *ESS*: the effective sample size at the end, as a share of N.
+- *Mass drift*: the largest relative change of the total mass.
+
+## The fixed point
+
+{solver}
+- *Rounds* and *converged* refer to the logged recursions in which there was something to solve. *Converged* requires
+  an error of log rho below delta, which is more than the paper's criterion. *Beyond L*: the recursions, logged or not,
+  that did not meet the paper's criterion within L rounds.
+- *Contraction*: the change of log z in the second round over that in the first, the largest one measured; theory says
+  at most 1/(1 + kappa), so that the column is at most 1.
+
+## Falls and rises of the objectives
+
+{objectives}
+- *prox_objective* is what a proximal step minimises, compared with every particle keeping its mass, at the logged
+  recursions in which the weights changed. *discrete_free_energy*: from one logged recursion to the next. A fall or a
+  rise is one beyond rounding: 1e-6 of the value in float32, 1e-12 in float64. The last number counts the comparisons.
+
+## Test results
+
+{results}
+- *Majority class*: the test accuracy of always answering the training part's more frequent class.
+
+## Whether the weights change the result
+
+{effects}
+- *Between estimates*: weighted minus unweighted, two estimates of the same cloud on the test part, in points of
+  accuracy (for the sine: test risk in hundredths, where lower is better).
+- *By the step*: the same seed with minus without the proximal step (`weights=uniform`), which includes what the weights
+  do to the particles' paths. Empty where no such pair of equal length was run.
+- *Yes*: the mean difference is beyond half a point (a hundredth of the risk) and beyond twice its standard error. One
+  run has no standard error, and gets no verdict.
+- {sources}
+"""

@@ -1,0 +1,111 @@
+"""From run folders to the archive."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.errors import InputError
+from proxlearn.files.safe_read import MAX_TABLE_BYTES, AbsentFile, read_json, read_text
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.archive_files import PackedRun, TextTable
+from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlannedRun
+from proxlearn.run import checkpoint
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
+from proxlearn.run.metrics_version import VERSION, metrics_file_version
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_identity import read_identity, require_same_run
+from proxlearn.terminal.notice import notice
+from proxlearn.views.run.run_data import read_run_data
+
+OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
+"""Keys of status.json that say nothing about the result, or repeat the config."""
+
+
+def pack_new_runs(archive: Archive, quick: bool) -> None:
+    """Pack every planned run whose folder is ahead of the archive."""
+    if (archive.root / RUNS_FOLDER).is_dir():
+        pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
+
+
+def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
+    """Pack the runs whose folders are ahead of the archive; one that cannot be read is reported and left out.
+
+    A run that is running is left out: it is packed when its session ends. So is one that was killed, until the next
+    session.
+    """
+    packed_runs = defaultdict(list)
+    for run in runs:
+        stored = archive.find(run.experiment, run.name)
+        if _is_ahead(run.folder, None if stored is None else stored.status):
+            try:
+                packed_runs[run.experiment].append(pack_run(run))
+            except InputError as error:
+                notice(f"{run.name} is not packed: {error}")
+    for experiment, new_runs in packed_runs.items():
+        archive.add(experiment, new_runs)
+
+
+def pack_run(run: PlannedRun) -> PackedRun:
+    """A run as the archive holds it."""
+    data = read_run_data(run.folder)
+    folder = RunFolder(run.folder)
+    metrics = read_text(folder.metrics, MAX_TABLE_BYTES)
+    if metrics_file_version(metrics.partition("\n")[0]) != VERSION:
+        raise InputError(f"{folder.metrics} was written by version 0.1.0", "go on with the run first")
+    clouds = _nearest_clouds(folder, run.cloud_steps)
+    return PackedRun(
+        name=run.name,
+        status={key: value for key, value in data.status.items() if key not in OMITTED_KEYS},
+        config=data.config,
+        metrics=TextTable.parse(metrics),
+        confusion=None if data.confusion is None else _matrices(data.confusion),
+        model=data.model if clouds else None,
+        points=TextTable.parse(read_text(folder.points, MAX_TABLE_BYTES)) if run.keeps_points else None,
+        clouds=clouds,
+    )
+
+
+def _is_ahead(folder: Path, stored: Mapping[str, Any] | None) -> bool:
+    """Whether no session is in progress and the folder has more than the archive: more steps, or another state."""
+    try:
+        status = read_json(RunFolder(folder).status)
+    except AbsentFile:
+        return False
+    if status.get("state") == "running":
+        return False
+    if stored is None or not isinstance(status.get("step"), int):
+        return stored is None
+    further, as_far = status["step"] > stored["step"], status["step"] == stored["step"]
+    return bool(further or (as_far and status.get("state") != stored["state"]))
+
+
+def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
+    matrices: dict[str, Any] = {}
+    for (part, estimate), cells in confusion.groupby(["part", "estimate"], sort=False):
+        table = cells.pivot_table(index="actual", columns="predicted", values="count", aggfunc="sum")
+        matrices[f"{part}/{estimate}"] = table.astype(int).to_numpy().tolist()
+    return matrices
+
+
+def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
+    """The stored clouds of the folder's own run that are nearest to ``steps``, by the ratio of the steps."""
+    identity, clouds = read_identity(folder), {}
+    for step, path in list_checkpoints(folder.checkpoints):
+        if step > 0:
+            try:
+                stored = checkpoint.load(path)
+                require_same_run(stored.run, identity)
+            except InvalidCheckpoint:
+                continue
+            clouds[step] = stored.cloud
+    if not clouds:
+        return {}
+    nearest = {min(clouds, key=lambda step: abs(math.log(step / wanted))) for wanted in steps}
+    return {step: clouds[step] for step in sorted(nearest)}

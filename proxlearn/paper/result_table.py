@@ -1,0 +1,188 @@
+"""A result table: CSV for programs, Markdown for readers, LaTeX for papers, and the commands it was made with.
+
+The CSV and LaTeX files hold all columns side by side. The page splits them into several narrow tables, below a first
+line that states the result.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxlearn.compare.statistics import MeanSd
+from proxlearn.files.atomic import write_atomically
+from proxlearn.paper.archive import ArchivedRun
+from proxlearn.views.latex import tabular
+
+NEGATIVE_ZERO = re.compile(r"(?<![\d.e])-(0(?:\.0+)?)(?![\d.])")
+
+
+@dataclass(frozen=True)
+class LabelledCell:
+    """A value for programs that readers see as ``text``: a mean over runs of which some have diverged."""
+
+    value: str | float | MeanSd
+    text: str
+
+
+Cell = str | int | float | MeanSd | LabelledCell
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column: its name, and the digits after the point of its numbers."""
+
+    name: str
+    digits: int = 2
+    short: str = ""
+    """A shorter heading for the page, where the title of its table says the rest."""
+
+    @property
+    def heading(self) -> str:
+        return self.short or self.name
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """Cells in the order of the columns, and the runs that they are computed from."""
+
+    cells: Sequence[Cell]
+    runs: Sequence[ArchivedRun]
+
+
+@dataclass(frozen=True)
+class PageSection:
+    """One of the tables of a page: a title, the names of its columns, and which rows it has."""
+
+    title: str
+    columns: Sequence[str]
+    has_row: Callable[[TableRow], bool] = lambda row: True
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows under columns, with what a reader must know about them."""
+
+    name: str
+    title: str
+    conclusion: str
+    columns: Sequence[TableColumn]
+    sections: Sequence[PageSection]
+    rows: Sequence[TableRow]
+    notes: Sequence[str]
+
+    @property
+    def runs(self) -> list[ArchivedRun]:
+        return list({run.name: run for row in self.rows for run in row.runs}.values())
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write all files of the table; returns their paths."""
+        contents = {".csv": self._csv(), ".md": self._markdown(), ".tex": self._latex()}
+        paths = [folder / f"{self.name}{ending}" for ending in contents]
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in zip(paths, contents.values(), strict=True):
+            write_atomically(path, content.encode())
+        return [*paths, write_sources(folder, self.name, self.runs)]
+
+    def section(self, section: PageSection) -> str:
+        """One table of the page, in Markdown."""
+        places = [next(i for i, column in enumerate(self.columns) if column.name == name) for name in section.columns]
+        lines = [[self.columns[i].heading for i in places]]
+        for row, texts in zip(self.rows, self._texts(), strict=True):
+            if section.has_row(row):
+                lines.append([texts[i] for i in places])
+        return markdown_table(lines)
+
+    def _texts(self) -> list[list[str]]:
+        return [
+            [cell_text(cell, column.digits) for cell, column in zip(row.cells, self.columns, strict=True)]
+            for row in self.rows
+        ]
+
+    def _csv(self) -> str:
+        """Means and standard deviations in columns of their own, to six digits; the runs of each row at its end."""
+        values = [[_value(cell) for cell in row.cells] for row in self.rows]
+        has_sd = [any(isinstance(cell, MeanSd) for cell in column) for column in zip(*values, strict=True)]
+        lines: list[list[str]] = [[]]
+        for column, two in zip(self.columns, has_sd, strict=True):
+            lines[0] += [column.name, f"{column.name} sd"] if two else [column.name]
+        lines[0] += ["made from", "seeds", "version", "command"]
+        for row, cells in zip(self.rows, values, strict=True):
+            line: list[str] = []
+            for cell, two in zip(cells, has_sd, strict=True):
+                line += _csv_cells(cell)[: 1 + two]
+            versions = sorted({run.status["versions"]["proxlearn"] for run in row.runs})
+            seeds = [str(run["seed"]) for run in row.runs]
+            names = " ".join(run.name for run in row.runs)
+            lines.append([*line, names, " ".join(seeds), " ".join(versions), f"make {self.name}"])
+        content = io.StringIO()
+        csv.writer(content, lineterminator="\n").writerows(lines)
+        return content.getvalue()
+
+    def _markdown(self) -> str:
+        tables = "".join(f"## {section.title}\n\n{self.section(section)}\n" for section in self.sections)
+        notes = "".join(f"- {note}\n" for note in self.notes)
+        return f"# {self.title}\n\n{self.conclusion}\n\n{tables}{notes}- {sources_note(self.name)}\n"
+
+    def _latex(self) -> str:
+        lines = [f"% {line}" for line in sources(self.name, self.runs)]
+        return "\n".join([*lines, *tabular([column.name for column in self.columns], self._texts())]) + "\n"
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells, the first one of headings, as an aligned table."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    aligned = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    aligned.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(aligned) + "\n"
+
+
+def cell_text(cell: Cell, digits: int) -> str:
+    """A cell as readers see it; a number that rounds to zero has no sign."""
+    if isinstance(cell, LabelledCell):
+        return cell.text
+    number = MeanSd(cell) if isinstance(cell, float) else cell
+    return NEGATIVE_ZERO.sub(r"\1", number.text(digits)) if isinstance(number, MeanSd) else str(number)
+
+
+def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
+    """What a file was made with: its own command, then each run's version, steps and command (with the seed)."""
+    lines = [f"make {name}"]
+    for run in runs:
+        status = run.status
+        version, machine = status["versions"]["proxlearn"], f"{status['engine']}, {status['dtype']}"
+        lines.append(
+            f"proxlearn {version} ({machine}), {run.last_step} of {status['steps']} steps: {status['command']}"
+        )
+    return lines
+
+
+def write_sources(folder: Path, name: str, runs: Iterable[ArchivedRun]) -> Path:
+    """The file beside a page that holds commands and versions."""
+    path = folder / f"{name}.sources.txt"
+    write_atomically(path, ("\n".join(sources(name, runs)) + "\n").encode())
+    return path
+
+
+def sources_note(name: str) -> str:
+    return f"Commands, versions and seeds of the runs: {name}.sources.txt."
+
+
+def _value(cell: Cell) -> str | int | float | MeanSd:
+    return cell.value if isinstance(cell, LabelledCell) else cell
+
+
+def _csv_cells(value: str | int | float | MeanSd) -> list[str]:
+    """A number with its standard deviation, or a text and nothing."""
+    number = MeanSd(value) if isinstance(value, float) else value
+    return [_number(number.mean), _number(number.sd)] if isinstance(number, MeanSd) else [str(number), ""]
+
+
+def _number(value: float) -> str:
+    return "" if value != value else f"{value:.6g}"

@@ -1,0 +1,208 @@
+"""Table 5: the sine, over the number of particles, under each reading of what the paper leaves open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from proxlearn.compare.statistics import MeanSd, summarise
+from proxlearn.paper import published
+from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.result_table import Cell, LabelledCell, PageSection, ResultTable, TableColumn, TableRow
+from proxlearn.paper.verdicts import is_complete, length_text
+
+ALLOWED_SHARE = 0.15
+"""Of the paper's figure, within which one of ours agrees."""
+DIVERGED_FACTOR = 100
+"""A run whose test risk ends above so many times its first one has diverged."""
+DIGITS = 5
+DATA = {
+    "table5": "100 points, weights 1/N",
+    "table5-points": "1000 points, weights 1/N",
+    "table5-pdf": "100 points, weights 1/12 (pdf)",
+}
+"""Readings that need runs of their own: entries of the plan and what they assume."""
+
+
+def mean_square(run: ArchivedRun, normalised: bool) -> float:
+    """Mean of (y - f)^2 on the test part, f = P^T rho with or without the division by the total mass."""
+    assert run.points is not None, "the archive keeps the points of these runs"
+    model = run.model(max(run.clouds))
+    test = run.points[run.points["part"] == "test"]
+    f = model.values(test[["x0"]].to_numpy())["weighted"]
+    mass = 1.0 if normalised else float(model.cloud.rho.sum())
+    return float(np.mean((test["target"].to_numpy() - mass * f) ** 2))
+
+
+def norm(square: float, run: ArchivedRun) -> float:
+    """0.5/n ||y - f||, the form of the published code's risk, n the number of points."""
+    return 0.5 * math.sqrt(square / run["dataset"]["points"])
+
+
+TOTAL_MASS = "f = Pᵀrho"
+QUANTITIES: dict[str, Callable[[ArchivedRun], float]] = {
+    "mean (y−f)², f weighted": lambda run: mean_square(run, normalised=True),
+    f"mean (y−f)², {TOTAL_MASS}": lambda run: mean_square(run, normalised=False),
+    "mean (y−f)², f unweighted": lambda run: run.final("test_risk_unweighted"),
+    "0.5/n ‖y−f‖, f weighted": lambda run: norm(mean_square(run, normalised=True), run),
+    f"0.5/n ‖y−f‖, {TOTAL_MASS}": lambda run: norm(mean_square(run, normalised=False), run),
+    "‖y−f‖/n, f weighted": lambda run: 2 * norm(mean_square(run, normalised=True), run),
+    "discrete free energy": lambda run: run.final("discrete_free_energy"),
+}
+"""Readings of what the final figure is."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One reading of Table 5: the data, the quantity, and its values over the number of particles."""
+
+    data: str
+    quantity: str
+    figures: Mapping[int, MeanSd]
+    diverged: Mapping[int, str]
+    """For each N at which runs have diverged: how many."""
+    runs: Sequence[ArchivedRun]
+
+    @cached_property
+    def distance(self) -> float:
+        return distance(self.figures)
+
+    @property
+    def line(self) -> tuple[float, float]:
+        """Slope and intercept of the figures against 1/N; NaN where a figure is missing."""
+        if any(math.isnan(figure.mean) for figure in self.figures.values()):
+            return math.nan, math.nan
+        return line({N: figure.mean for N, figure in self.figures.items()})
+
+    def row(self) -> TableRow:
+        figures: list[Cell] = [
+            LabelledCell(figure, self.diverged.get(N) or figure_text(figure)) for N, figure in self.figures.items()
+        ]
+        summary: list[Cell] = [*self.line, self.distance]
+        if self.diverged:
+            summary = [LabelledCell(number, "diverged") for number in (*self.line, self.distance)]
+        length = length_text(self.runs, published.STEPS["table5"])
+        return TableRow([self.data, self.quantity, *figures, *summary, length], self.runs)
+
+
+def table5(archive: Archive) -> ResultTable:
+    paper = published.TABLE5
+    slope, intercept = line(paper)
+    paper_row = TableRow(
+        ["the paper", LabelledCell("", "printed in the paper"), *paper.values(), slope, intercept, "", ""], []
+    )
+    readings = readings_of(archive)
+    numbers = [f"N={N}" for N in paper]
+    columns = (
+        TableColumn("data and weights"),
+        TableColumn("figure"),
+        *(TableColumn(number, DIGITS) for number in numbers),
+        TableColumn("slope against 1/N", short="slope"),
+        TableColumn("intercept", 4),
+        TableColumn("distance from the paper", short="distance"),
+        TableColumn("recursions"),
+    )
+    return ResultTable(
+        "table5",
+        "Table 5: the sine's final risk, over N",
+        reading_verdict(readings),
+        columns,
+        (
+            *(data_section(data, numbers) for data in DATA.values()),
+            PageSection(
+                "Dependence on N, and distance from the paper",
+                (
+                    "data and weights",
+                    "figure",
+                    "slope against 1/N",
+                    "intercept",
+                    "distance from the paper",
+                    "recursions",
+                ),
+                lambda row: row.cells[0] != "the paper",
+            ),
+        ),
+        [paper_row, *(reading.row() for reading in readings)],
+        (
+            "The paper says neither how many points its sine has, nor how they are spaced, nor what exactly its final "
+            "figure is: each row is one reading.",
+            f"{TOTAL_MASS}: not divided by the total mass, which is 1 where the weights are 1/N.",
+            "Distance: the root mean square of log(ours / paper's) over the four N; 0.14 is 15 %.",
+            "Slope and intercept: least squares of the figure against 1/N; the paper's figures have the slope "
+            f"{slope:.2f} and the intercept {intercept:.4f}.",
+            f"Diverged: the test risk ends above {DIVERGED_FACTOR} times its first value; table5.csv has the numbers.",
+        ),
+    )
+
+
+def data_section(data: str, numbers: Sequence[str]) -> PageSection:
+    """The readings of the same runs, below the paper's figures."""
+    return PageSection(data, ("figure", *numbers), lambda row: row.cells[0] in ("the paper", data))
+
+
+def readings_of(archive: Archive) -> list[Reading]:
+    readings = []
+    for entry, data in DATA.items():
+        runs = archive.runs(entry)
+        by_N = {N: [run for run in runs if run["N"] == N] for N in published.TABLE5}
+        diverged = {N: words for N, some in by_N.items() if (words := diverged_text(some))}
+        for quantity, value in QUANTITIES.items():
+            # With a total mass of 1, dividing by it changes nothing.
+            if TOTAL_MASS not in quantity or entry == "table5-pdf":
+                figures = {N: summarise(value(run) for run in some) for N, some in by_N.items()}
+                readings.append(Reading(data, quantity, figures, diverged, runs))
+    return readings
+
+
+def reading_verdict(readings: Sequence[Reading]) -> str:
+    """Which reading is nearest, and whether it is near."""
+    known = [reading for reading in readings if not math.isnan(reading.distance)]
+    if not known:
+        return "No reading has runs at every N yet: no verdict."
+    if not all(is_complete(reading.runs, published.STEPS["table5"]) for reading in readings):
+        return "Some runs are shorter than the paper's: no verdict on which reading matches best."
+    best = min(known, key=lambda reading: reading.distance)
+    agrees = best.distance <= math.log(1 + ALLOWED_SHARE)
+    start = "One reading agrees with the paper" if agrees else "No reading agrees with the paper; the nearest one"
+    slopes = f"slope {best.line[0]:.3g} against the paper's {line(published.TABLE5)[0]:.3g}"
+    words = f"{start}: {best.data}; {best.quantity} (distance {best.distance:.2f}, {slopes})."
+    ratios = {N: best.figures[N].mean / paper - 1 for N, paper in published.TABLE5.items()}
+    within = [f"N={N} ({ratio:+.0%})" for N, ratio in ratios.items() if abs(ratio) <= ALLOWED_SHARE]
+    beyond = [f"N={N} ({ratio:+.0%})" for N, ratio in ratios.items() if abs(ratio) > ALLOWED_SHARE]
+    parts = [f"within {ALLOWED_SHARE:.0%} of the paper's at {', '.join(within)}"] if within else []
+    parts += [f"beyond it at {', '.join(beyond)}"] if beyond else []
+    return f"{words} It is {' and '.join(parts)}."
+
+
+def distance(figures: Mapping[int, MeanSd]) -> float:
+    """The root mean square of log(ours / paper's)."""
+    logarithms = [math.log(figures[N].mean / paper) for N, paper in published.TABLE5.items()]
+    return math.sqrt(sum(logarithm**2 for logarithm in logarithms) / len(logarithms))
+
+
+def line(figures: Mapping[int, float]) -> tuple[float, float]:
+    """Slope and intercept of the figures against 1/N."""
+    slope, intercept = np.polyfit([1 / N for N in figures], list(figures.values()), 1)
+    return float(slope), float(intercept)
+
+
+def figure_text(figure: MeanSd) -> str:
+    """A figure with DIGITS significant digits where it is above 10, and after the point where it is below."""
+    above_ones = 0 if math.isnan(figure.mean) or abs(figure.mean) < 10 else int(math.log10(abs(figure.mean)))
+    return figure.text(max(0, DIGITS - above_ones))
+
+
+def diverged_text(runs: Sequence[ArchivedRun]) -> str:
+    """How many of the runs have diverged; empty if none has."""
+    count = sum(has_diverged(run) for run in runs)
+    return f"diverged ({count} of {len(runs)})" if count else ""
+
+
+def has_diverged(run: ArchivedRun) -> bool:
+    """Whether a test risk ends above DIVERGED_FACTOR times its first value, or is not finite."""
+    ratios = [run.final(name) / run.metrics[name].iloc[0] for name in ("test_risk_weighted", "test_risk_unweighted")]
+    return not all(ratio <= DIVERGED_FACTOR for ratio in ratios)

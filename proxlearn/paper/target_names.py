@@ -1,0 +1,48 @@
+"""What `proxlearn paper` can build, by name; free of slow imports, so that the command line can check its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proxlearn.errors import InputError, did_you_mean
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    "table1": ("table1", "table1-seeds", "table1-float64"),
+    "table2": ("table2", "table2-seeds", "table2-more"),
+    "table3": ("table2", "table2-seeds", "table3", "table3-seeds"),
+    "table4": ("table4",),
+    "table5": ("table5", "table5-pdf", "table5-points"),
+    "fig2": ("table2", "table1", "table1-float64"),
+    "fig3": ("fig3-cloud", "fig3-start", "fig3"),
+    "shd": ("fig3-cloud", "fig3-start", "fig3"),
+    "fig4": ("fig4",),
+    "fig5": ("fig5",),
+    "health": (),
+}
+"""Tables, figures and the page on the health of the method, with the entries of the plan (run_plan.py) that each is
+built from; health is built from all of them."""
+MEASUREMENTS = ("tuned", "weights")
+"""Pages that are built from stored results of fits, and not from runs."""
+GROUPS = {
+    "tables": ("table1", "table2", "table3", "table4", "table5", "shd"),
+    "figures": ("fig2", "fig3", "fig4", "fig5"),
+    "all": (*TARGETS, *MEASUREMENTS),
+}
+RUNS = "runs"
+"""The word that makes what is missing before anything is built."""
+
+
+def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
+    """The targets that the words name, each once; all of them where there is no word but ``runs``."""
+    names: list[str] = []
+    for word in [word for word in words if word != RUNS] or ["all"]:
+        if word in GROUPS:
+            names += [name for name in GROUPS[word] if not (quick and name in MEASUREMENTS)]
+        elif word in (*TARGETS, *MEASUREMENTS):
+            names.append(word)
+        else:
+            known = (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)
+            raise InputError(f"no target `{word}`", did_you_mean(word, known))
+        if quick and word in MEASUREMENTS:
+            raise InputError(f"`{word}` has no quick form", "leave --quick out")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,178 @@
+"""Making the paper's runs: jobs of the common runner, one process per run.
+
+A run that is finished, in the archive or in its folder, is skipped; one whose folder holds a part of it goes on from
+there; any other one starts from its first step. What the folders hold afterwards is packed into the archive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from proxlearn.config.compose import compose, parse
+from proxlearn.config.run_name import trajectory
+from proxlearn.config.schema import TrainConfig
+from proxlearn.errors import InputError, ProxlearnError, StoppedBySignal
+from proxlearn.files.safe_read import AbsentFile, read_yaml
+from proxlearn.jobs.job import Job, JobStopped
+from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.runner import run_jobs
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.packing import pack_runs
+from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlanEntry, PlannedRun
+from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.lock import FolderLock
+from proxlearn.run.run_config import validate_config
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.train import train
+from proxlearn.terminal.notice import notice
+
+QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 100, 8
+"""In quick mode a run has one in so many steps, so many at most, and about so many of them are logged."""
+RECORDS_FOLDER = ".proxlearn-jobs"
+PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
+
+
+def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, parallel: int = 1) -> int:
+    """Make what is missing and pack it; an exit code. A run that fails does not stop the others."""
+    runs = [run for entry in entries for run in entry.runs(archive.root, quick)]
+    code, missing = 0, []
+    for run in runs:
+        try:
+            if not is_finished(run, archive):
+                missing.append(run)
+        except InputError as error:
+            notice(str(error))
+            code = 1
+    notice(f"{len(runs)} runs, {len(missing)} of them to be made or continued")
+    first = starting_runs(missing, archive.root, quick)
+    folder = archive.root / RUNS_FOLDER
+    with ExitStack() as held:
+        if missing:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(FolderLock(folder))
+        for stage in (first, [run for run in missing if run not in first]):
+            code = max(code, _run_stage(stage, folder / RECORDS_FOLDER, quick, parallel)) if code <= 128 else code
+    pack_runs(archive, [*runs, *first])
+    return code
+
+
+def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel: int) -> int:
+    """Make runs that do not depend on each other; an exit code."""
+    prepared, code = [], 0
+    for run in runs:
+        try:
+            prepared.append((run, planned_config(run)))
+        except InputError as error:
+            notice(f"{run.folder}: {error}")
+            code = 1
+    if not prepared:
+        return code
+    jobs = [_batch_job(number, prepared[number::parallel]) for number in range(min(parallel, len(prepared)))]
+    if not quick:
+        jobs = [_run_job(run, config) for run, config in prepared]
+    outcome = run_jobs(jobs, records, LocalPool(parallel), preload=PRELOAD, caption="runs")
+    for name, record in outcome.failures.items():
+        notice(f"{name}: {record.error or record.state}")
+    if outcome.signal is not None:
+        notice("stopped; the same command goes on from there")
+    return outcome.exit_code or code
+
+
+def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
+    """One run in a process of its own."""
+    args = (config, run.folder, run.command)
+    return Job(run.name.replace("/", "_"), run.name, train_run, args, run_folder=run.folder)
+
+
+def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> Job:
+    """Several runs in one process: quick runs take less time than a process needs to load the compiled passes."""
+    args = ([(config, run.folder, run.command) for run, config in batch],)
+    return Job(f"quick-{number}", f"{len(batch)} quick runs", train_batch, args)
+
+
+def train_run(config: TrainConfig, folder: Path, command: str) -> None:
+    """One run, as `proxlearn train` makes it but without its plots: the target of a job."""
+    outcome = train(config, folder, command)
+    if outcome.signal is not None:
+        raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
+
+
+def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
+    """Several runs; one that fails does not stop the others."""
+    errors: list[ProxlearnError] = []
+    for config, folder, command in batch:
+        try:
+            train_run(config, folder, command)
+        except StoppedBySignal:
+            raise
+        except ProxlearnError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
+    """The runs whose clouds others start from and whose folders are not there; the archive does not keep them."""
+    folders = {run.init_from for run in runs if run.init_from is not None}
+    missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
+    planned = (run for entry in PLAN for run in entry.runs(root, quick))
+    return [run for run in planned if run.folder in missing] if missing else []
+
+
+def is_finished(run: PlannedRun, archive: Archive) -> bool:
+    """Whether the archive or the run's folder holds all steps of the run; InputError where it is another run."""
+    # Without the cloud that it starts from, which only the training needs.
+    overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
+    config = planned_config(replace(run, overrides=overrides))
+    assert config.steps is not None, "the paper's recipe sets every number"
+    stored = archive.find(run.experiment, run.name)
+    if stored is not None:
+        place = f"{archive.root / run.experiment}: {run.name}"
+        _refuse_other_settings(stored.packed.config, config, place)
+        if stored.status["state"] == "finished" and stored.status["step"] >= config.steps:
+            return True
+    folder = RunFolder(run.folder)
+    try:
+        _refuse_other_settings(read_yaml(folder.config), config, str(run.folder))
+    except AbsentFile:
+        return False
+    finished_at = folder.read_previous_session().finished_at
+    return finished_at is not None and finished_at >= config.steps
+
+
+def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place: str) -> None:
+    """Refuse a stored run whose settings are not those of the plan; a key that it lacks was added later."""
+    # Through JSON, as the file was written: a tuple comes back as a list.
+    planned = json.loads(json.dumps(trajectory(config)))
+    planned.pop("init_sha256", None)
+    different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
+    if different:
+        problem = f"{place} is a run with another {', '.join(different)}"
+        raise InputError(problem, "remove it, or restore the experiment's settings")
+
+
+def _differ(stored: Any, planned: Any) -> bool:
+    """Whether two settings differ in what both of them have."""
+    if isinstance(stored, dict) and isinstance(planned, dict):
+        return any(_differ(stored[key], planned[key]) for key in planned if key in stored)
+    return bool(stored != planned)
+
+
+@cache
+def planned_config(run: PlannedRun) -> TrainConfig:
+    """The composed and checked config of a run."""
+    config = validate_config(compose(parse(list(run.overrides))))
+    if run.init_from is not None:
+        # As it was given: a committed config must not name a folder of this machine.
+        config = replace(config, init_from=str(run.init_from))
+    if run.quick:
+        assert config.steps is not None, "the paper's recipe sets every number"
+        steps = min(QUICK_STEPS, -(-config.steps // QUICK_SHARE))
+        config = replace(config, steps=steps, log_every=max(1, steps // QUICK_ROWS))
+    return config

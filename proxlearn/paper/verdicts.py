@@ -1,0 +1,62 @@
+"""When a figure agrees with the paper's, and how a page says so in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from proxlearn.compare.statistics import MeanSd
+from proxlearn.paper.archive import ArchivedRun
+
+PARTIAL = "no verdict: partial"
+
+
+def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete: bool) -> str:
+    """Agreement: within ``allowance``, or within twice the joint standard deviation of the two figures."""
+    if not complete or math.isnan(ours.mean):
+        return PARTIAL
+    difference = signed(ours.mean - paper.mean, digits)
+    distance = abs(ours.mean - paper.mean)
+    spread = 2 * math.hypot(*(0.0 if math.isnan(figure.sd) else figure.sd for figure in (ours, paper)))
+    if distance <= spread:
+        return f"agrees within the spread ({difference})"
+    if distance <= allowance:
+        return f"agrees within {allowance:.{digits}f} ({difference})"
+    # The spread of one run is not known.
+    one_run = " (one run)" if math.isnan(ours.sd) else ""
+    return f"differs by {difference}{one_run}"
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference with its sign, or a zero without one."""
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
+
+
+def conclusion(verdicts: Mapping[str, str], noun: str) -> str:
+    """The verdicts of a table, by what they are about, in one line: how many agree, and which do not."""
+    decided = {name: words for name, words in verdicts.items() if words != PARTIAL}
+    partial = [name for name in verdicts if name not in decided]
+    different = [f"{name} {words}" for name, words in decided.items() if words.startswith("differs")]
+    if not decided:
+        return f"No verdict: the runs are shorter than the paper's ({len(partial)} {noun})."
+    agreeing = len(decided) - len(different)
+    if len(decided) > 1 and not different:
+        count = "Both" if len(decided) == 2 else f"All {len(decided)}"
+        line = f"{count} {noun} agree with the paper's."
+    else:
+        line = f"{agreeing} of {len(decided)} {noun} agree with the paper's"
+        line += f"; {'; '.join(different)}." if different else "."
+    return line + (f" No verdict, because runs are missing or shorter: {', '.join(partial)}." if partial else "")
+
+
+def is_complete(runs: Sequence[ArchivedRun], steps: int) -> bool:
+    """Whether there are runs, and all of them are as long as the paper's."""
+    return bool(runs) and all(run.last_step >= steps for run in runs)
+
+
+def length_text(runs: Sequence[ArchivedRun], steps: int | None = None) -> str:
+    """The recursions of the runs, and "of" how many where some are missing."""
+    lengths = sorted({run.last_step for run in runs})
+    text = " to ".join(str(length) for length in dict.fromkeys((lengths[0], lengths[-1]))) if lengths else "none"
+    return text if steps is None or is_complete(runs, steps) else f"{text} of {steps}"

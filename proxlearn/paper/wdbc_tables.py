@@ -1,0 +1,169 @@
+"""Tables 1, 2 and 3: the WDBC experiments."""
+
+from __future__ import annotations
+
+from proxlearn.compare.statistics import MeanSd, summarise
+from proxlearn.paper import published
+from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.datasets_table import MAJORITY_NOTE, majority
+from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableColumn, TableRow
+from proxlearn.paper.verdicts import conclusion, is_complete, length_text, verdict
+
+ALLOWED_POINTS = 2.0
+"""Per cent of accuracy within which a figure agrees with the paper's: one of the 170 test rows is 0.6."""
+ALLOWED_SHARE = 0.15
+"""The same for a risk, as a share of the paper's."""
+
+ACCURACY_RULE = (
+    f"Verdict: a mean agrees with the paper's if it is within {ALLOWED_POINTS:g} points of it, or within twice the "
+    "standard deviation over our runs. A row that is not finished gets none."
+)
+ESTIMATES_NOTE = (
+    '"Saturated": a test point counts only if logistic(f) is within 1e-3 of its label, which is what the paper\'s '
+    '"unweighted" column contains. "Sign": the plain mean of the neurons, by its sign.'
+)
+SATURATED, SIGN, WEIGHTED = "unweighted, saturated (%)", "unweighted, sign (%)", "weighted (%)"
+
+ACCURACY_COLUMNS = (
+    TableColumn("runs"),
+    TableColumn("recursions"),
+    TableColumn("majority class (%)"),
+    TableColumn(SATURATED, short="saturated (%)"),
+    TableColumn("paper's unweighted", short="the paper"),
+    TableColumn("verdict on unweighted", short="verdict"),
+    TableColumn(SIGN, short="sign (%)"),
+    TableColumn(WEIGHTED),
+    TableColumn("paper's weighted", short="the paper"),
+    TableColumn("verdict on weighted", short="verdict"),
+    TableColumn("hours"),
+    TableColumn("paper's hours", 1),
+)
+
+
+def accuracy_sections(keys: tuple[str, ...], run_columns: tuple[str, ...] = ()) -> tuple[PageSection, ...]:
+    """How the pages of Tables 1 and 2 split their columns."""
+    return (
+        PageSection(
+            "Weighted estimate", (*keys, WEIGHTED, "paper's weighted", "verdict on weighted", "majority class (%)")
+        ),
+        PageSection("Unweighted estimate", (*keys, SATURATED, "paper's unweighted", "verdict on unweighted", SIGN)),
+        PageSection("Runs", (*keys, "runs", "recursions", "hours", "paper's hours", *run_columns)),
+    )
+
+
+def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, float], hours: float) -> list[Cell]:
+    """The cells that Tables 1 and 2 share; ``paper`` has its unweighted and its weighted accuracy."""
+    saturated, sign, weighted = (
+        summarise(100 * run.final(f"test_accuracy_{estimate}") for run in runs)
+        for estimate in ("unweighted_saturated", "unweighted", "weighted")
+    )
+    steps = published.STEPS[table]
+    complete = is_complete(runs, steps)
+    return [
+        len(runs),
+        length_text(runs, steps),
+        MeanSd(100 * majority(runs).mean),
+        saturated,
+        paper[0],
+        verdict(saturated, MeanSd(paper[0]), ALLOWED_POINTS, 2, complete),
+        sign,
+        weighted,
+        paper[1],
+        verdict(weighted, MeanSd(paper[1]), ALLOWED_POINTS, 2, complete),
+        summarise(run.seconds / 3600 for run in runs),
+        hours,
+    ]
+
+
+def accuracy_verdicts(setting: str, cells: list[Cell]) -> dict[str, str]:
+    """The verdicts among the cells of ``accuracy_cells``, by what they are about."""
+    return {f"{setting} unweighted": str(cells[5]), f"{setting} weighted": str(cells[9])}
+
+
+def table1(archive: Archive) -> ResultTable:
+    all_runs = archive.runs("table1", "table1-seeds", "table1-float64")
+    rows: list[TableRow] = []
+    verdicts: dict[str, str] = {}
+    for beta, paper in published.TABLE1.items():
+        for dtype in ("float32", "float64"):
+            runs = [run for run in all_runs if run["beta"] == beta and run["device"]["dtype"] == dtype]
+            if runs or dtype == "float32":
+                cells = accuracy_cells(runs, "table1", paper, published.TABLE1_HOURS)
+                verdicts |= accuracy_verdicts(f"beta={beta} {dtype}", cells)
+                rows.append(TableRow([beta, dtype, *cells], runs))
+    return ResultTable(
+        "table1",
+        "Table 1: WDBC, a million recursions, test accuracy",
+        conclusion(verdicts, "accuracies"),
+        (TableColumn("beta"), TableColumn("precision"), *ACCURACY_COLUMNS),
+        accuracy_sections(("beta", "precision")),
+        rows,
+        (ACCURACY_RULE, ESTIMATES_NOTE, MAJORITY_NOTE, "The paper computed in float64 throughout."),
+    )
+
+
+def table2(archive: Archive) -> ResultTable:
+    all_runs = archive.runs("table2", "table2-seeds", "table2-more")
+    rows: list[TableRow] = []
+    verdicts: dict[str, str] = {}
+    for beta, (unweighted, weighted, hours) in published.TABLE2.items():
+        runs = [run for run in all_runs if run["beta"] == beta]
+        switched = sum(run.status["switched_at"] is not None for run in runs)
+        cells = accuracy_cells(runs, "table2", (unweighted, weighted), hours)
+        verdicts |= accuracy_verdicts(f"beta={beta}", cells)
+        rows.append(TableRow([beta, *cells, f"{switched} of {len(runs)}"], runs))
+    return ResultTable(
+        "table2",
+        "Table 2: WDBC, 250000 recursions, float32 until a value is not finite, then float64",
+        conclusion(verdicts, "accuracies"),
+        (TableColumn("beta"), *ACCURACY_COLUMNS, TableColumn("went on in float64")),
+        accuracy_sections(("beta",), ("went on in float64",)),
+        rows,
+        (
+            ACCURACY_RULE,
+            ESTIMATES_NOTE,
+            MAJORITY_NOTE,
+            "The paper's hours are on a Jetson TX2; ours on one thread of a shared CPU.",
+        ),
+    )
+
+
+def table3(archive: Archive) -> ResultTable:
+    entries = ("table3", "table3-seeds", "table2", "table2-seeds")
+    all_runs = archive.runs(*entries, where=lambda run: bool(run["beta"] == 0.05))
+    rows, verdicts = [], {}
+    for epsilon, (risk, seconds) in published.TABLE3.items():
+        runs = [run for run in all_runs if run["epsilon"] == epsilon]
+        ours = summarise(1e3 * run.final("test_risk_paper_unweighted") for run in runs)
+        steps = published.STEPS["table3"]
+        words = verdict(ours, MeanSd(1e3 * risk), ALLOWED_SHARE * 1e3 * risk, 2, is_complete(runs, steps))
+        verdicts[f"epsilon={epsilon:g}"] = words
+        cells: list[Cell] = [f"{epsilon:g}", len(runs), length_text(runs, steps), ours, 1e3 * risk, words]
+        rows.append(TableRow([*cells, summarise(run.seconds for run in runs), seconds], runs))
+    return ResultTable(
+        "table3",
+        "Table 3: WDBC, beta=0.05, 250000 recursions, over epsilon",
+        conclusion(verdicts, "risks"),
+        (
+            TableColumn("epsilon"),
+            TableColumn("runs"),
+            TableColumn("recursions"),
+            TableColumn("final risk, unweighted (1e-3)"),
+            TableColumn("paper's", short="the paper"),
+            TableColumn("verdict"),
+            TableColumn("seconds", 0),
+            TableColumn("paper's seconds", 0),
+        ),
+        (
+            PageSection("Final risk", ("epsilon", "final risk, unweighted (1e-3)", "paper's", "verdict")),
+            PageSection("Runs", ("epsilon", "runs", "recursions", "seconds", "paper's seconds")),
+        ),
+        rows,
+        (
+            f"Verdict: a mean agrees if it is within {ALLOWED_SHARE:.0%} of the paper's, or within twice the standard "
+            "deviation over our runs. A row that is not finished gets none.",
+            "The risk is the quantity behind the paper's figures, `risk_paper`: 0.5/n ‖label − g‖, a norm and not its "
+            "square, with g = logistic(f) snapped to 0 or 1 within 1e-3.",
+            "epsilon=1 is Table 2's beta=0.05.",
+        ),
+    )

@@ -1,0 +1,79 @@
+"""Every committed page of results: the conclusion first, narrow tables, no number that nobody can read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from proxlearn.paper.archive import Archive
+from proxlearn.paper.builders import build
+from proxlearn.paper.target_names import TARGETS
+from proxlearn.paper.tuned_page import TUNED
+from proxlearn.paper.weights_page import WEIGHTS
+
+OUTPUTS = Path(__file__).parents[2] / "outputs"
+PAGES = sorted(path for path in OUTPUTS.rglob("*.md") if "compare" not in path.parts)
+MAX_WIDTH = 110
+MAX_FILES = 150
+
+
+def test_the_pages_are_there() -> None:
+    names = {str(path.relative_to(OUTPUTS)) for path in PAGES}
+    tables = {f"paper/{name}.md" for name in TARGETS if not name.startswith("fig")}
+    assert names >= tables | {"tuned.md", "weights.md"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_begins_with_its_conclusion(path: Path) -> None:
+    title, blank, line = path.read_text(encoding="utf-8").splitlines()[:3]
+    assert title.startswith("# ")
+    assert blank == ""
+    assert re.fullmatch(r"[A-Zr0-9].*\d.*\.|(All|Both) .*\.", line), line
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_is_readable(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    wide = [line for line in text.splitlines() if line.startswith("|") and len(line) > MAX_WIDTH]
+    assert wide == []
+    # A number of more than four digits before the point in exponents has diverged, and a zero has no sign.
+    assert re.findall(r"\d\.\d+e\+(?!00)\d+", text) == []
+    assert re.findall(r"(?<![\d.e])-0(?:\.0+)?(?![\d.])", text) == []
+    assert "hydra.run.dir" not in text
+    assert "## Made by" not in text
+
+
+def test_outputs_hold_few_files() -> None:
+    own = [path for path in OUTPUTS.rglob("*") if path.is_file() and not {"compare", "runs"} & set(path.parts)]
+    committed = [path for path in own if not any(part.startswith(".") for part in path.relative_to(OUTPUTS).parts)]
+    assert len(committed) <= MAX_FILES - 50
+
+
+def test_all_is_rebuilt_from_the_archive_byte_for_byte(tmp_path: Path, monkeypatch) -> None:
+    """As `proxlearn paper all` in a clean clone, without the data; the figures are left to test_quick.py."""
+    monkeypatch.setenv("PROXLEARN_DATA", str(tmp_path / "no data"))
+    root = tmp_path / "paper"
+    root.mkdir()
+    for folder in (OUTPUTS / "paper").iterdir():
+        if folder.is_dir() and folder.name != "runs":
+            (root / folder.name).symlink_to(folder)
+    archive = Archive(root)
+    for name in TARGETS:
+        if not name.startswith("fig"):
+            for path in build(name, archive):
+                assert path.read_bytes() == (OUTPUTS / "paper" / path.name).read_bytes(), path.name
+    for measurement in (TUNED, WEIGHTS):
+        (tmp_path / measurement.name).symlink_to(OUTPUTS / measurement.name)
+        path = measurement.write(tmp_path)
+        assert path is not None
+        assert path.read_bytes() == (OUTPUTS / path.name).read_bytes()
+
+
+def test_every_stored_fit_is_one_that_would_be_made_today() -> None:
+    """A changed config would leave the stored results without a page, and all fits would be repeated."""
+    assert {dataset: len(fits) for dataset, fits in TUNED.results(OUTPUTS).items()} == dict.fromkeys(TUNED.overrides, 5)
+    assert {dataset: len(fits) for dataset, fits in WEIGHTS.results(OUTPUTS).items()} == dict.fromkeys(
+        WEIGHTS.overrides, 20
+    )
