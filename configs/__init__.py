@@ -1,1 +1,1 @@
-"""The configs as a package, so that they travel inside the wheel."""
+"""The YAML configs as a package, so that the wheel contains them."""

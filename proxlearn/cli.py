@@ -1,7 +1,7 @@
-"""The command line: a table of commands. Each takes its words and returns an exit code.
+"""The command line: the table of commands. A command takes its words and returns an exit code.
 
-Nothing heavy is imported here: ``proxlearn --help`` must answer at once. ``train`` composes its config with Hydra;
-every other command uses argparse.
+Modules that are slow to import are not imported here, so that ``proxlearn --help`` answers at once. ``train`` composes
+its config with Hydra; every other command uses argparse.
 """
 
 from __future__ import annotations
@@ -25,65 +25,70 @@ from proxlearn.terminal.streams import OutputClosed, OutputError, open_standard_
 
 @dataclass(frozen=True)
 class Command:
-    """A command's module (which has ``main(args) -> exit code``) and its line in the help."""
+    """The module of a command (with ``main(args) -> exit code``) and its line in the help."""
 
     module: str
     help: str
     prints: bool = False
-    """Whether its result is what it prints, and not files."""
+    """Whether the result is printed and not written to files."""
 
 
 COMMANDS = {
     "train": Command(
-        "proxlearn.commands.train", "train a cloud of neurons: Hydra overrides such as dataset=wdbc beta=0.05"
+        "proxlearn.commands.train", "train a cloud of neurons; takes overrides such as dataset=wdbc beta=0.05"
     ),
-    "resume": Command("proxlearn.commands.resume", "go on with a run from its folder alone"),
+    "resume": Command("proxlearn.commands.resume", "continue a run from its folder"),
     "status": Command(
-        "proxlearn.commands.status", "what runs and sweeps are doing: progress, time left, risk, state", prints=True
+        "proxlearn.commands.status", "list runs and sweeps: progress, time left, risk, state", prints=True
     ),
     "predict": Command(
-        "proxlearn.commands.predict", "labels, probabilities and spread of new rows, from a folder", prints=True
+        "proxlearn.commands.predict", "predict labels, probabilities and spread of new rows", prints=True
     ),
     "evaluate": Command(
-        "proxlearn.commands.evaluate", "accuracy, log-loss, calibration or RMSE on labelled rows", prints=True
+        "proxlearn.commands.evaluate", "compute accuracy, log-loss, calibration or RMSE on labelled rows", prints=True
     ),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files", prints=True),
-    "bench": Command("proxlearn.commands.bench", "time the recursion here, beside the paper's algorithms as printed"),
-    "compare": Command("proxlearn.commands.compare", "networks, samplers and reference lines on the same splits"),
-    "paper": Command("proxlearn.commands.paper", "the paper's tables and figures from the stored runs; its runs"),
-    "plot": Command("proxlearn.commands.plot", "draw the tables and plots of runs and sweeps again"),
-    "report": Command("proxlearn.commands.report", "one HTML page about runs and sweeps: curves, weights, the cloud"),
-    "film": Command("proxlearn.commands.film", "the cloud in motion, as a GIF or an MP4"),
+    "bench": Command("proxlearn.commands.bench", "time the recursion and the paper's algorithms as printed"),
+    "compare": Command("proxlearn.commands.compare", "compare networks, samplers and baselines on the same splits"),
+    "paper": Command(
+        "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or run what is missing"
+    ),
+    "plot": Command("proxlearn.commands.plot", "redraw the tables and plots of runs and sweeps"),
+    "report": Command(
+        "proxlearn.commands.report", "write an HTML page about runs and sweeps: curves, weights, the cloud"
+    ),
+    "film": Command("proxlearn.commands.film", "animate the cloud as a GIF or an MP4"),
 }
-"""Every command: a new one is added here."""
+"""The commands by name."""
 
 PRINTING = {"-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help"}
-"""Options that make any command print something and do nothing else."""
+"""Options with which a command only prints."""
 
 EXAMPLES = """\
 examples:
   proxlearn train dataset=wdbc beta=0.05                           one run
-  proxlearn train dataset=wdbc beta=0.05 steps=2000                a short one
+  proxlearn train dataset=wdbc beta=0.05 steps=2000                a short run
   proxlearn train -m dataset=wdbc beta=0.03,0.04,0.07 steps=2000   a sweep
-  proxlearn train dataset=wdbc --cfg job                           show the config, run nothing
-  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; again: what is missing
-  proxlearn status --watch                                         how it goes
-  proxlearn resume outputs/wdbc/NAME --steps 5000                  go on, or further
+  proxlearn train dataset=wdbc --cfg job                           print the config without training
+  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; repeat it to run what is missing
+  proxlearn status --watch                                         follow the progress
+  proxlearn resume outputs/wdbc/NAME --steps 5000                  continue or extend a run
   proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
-  proxlearn predict outputs/csv/NAME --data new.csv -o out.csv     new rows
-  proxlearn data                                                   what there is to train on
-  proxlearn plot outputs/wdbc/*                                    draw again
-  proxlearn report outputs/wdbc/NAME                               a page to look at it, and to send on
-  proxlearn film outputs/banana/NAME -o film.mp4                   the cloud in motion
+  proxlearn predict outputs/csv/NAME --data new.csv -o out.csv     predict new rows
+  proxlearn data                                                   list the datasets
+  proxlearn plot outputs/wdbc/*                                    redraw the tables and plots
+  proxlearn report outputs/wdbc/NAME                               an HTML page in one file
+  proxlearn film outputs/banana/NAME -o film.mp4                   animate the cloud
 
-`proxlearn COMMAND --help` tells more. Tab completion: eval "$(proxlearn -sc install=bash)"
+`proxlearn COMMAND --help` describes a command. Tab completion: eval "$(proxlearn -sc install=bash)"
 """
 
 
 def usage() -> str:
-    lines = ["usage: proxlearn COMMAND ...", "", "Proximal mean field learning, run from configs.", "", "commands:"]
+    """Return the text of ``proxlearn --help``."""
+    lines = ["usage: proxlearn COMMAND ...", "", "Proximal mean field learning.", "", "commands:"]
     lines += [f"  {name:<9}{command.help}" for name, command in COMMANDS.items()]
-    lines += ["", "options:", "  -h, --help     this page", "  --version      the version", ""]
+    lines += ["", "options:", "  -h, --help     print this page", "  --version      print the version", ""]
     return "\n".join(lines) + "\n" + EXAMPLES
 
 
@@ -96,41 +101,43 @@ def run(name: str, args: list[str]) -> int:
         notice(str(error))
         return error.exit_code
     except OutputClosed:
-        # `proxlearn data | head`: the reader has what it wanted.
+        # `proxlearn data | head` closes the pipe early; this is no error.
         return 0
     except (OSError, MemoryError) as error:
         notice(str(system_failure(error)))
         return RunError.exit_code
     except RuntimeError as error:
-        # torch has its own kind of MemoryError; any other RuntimeError is a mistake in the program, to be seen whole.
+        # torch raises RuntimeErrors when memory runs out; any other one is a bug and keeps its traceback.
         if not is_out_of_memory(error):
             raise
         notice(str(system_failure(error)))
         return RunError.exit_code
     except KeyboardInterrupt:
-        # While a run is recursing it stops by itself; this is before or after.
-        again = "starts again, and without overwrite=true " if "overwrite=true" in map(str.lower, args) else ""
-        notice(f"interrupted; the same command {again}goes on")
+        # The training loop handles signals itself; this one arrived before or after it.
+        overwrites = "overwrite=true" in map(str.lower, args)
+        remedy = "starts again, and without overwrite=true continues" if overwrites else "continues"
+        notice(f"interrupted; the same command {remedy}")
         return 130
 
 
 def complete(args: list[str]) -> int:
-    """Shell completion: the command's name is ours to complete, the rest is Hydra's."""
+    """Complete the name of the command; Hydra completes the words of `train`."""
     words = os.environ.get("COMP_LINE", "").split()
     if args and args[0].startswith("query="):
-        on_first = len(words) < 2 or (len(words) == 2 and not os.environ["COMP_LINE"].endswith(" "))
-        if on_first:
+        completes_command = len(words) < 2 or (len(words) == 2 and not os.environ["COMP_LINE"].endswith(" "))
+        if completes_command:
             prefix = words[1] if len(words) == 2 else ""
             print(" ".join(name for name in COMMANDS if name.startswith(prefix)))
             return 0
         if words[1] != "train":
             return 0
-        # Hydra knows no subcommands: it sees the line without it.
+        # Hydra has no subcommands, so the line is passed to it without one.
         os.environ["COMP_LINE"] = os.environ["COMP_LINE"].replace(" train", "", 1)
     return run("train", ["-sc", *args])
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run the command that the words name, and return its exit code."""
     args = sys.argv[1:] if argv is None else argv
     first, rest = (args[0], args[1:]) if args else ("--help", [])
     options = {word.partition("=")[0] for word in rest}
@@ -146,13 +153,14 @@ def main(argv: list[str] | None = None) -> int:
     if first not in COMMANDS:
         notice(f"unknown command `{first}`; {did_you_mean(first, COMMANDS)}")
         return 2
-    if not _is_somewhere():
+    if not _directory_exists():
         notice("the working directory has been removed; change to a folder that exists")
         return 2
     return run(first, rest)
 
 
-def _is_somewhere() -> bool:
+def _directory_exists() -> bool:
+    """Return whether the working directory still exists."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -161,17 +169,17 @@ def _is_somewhere() -> bool:
 
 
 def console() -> NoReturn:
-    """The console script: ``main``, and then the end at once.
+    """Run ``main`` as the console script, then end the process without Python's own clean-up.
 
-    Taking thousands of modules apart at exit would keep the user waiting for a second; every file is closed by now, and
-    what libraries have left to do is done (joblib removes a folder). So would looking for garbage, time and again,
-    among the million objects that the imports make and that stay.
+    Python would take a second to tear down thousands of modules; every file is closed by then, and the exit functions
+    of libraries are called (joblib removes a folder). A high threshold of the garbage collector saves as much, because
+    the million objects that the imports create are never garbage.
     """
     gc.set_threshold(100_000, 50, 100)
     open_standard_streams()
     try:
         code = main()
-        # Here and not at the end: what is still to be written of a result can fail too.
+        # Inside of the try block, because writing the rest of a result can fail too.
         sys.stdout.flush()
     except SystemExit as error:
         code = _exit_code(error)
@@ -191,7 +199,7 @@ def console() -> NoReturn:
 
 
 def _exit_code(error: SystemExit) -> int:
-    """argparse's and Hydra's own ends: after --help, and of a command that they cannot read."""
+    """Return the exit code of argparse and Hydra, which end the process after --help and for unreadable commands."""
     try:
         sys.stdout.flush()
     except OutputError as failure:

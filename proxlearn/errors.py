@@ -1,4 +1,4 @@
-"""One family of errors: what is wrong, and the remedy, in one line."""
+"""The errors that a user sees: the problem and its remedy in one line."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from pathlib import Path
 from proxlearn.text import printable
 
 SAME_COMMAND = "the same command"
-MOST_NAMES = 20
-"""In one message; a table may have thousands of columns."""
+MAX_NAMES = 20
+"""Maximum number of names in one message: a table may have thousands of columns."""
 
 
 def continue_command(overwrite: bool) -> str:
-    """What continues a run that is in its place: with ``overwrite`` the same command would start it again."""
+    """Return the words for the command that continues a run; with ``overwrite`` the same one would start it again."""
     return f"{SAME_COMMAND} without overwrite=true" if overwrite else SAME_COMMAND
 
 
 class ProxlearnError(Exception):
-    """Shown to the user as a single line, without a traceback."""
+    """An error that is printed as a single line, without a traceback."""
 
     exit_code = 1
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy
-        # One line, whatever a file's own names and numbers contain.
+        # The names and numbers of a user's file may contain line breaks.
         super().__init__(printable(f"{problem}; {remedy}"))
 
 
 class InputError(ProxlearnError):
-    """The command, a config or a file given by the user is wrong: nothing has been started."""
+    """A command, a config or a file of the user is wrong, and no run was started."""
 
     exit_code = 2
 
 
 class RunError(ProxlearnError):
-    """A run that had started cannot go on."""
+    """A run that was started cannot continue."""
 
 
 class StoppedBySignal(ProxlearnError):
-    """A signal came before a session's first step."""
+    """A signal arrived before the first step of a session."""
 
     def __init__(self, signal: int, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
@@ -49,32 +49,34 @@ class StoppedBySignal(ProxlearnError):
 
 
 def system_failure(error: BaseException) -> RunError:
-    """A disk, a device or a memory that fails, in one line."""
+    """Return the error for a failure of a disk, a device or the memory."""
     if not isinstance(error, OSError):
         return RunError("this machine's memory is not enough", "choose a smaller N, fewer rows, or a larger machine")
-    place = f"{error.filename}: " if error.filename is not None else ""
-    why = error.strerror or str(error) or type(error).__name__
-    return RunError(f"{place}{why}", "put that right, and give the same command again")
+    prefix = f"{error.filename}: " if error.filename is not None else ""
+    reason = error.strerror or str(error) or type(error).__name__
+    return RunError(f"{prefix}{reason}", "put that right, and give the same command again")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The remedy for a misspelt name: the nearest known one, or those that there are."""
-    names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{near[0]}`?"
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return "choose from " + ", ".join(names[:MOST_NAMES]) + more
+def did_you_mean(word: str, valid_names: Iterable[str]) -> str:
+    """Return the remedy for a misspelt name: the closest valid one, or a list of them."""
+    names = sorted(valid_names)
+    closest = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if closest:
+        return f"did you mean `{closest[0]}`?"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return "choose from " + ", ".join(names[:MAX_NAMES]) + more
 
 
 class NewerFormat(InputError):
-    """A file of a later version: it is neither damaged nor readable here."""
+    """A file was written by a later version: it is not damaged, but this version cannot read it."""
 
 
-def refuse_newer_format(path: Path, found: object, known: str) -> None:
-    """Refuse a file whose format is ``known`` with a larger number at its end."""
-    name, _, number = known.rpartition("-")
-    later = re.fullmatch(rf"{re.escape(name)}-(\d{{1,9}})", found) if isinstance(found, str) else None
-    if later is not None and int(later[1]) > int(number):
-        problem = f"{path} was written by a newer version of proxlearn (format {found}, {known} is known here)"
+def refuse_newer_format(path: Path, file_format: object, own_format: str) -> None:
+    """Refuse a file whose format is that of this version with a larger number at its end."""
+    name, _, number = own_format.rpartition("-")
+    match = re.fullmatch(rf"{re.escape(name)}-(\d{{1,9}})", file_format) if isinstance(file_format, str) else None
+    if match is not None and int(match[1]) > int(number):
+        problem = (
+            f"{path} was written by a newer version of proxlearn (format {file_format}; this version: {own_format})"
+        )
         raise NewerFormat(problem, "upgrade proxlearn")

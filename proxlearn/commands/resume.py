@@ -1,4 +1,4 @@
-"""``proxlearn resume <run folder>``: go on with a run, from its folder alone."""
+"""``proxlearn resume RUN_FOLDER``: continue a run from its folder alone."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from proxlearn.validators import integer, parse_number
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="proxlearn resume",
-        description="Go on with a run from its newest valid checkpoint; a finished one shows its result.",
+        description="Continue a run from its newest valid checkpoint; a finished run prints its result.",
     )
-    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder that `proxlearn train` made")
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder that `proxlearn train` wrote")
     parser.add_argument(
         "--steps",
-        help="the number of recursions at which the run ends: more than before extend it; fewer, where it has not got "
-        "that far yet, end it earlier, and a later --steps with the old number gives what the run would have given",
+        help="the number of recursions at which the run ends: a larger number extends the run; a smaller one that it "
+        "has not reached ends it earlier. Raising it again gives the same result as an uninterrupted run",
     )
     parsed = parser.parse_args(args)
     folder: Path = absolute_folder(parsed.folder)
@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
         raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` made")
     RunFolder(folder).refuse_links()
     recover_locked(folder)
-    # A path in a file must not lead out of the folder: the cloud that an init_from run began with is in its own.
+    # A path in a file must not lead out of the folder. The first cloud of an init_from run is in the folder itself.
     config = replace(RunFolder(folder).read_config(), init_from=None)
     if parsed.steps is not None:
         config = replace(config, steps=integer(at_least=0, example=1000)("--steps", parse_number(parsed.steps)))
@@ -44,14 +44,14 @@ def main(args: list[str]) -> int:
     resolve_device(config.device.device)
     check_logger(config.logger)
     check_writable(folder)
-    refuse_elsewhere(config.logger)
-    again = shlex.join(["proxlearn", "resume", *args])
-    return run_session(config, folder, again, f"`{again}`")
+    refuse_remote_logger(config.logger)
+    command = shlex.join(["proxlearn", "resume", *args])
+    return run_session(config, folder, command, f"`{command}`")
 
 
-def refuse_elsewhere(logger: LoggerConfig) -> None:
-    """A folder's word leads to no server, which might get your password, and to nothing but what is below here."""
+def refuse_remote_logger(logger: LoggerConfig) -> None:
+    """Refuse a logger that a run folder sends to a server, which might get a password, or out of the current folder."""
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
-        problem = f"the run logs to {uri!r:.100}, and a folder's word is not enough to go there"
-        raise InputError(problem, "give its `proxlearn train ... logger=mlflow logger.uri=...` command again")
+        problem = f"the config in this folder logs to {uri!r:.100}, and resume does not follow such an address"
+        raise InputError(problem, "repeat its `proxlearn train ... logger=mlflow logger.uri=...` command")

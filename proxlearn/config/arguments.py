@@ -143,7 +143,8 @@ def _malformed_override(word: str) -> InputError:
         return InputError(problem, f"leave out the blanks: {shlex.quote(f'{key}={value}')}")
     if Path(word).suffix.lower() in TABLE_SUFFIXES:
         return InputError(problem, table_remedy(word))
-    if (config_folder() / "dataset" / f"{word}.yaml").is_file():
+    # A listing instead of a look at one path: a word can be too long for a file's name.
+    if word in (path.stem for path in (config_folder() / "dataset").glob("*.yaml")):
         return InputError(problem, f"write dataset={word}")
     if word in schema.ALL_KEYS:
         return InputError(problem, f"write {word}=VALUE, in one word without blanks")

@@ -1,4 +1,4 @@
-"""The Hydra launchers that can run a sweep, and the settings in which proxlearn differs from each plugin's defaults."""
+"""The Hydra launchers that can run a sweep, and the defaults that proxlearn changes in their plugins."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from omegaconf import DictConfig, OmegaConf
 
 @dataclass(frozen=True)
 class LauncherInfo:
-    """What is known of a launcher by its name in hydra/launcher=NAME."""
+    """Properties of a launcher, which a user selects with hydra/launcher=NAME."""
 
     here: bool
-    """Whether its jobs run on this machine, so that its device and memory are theirs."""
+    """Whether the jobs run on this machine, whose device and memory are then checked before the start."""
     extra: str = ""
-    """Of proxlearn's own, that installs it."""
+    """The extra of the package proxlearn that installs the launcher."""
     defaults: dict[str, Any] = field(default_factory=dict)
-    """Where ours differ from the plugin's."""
+    """Settings that differ from the plugin's defaults."""
 
 
 SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
-"""A relative folder is one below the sweep's."""
+"""A relative folder is below the folder of the sweep."""
 LAUNCHERS = {
     "basic": LauncherInfo(here=True),
-    # joblib's own choice hands a worker several short jobs at once, and leaves the others idle.
+    # By default joblib gives one worker several short jobs at once, while other workers are idle.
     "joblib": LauncherInfo(here=True, extra="joblib", defaults={"batch_size": "1"}),
-    # A year: a run is not to be cut short where nobody asked for it.
+    # One year, because a run on this machine has no time limit.
     "submitit_local": LauncherInfo(here=True, extra="slurm", defaults={**SUBMITIT, "timeout_min": 525_600}),
-    # A run goes on exactly where it was: one that needs more time is submitted again, as often as it takes.
+    # A run resumes exactly, so one that exceeds its time is submitted again until it is finished.
     "submitit_slurm": LauncherInfo(
         here=False, extra="slurm", defaults={**SUBMITIT, "cpus_per_task": 1, "max_num_timeout": 1000}
     ),
-    # The launcher's own object_store_memory is refused by a cluster that runs already (hydra #2893).
+    # A running cluster refuses the launcher's default of object_store_memory (hydra #2893).
     "ray": LauncherInfo(
         here=False,
         extra="ray",
@@ -49,17 +49,17 @@ LAUNCHERS = {
 
 
 def register_defaults() -> None:
-    """Our defaults for the installed plugins; their other settings stay as their version has them."""
+    """Register the changed defaults of the installed plugins; their other settings stay as they are."""
     Plugins.instance()
     store = ConfigStore.instance()
-    known = set(store.list("hydra/launcher"))
+    installed = set(store.list("hydra/launcher"))
     for name, launcher in LAUNCHERS.items():
-        if launcher.defaults and f"{name}.yaml" in known:
+        if launcher.defaults and f"{name}.yaml" in installed:
             plugin = store.load(f"hydra/launcher/{name}.yaml")
             node = OmegaConf.merge(OmegaConf.structured(plugin.node), launcher.defaults)
             store.store(group="hydra/launcher", name=name, node=node, provider="proxlearn")
 
 
 def launcher_name(master: DictConfig) -> str:
-    """Of the chosen launcher."""
+    """Return the name of the selected launcher."""
     return str(master.hydra.runtime.choices["hydra/launcher"])

@@ -27,18 +27,18 @@ THREADS = optional(integer(at_least=1, below=4097, example=1))
 
 
 def setting(check: Check) -> Any:
-    """A field without a default (defaults live in the YAML files only), with its check."""
+    """Return a field with its check and without a default: defaults are in the YAML files only."""
     return field(metadata={"check": check})
 
 
 def section(cls: type) -> Any:
-    """A field that is itself a checked dataclass."""
+    """Return a field that is itself a checked dataclass."""
     return field(metadata={"check": lambda name, value: build(cls, value, f"{name}.")})
 
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """Which data, how it is split and scaled, and the box that the first cloud is drawn from."""
+    """The data, their split and scaling, and the box from which the first cloud is drawn."""
 
     name: str = setting(word("wdbc"))
     path: str | None = setting(optional(path))
@@ -56,7 +56,7 @@ class DatasetConfig:
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """Where and in which precision; ``fallback_dtype`` takes over at the first non-finite value."""
+    """The device and the precision; ``fallback_dtype`` is used after the first non-finite value."""
 
     device: Device = setting(choice(Device))
     dtype: Dtype = setting(choice(Dtype))
@@ -65,11 +65,11 @@ class DeviceConfig:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """Where the metrics go besides metrics.csv."""
+    """The logger that receives the metrics besides metrics.csv."""
 
     name: Logger = setting(choice(Logger))
     uri: str | None = setting(optional(text))
-    """MLflow's store: a folder, or the address of a server."""
+    """The store of MLflow: a folder, or the address of a server."""
 
     def __post_init__(self) -> None:
         if self.name == "mlflow" and self.uri is None:
@@ -99,7 +99,7 @@ class TrainConfig(Hyperparameters[float | None]):
     overwrite: bool = setting(flag)
     init_from: str | None = setting(optional(path))
     init_sha256: str | None = setting(optional(word("null")))
-    """Checksum of the checkpoint that ``init_from`` means: a folder's newest one changes, a run's start does not."""
+    """Checksum of the first cloud of an ``init_from`` run: the newest checkpoint of that folder changes with time."""
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
     rho0: options.Rho0 = setting(choice(options.Rho0))
@@ -115,13 +115,13 @@ class TrainConfig(Hyperparameters[float | None]):
                 raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
         for key in self.selected:
             if self.init != "normal":
-                wanted = "a whole number >= 0" if key == "steps" else "a finite number > 0"
+                expected = "a whole number >= 0" if key == "steps" else "a finite number > 0"
                 selection = "use init=normal" if self.recipe == "tuned" else "use recipe=tuned"
-                raise InputError(f"{key} must be {wanted}, got None", f"set {key}=..., or {selection} to select it")
+                raise InputError(f"{key} must be {expected}, got None", f"set {key}=..., or {selection} to select it")
 
     @property
     def selected(self) -> tuple[str, ...]:
-        """Keys that are left to the selection."""
+        """The keys whose values the selection chooses."""
         open_keys = (key for key in ("beta", "h", "epsilon", "steps") if getattr(self, key) is None)
         return (*open_keys, *(("init_scale",) if self.init == "normal" and self.init_scale is None else ()))
 

@@ -23,7 +23,6 @@ from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, plan_entry
 from proxlearn.predict.model import Model
 from proxlearn.predict.model_loader import build_model
 from proxlearn.run.lock import FolderInUse, FolderLock
-from proxlearn.views.run.run_data import 
 from proxlearn.views.style import LARGEST_DRAWN
 
 WAIT_SECONDS = 60.0

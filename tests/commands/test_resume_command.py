@@ -47,7 +47,7 @@ def test_a_signal_ends_with_its_code_and_one_line_and_resume_goes_on(number, cod
     assert process.exitcode == code
     (line,) = said.read_text().splitlines()
     assert line.startswith("proxlearn: stopped at step ")
-    assert line.endswith("; the same command goes on from there")
+    assert line.endswith("; the same command continues from there")
     step = int(line.split("at step ")[1].split(";")[0])
     assert main(["resume", str(folder), "--steps", str(step + 10)]) == 0
     assert f"finished at step {step + 10}" in capsys.readouterr().out
@@ -56,7 +56,7 @@ def test_a_signal_ends_with_its_code_and_one_line_and_resume_goes_on(number, cod
 def test_a_finished_run_shows_its_result(made, capsys):
     assert main(["resume", str(made)]) == 0
     shown = capsys.readouterr().out
-    assert "Finished before, with 1 steps" in shown
+    assert "Already finished with 1 steps" in shown
     assert "| test  | weighted" in shown
 
 

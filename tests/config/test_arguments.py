@@ -113,6 +113,7 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("beta=${x}", "beta=${x} refers to something that does not exist"),
         ("dataset.initial.w=[-1,1", "got '[-1,1'; try 'dataset.initial.w=[-1,1]'"),
         ("=5", "`=5` is not of the form key=value; write key=value"),
+        ("x/" * 3000, "is not of the form key=value; write key=value"),
     ],
 )
 def test_what_is_no_override_gets_the_word_that_is(word: str, said: str) -> None:

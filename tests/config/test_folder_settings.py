@@ -115,7 +115,7 @@ def test_dots_after_a_link_mean_the_folder_that_the_system_means(tmp_path, capsy
     assert not (tmp_path / "run").exists()
     assert main(["resume", "link/../run", "--steps", "3"]) == 0
     assert main(["train", *SMALL, "hydra.run.dir=link/../run", "steps=3"]) == 0
-    assert "Finished before, with 3 steps" in capsys.readouterr().out
+    assert "Already finished with 3 steps" in capsys.readouterr().out
     assert main(["train", "-m", *SMALL, "seed=1,2", "hydra.sweep.dir=link/../sweep"]) == 0
     assert (tmp_path / "elsewhere" / "sweep" / "sweeps").is_dir()
 

@@ -68,6 +68,6 @@ def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
     assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
     assert "steps=60 goes on to there" in capsys.readouterr().err
     assert main(["resume", str(tmp_path)]) == 0
-    assert "Finished before, with 40 steps: nothing to do. 60, as asked for before," in capsys.readouterr().out
+    assert "Already finished with 40 steps: nothing to do. steps=60, as requested earlier," in capsys.readouterr().out
     assert main(["resume", str(tmp_path), "--steps", "60"]) == 0
     assert status(tmp_path)["longest_steps"] == status(tmp_path)["step"] == 60
