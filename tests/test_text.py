@@ -10,7 +10,7 @@ import pytest
 
 from proxlearn import cli
 from proxlearn.errors import InputError
-from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_log import open_run_log
 from proxlearn.terminal.notice import notice
 from proxlearn.text import printable, printable_lines
 
@@ -63,7 +63,7 @@ def test_warnings_of_a_run_are_harmless_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", sys.stdout)
-    journal = RunFolder(tmp_path).journal()
+    journal = open_run_log(tmp_path / "train.log")
     journal.warning("took the folder over from %s\n", HOSTILE.replace("\ud800", ""))
     assert_harmless(capsys.readouterr().out)
     for handler in journal.handlers:
