@@ -194,5 +194,5 @@ def test_never_chosen_for_batches() -> None:
     for batch_size in (None, LEAST):
         advance = Stepper(problem, replace(HYPER, batch_size=batch_size), "fused", 1, torch.Generator().manual_seed(0))
         advance(cloud)
-        kinds.append(type(advance._step.made.drift))  # type: ignore[union-attr]
+        kinds.append(type(advance._step.fused_step.drift))  # type: ignore[union-attr]
     assert kinds == [BinaryFeaturesDrift, SoftmaxDrift]

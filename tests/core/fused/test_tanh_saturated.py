@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.saturated_rows import NEAR
 from proxlearn.core.fused.tanh_drift import TanhDrift
-from proxlearn.core.fused.tanh_saturated import NEAR, SATURATED, SaturatedTanhDrift, saturates
+from proxlearn.core.fused.tanh_saturated import SATURATED, SaturatedTanhDrift, saturates
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem
@@ -80,9 +81,9 @@ def test_the_bits_are_the_same_after_many_steps(
     veteran, lasted = SaturatedTanhDrift(problem, WDBC, N, 2), 0
     for _ in range(40):
         noise = torch.randn(theta.shape, generator=generator, dtype=dtype)
-        before = veteran.room.copy()
+        before = veteran.squared_radius.copy()
         after, w = veteran(theta, rho, noise)
-        lasted += int(((veteran.room == before) & (veteran.number > 0)).sum())
+        lasted += int(((veteran.squared_radius == before) & (veteran.pair_count > 0)).sum())
         again, w_again = SaturatedTanhDrift(problem, WDBC, N, 2)(theta, rho, noise)
         assert torch.equal(after, again)
         assert np.array_equal(w, w_again)
@@ -137,9 +138,9 @@ def test_a_spread_cloud_computes_a_part_of_its_rows(wdbc: Problem, generator: to
     drift = SaturatedTanhDrift(problem, WDBC, N, 1)
     computed = []
     for _ in range(40):
-        before = drift.room.copy()
+        before = drift.squared_radius.copy()
         theta, _ = drift(theta, rho, torch.randn(theta.shape, generator=generator))
-        computed.append(float(np.mean((drift.room != before) | (drift.room < 0))))
+        computed.append(float(np.mean((drift.squared_radius != before) | (drift.squared_radius < 0))))
     assert computed[0] == 1
     assert np.mean(computed[1:]) < 0.25
 
