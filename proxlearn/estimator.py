@@ -1,7 +1,7 @@
-"""The scikit-learn face of the same recursion: what `proxlearn train recipe=tuned` fits, behind fit and predict.
+"""scikit-learn estimators: the fit of `proxlearn train recipe=tuned` behind fit and predict.
 
-Features and real targets are standardised inside, with figures of the rows that are fitted; the cloud, its neuron and
-these scalings make a ``Model``, which predicts as `proxlearn predict` does.
+Features and real targets are standardised with the statistics of the fitted rows; the cloud, its neuron and these
+scalings form a ``Model``, which predicts as `proxlearn predict` does.
 """
 
 from __future__ import annotations
@@ -33,51 +33,53 @@ PARTIAL_STEPS = 10
 class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Classification by proximal mean field learning.
 
-    Two classes are told apart by the sign of one function that regresses -1 and +1, many by the largest of C functions
-    that regress one-hot targets.
+    Two classes are predicted by the sign of one function that regresses -1 and +1, more classes by the largest of C
+    functions that regress one-hot targets.
 
 {PARAMETERS}    classes_ : the labels, in sorted order.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on these rows; with ``warm_start`` on from the last fit."""
-        going_on = self.warm_start and self.__sklearn_is_fitted__()
-        return self._learn(X, y, None, going_on, None)
+        """Train on these rows; with ``warm_start`` continue the last fit."""
+        continues = self.warm_start and self.__sklearn_is_fitted__()
+        return self._learn(X, y, None, continues, None)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS) -> Self:
-        """``steps`` recursions on these rows, for data that comes in pieces.
+        """Make ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece decides the scalings and, where parameters are None, the settings. ``classes`` names the labels
-        of all pieces; without it they are those of the first.
+        The first piece determines the scalings and, where parameters are None, the settings. ``classes`` lists the
+        labels of all pieces; by default they are those of the first piece.
         """
         return self._learn(X, y, classes, self.__sklearn_is_fitted__(), steps)
 
-    def _learn(self, X: Any, y: Any, classes: Any, going_on: bool, steps: int | None) -> Self:
-        with self._whole_or_as_before():
-            self._learn_whole(X, y, classes, going_on, steps)
+    def _learn(self, X: Any, y: Any, classes: Any, continues: bool, steps: int | None) -> Self:
+        with self._restore_on_failure():
+            self._fit_rows(X, y, classes, continues, steps)
         self._warn_if_interrupted()
         return self
 
-    def _learn_whole(self, X: Any, y: Any, classes: Any, going_on: bool, steps: int | None) -> None:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=not going_on)
+    def _fit_rows(self, X: Any, y: Any, classes: Any, continues: bool, steps: int | None) -> None:
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=not continues)
         check_classification_targets(y)
-        if not going_on:
+        if not continues:
             self.classes_ = np.unique(y if classes is None else classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            shown = list(np.unique(classes))[:20]
-            raise ValueError(f"classes={shown}, but the fit to go on with has the classes {list(self.classes_)[:20]}")
+            given = list(np.unique(classes))[:20]
+            raise ValueError(f"classes={given}, but the continued fit has the classes {list(self.classes_)[:20]}")
         indices = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[indices] != y).any():
             unknown = y[self.classes_[indices] != y][0]
-            raise ValueError(f"y holds the label {unknown!r}, which is none of the classes {list(self.classes_)[:20]}")
+            raise ValueError(
+                f"y holds the label {unknown!r}, which is not one of the classes {list(self.classes_)[:20]}"
+            )
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only, {self.classes_[0]!r}: there is nothing to tell apart")
-        scaler = self._model.scaler if going_on else standard(X)
+            raise ValueError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs at least two")
+        scaler = self._model.scaler if continues else standard(X)
         C = len(self.classes_)
         neuron = NEURONS["tanh_outputs"](C)
         labels = torch.from_numpy(indices)
         samples = Samples(self._scaled(X, scaler, self._feature_name), neuron.targets(labels), labels)
-        self._train(Problem(neuron, samples), steps, self._fitted if going_on else None)
+        self._train(Problem(neuron, samples), steps, self._fitted if continues else None)
         self._model = Model(
             neuron,
             TASKS["binary" if C == 2 else "multiclass"],
@@ -90,20 +92,19 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        predicted = self._predict(X).predicted
-        found: np.ndarray = self.classes_[predicted]
-        return found
+        labels: np.ndarray = self.classes_[self._predict(X).predicted]
+        return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, n x C: what f regresses, at least 1e-6 each and summing to 1."""
+        """The probability of each class, n x C, from the regressed values: at least 1e-6 each and summing to 1."""
         return self._predict(X).probabilities
 
     def predict_std(self, X: Any) -> np.ndarray:
         """The standard error of each class's probability, n x C, as a mean over the cloud's particles.
 
-        How far it would typically move if as many particles were drawn anew, independently, from the law that the cloud
-        stands for: where the particles disagree. Trained particles make up for one another, so that a fit with another
-        seed moves far less. How uncertain a label is, the probabilities themselves say.
+        How far it would typically move if as many particles were drawn again, independently, from the law that the
+        cloud represents: it shows where the particles disagree. Trained particles compensate for one another, so that
+        a fit with another seed differs far less. The uncertainty of a label is given by the probabilities themselves.
         """
         return self._predict(X).errors
 
@@ -111,9 +112,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regression, of one target or of several, by proximal mean field learning.
 
-{PARAMETERS}    noise_ : standard deviation of what the fit leaves unexplained, one a target: on the rows that
-        selection held out, after as many recursions as the fit has (where these were not chosen by selection: on the
-        rows fitted, if that is more), or, where there was no selection, on the rows fitted last, which flatters.
+{PARAMETERS}    noise_ : standard deviation of the residuals, one per target: on the rows that selection held out,
+        after as many recursions as the fit has (where selection did not choose them: on the fitted rows, if that is
+        larger), or, without selection, on the rows fitted last, which underestimates it.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -122,57 +123,57 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train on these rows; with ``warm_start`` on from the last fit."""
+        """Train on these rows; with ``warm_start`` continue the last fit."""
         return self._learn(X, y, self.warm_start and self.__sklearn_is_fitted__(), None)
 
     def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS) -> Self:
-        """``steps`` recursions on these rows, for data that comes in pieces.
+        """Make ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece decides the scalings and, where parameters are None, the settings.
+        The first piece determines the scalings and, where parameters are None, the settings.
         """
         return self._learn(X, y, self.__sklearn_is_fitted__(), steps)
 
-    def _learn(self, X: Any, y: Any, going_on: bool, steps: int | None) -> Self:
-        with self._whole_or_as_before():
-            self._learn_whole(X, y, going_on, steps)
+    def _learn(self, X: Any, y: Any, continues: bool, steps: int | None) -> Self:
+        with self._restore_on_failure():
+            self._fit_rows(X, y, continues, steps)
         self._warn_if_interrupted()
         return self
 
-    def _learn_whole(self, X: Any, y: Any, going_on: bool, steps: int | None) -> None:
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not going_on)
+    def _fit_rows(self, X: Any, y: Any, continues: bool, steps: int | None) -> None:
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not continues)
         y = np.asarray(y, dtype=np.float64)
         targets = y[:, None] if y.ndim == 1 else y
         outputs = targets.shape[1]
-        if going_on and outputs != len(self._model.target_scaler.shift):
-            raise ValueError(f"y has {outputs} targets, and the fit to go on with has another number of them")
+        if continues and outputs != len(self._model.target_scaler.shift):
+            raise ValueError(f"y has {outputs} targets, but the continued fit has another number of targets")
         scaler, target_scaler = (
-            (self._model.scaler, self._model.target_scaler) if going_on else (standard(X), standard(targets))
+            (self._model.scaler, self._model.target_scaler) if continues else (standard(X), standard(targets))
         )
         neuron: Neuron = TanhOutputsNeuron(outputs) if outputs > 1 else NEURONS["tanh"](1)
         scaled = self._scaled(targets, target_scaler, lambda i: "y" if outputs == 1 else f"target {i}")
         rows = self._scaled(X, scaler, self._feature_name)
         samples = Samples(rows, scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
-        self._train(Problem(neuron, samples), steps, self._fitted if going_on else None)
+        self._train(Problem(neuron, samples), steps, self._fitted if continues else None)
         cloud = self._fitted.cloud.to("cpu", torch.float64)
         self._model = Model(neuron, TASKS["regression"], cloud, scaler, target_scaler, columns=())
         residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
         # In scaled units first: the square of 1e200 is infinite.
-        left = np.sqrt(np.mean((residuals * target_scaler.factor) ** 2, axis=0))
-        self.noise_ = self._held_out_noise(left, outputs) / target_scaler.factor
+        fitted_noise = np.sqrt(np.mean((residuals * target_scaler.factor) ** 2, axis=0))
+        self.noise_ = self._held_out_noise(fitted_noise, outputs) / target_scaler.factor
 
-    def _held_out_noise(self, left: np.ndarray, outputs: int) -> np.ndarray:
-        """What the fit leaves unexplained on rows that it has not seen, in scaled units; ``left`` on those fitted.
+    def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
+        """Standard deviation of the residuals on held-out rows, in scaled units; ``fitted_noise``: on the fitted rows.
 
-        Selection's candidate has seen fewer rows, and at a step that was not chosen for its sake it may have been
-        stopped before, or be luckier than the fit: then the larger of both counts.
+        Selection's candidate was fitted on fewer rows. At a step that selection did not choose it may have stopped
+        earlier, or have a lower risk than the fit by chance: then the larger of the two values is taken.
         """
         selection, step = self._selection, self.n_steps_
         risk = None if selection is None else selection.risk_at(step)
         if selection is None or risk is None:
-            return left
+            return fitted_noise
         # The risk is a sum over the targets.
         held_out = np.full(outputs, np.sqrt(risk / outputs))
-        return held_out if step == selection.best_step else np.maximum(held_out, left)
+        return held_out if step == selection.best_step else np.maximum(held_out, fitted_noise)
 
     def predict(self, X: Any) -> np.ndarray:
         """The values, in the target's own units: n, or n x targets."""
@@ -181,30 +182,31 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def predict_std(self, X: Any) -> np.ndarray:
         """The standard error of f(x) as a mean over the cloud's particles, in the target's own units.
 
-        How far it would typically move if as many particles were drawn anew, independently, from the law that the cloud
-        stands for: where the particles disagree. Trained particles make up for one another, so that a fit with another
-        seed moves far less. It does not know how noisy the targets are: ``noise_`` does.
+        How far it would typically move if as many particles were drawn again, independently, from the law that the
+        cloud represents: it shows where the particles disagree. Trained particles compensate for one another, so that
+        a fit with another seed differs far less. The noise of the targets is not included: see ``noise_``.
         """
         return self._predict(X).errors
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of a normal interval that is to cover this share.
+        """Lower and upper ends of a normal interval with the given coverage.
 
-        ``of="target"``: of new targets, with the standard deviation ``noise_``, in which every error of f on rows that
-        it has not seen is contained. ``of="mean"``: of f(x) under redrawn particles, with ``predict_std``.
+        ``of="target"``: of new targets, with the standard deviation ``noise_``, which includes every error of f on
+        new rows. ``of="mean"``: of f(x) under redrawn particles, with ``predict_std``.
         """
         if of not in ("target", "mean"):
             raise ValueError(f"of must be 'target' or 'mean', got {of!r}")
-        found = self._predict(X)
-        std = found.errors if of == "mean" else np.broadcast_to(self.noise_, (len(found.errors), len(self.noise_)))
-        width = _quantile(coverage) * std.reshape(found.predicted.shape)
-        return found.predicted - width, found.predicted + width
+        prediction = self._predict(X)
+        mean, errors = prediction.predicted, prediction.errors
+        std = errors if of == "mean" else np.broadcast_to(self.noise_, (len(errors), len(self.noise_)))
+        width = _quantile(coverage) * std.reshape(mean.shape)
+        return mean - width, mean + width
 
 
 def _quantile(coverage: float) -> float:
-    """How many standard deviations cover this share of a normal law."""
+    """The number of standard deviations that cover this share of a normal law."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
     return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -1,4 +1,4 @@
-"""What the estimators share: parameters, checks, selection and training, and the state that a fit leaves."""
+"""The base of the estimators: parameters and their checks, selection and training, and the fitted state."""
 
 from __future__ import annotations
 
@@ -35,43 +35,44 @@ CHECKS = {
     for cls in (schema.DeviceConfig, schema.TrainConfig)
     for field in dataclasses.fields(cls)
 }
-"""What a setting may be is said once, for the command line and for here."""
+"""The checks of the command line, which apply to the parameters, too."""
 SELECTED = ("steps", "beta", "h", "epsilon", "init_scale")
-"""Parameters whose None means that selection chooses them; elsewhere None is a value of its own."""
+"""Parameters for which None means that selection chooses the value; for others None is a value."""
 
 PARAMETERS = """\
-    What is None is chosen by the selection of recipe=tuned, which looks at the rows given to ``fit`` alone: it trains
-    candidates on three quarters of them and compares the risk on the last one. Fitting with everything given is
-    quicker, and what a search such as GridSearchCV wants for the parameters that it does not vary.
+    Parameters that are None are chosen by the selection of recipe=tuned, which uses the rows given to ``fit`` alone: it
+    trains candidates on three quarters of them and compares their risks on the last quarter. A fit with all parameters
+    given is faster; in a search such as GridSearchCV, give the parameters that it does not vary.
 
     Parameters
     ----------
     N : number of particles (neurons).
-    steps : recursions of a fit; with ``warm_start`` so many more at each further one.
+    steps : recursions of a fit; with ``warm_start``, further recursions of each further fit.
     beta, h, epsilon : inverse temperature, step size, entropic regularisation of the proximal step.
     epsilon_quantile : epsilon is a multiple of this quantile of the squared distances between nearest particles; None:
         epsilon is absolute.
-    init_scale : s of the first cloud, a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
+    init_scale : s of the initial cloud, a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
     weights : "proximal", "uniform" (the weights stay) or "fisher_rao" (multiplicative).
-    resample, ess_threshold : "systematic" draws the particles anew when their effective number falls below this share.
-    h_schedule, beta_schedule, horizon : "constant", or how step size and temperature fall, over so many recursions.
-    batch_size : rows of a recursion, drawn with replacement; None: all of them.
-    dtype : precision of the recursion; predictions are made in float64.
-    threads : at most so many, for fits and predictions; None: as many as torch takes.
-    warm_start : ``fit`` goes on from the cloud of the last one, with its scalings and with what its selection chose.
-    random_state : first cloud, noise, and selection's split; an integer is what `seed=` is on the command line.
-    verbose : progress on stderr.
-    callbacks : each is called with every logged step's row of ``history_`` and the cloud.
+    resample, ess_threshold : "systematic" resamples the particles when their effective number falls below this share.
+    h_schedule, beta_schedule, horizon : "constant", "cosine" or "power": schedule of the step size and of the
+        temperature over ``horizon`` recursions.
+    batch_size : rows per recursion, drawn with replacement; None: all rows.
+    dtype : precision of the recursion; predictions use float64.
+    threads : maximum number of threads of fits and predictions; None: as many as torch uses.
+    warm_start : ``fit`` continues from the cloud of the last fit, with its scalings and its selected values.
+    random_state : seed of initial cloud, noise and selection; an integer means the same as `seed=` on the command line.
+    verbose : show progress on stderr.
+    callbacks : functions that are called at every logged step with its row of ``history_`` and the cloud.
 
     Attributes
     ----------
-    particles_ : (N, p) parameters of the neurons, a row each.
+    particles_ : (N, p) parameters of the neurons, one row per neuron.
     weights_ : (N,) their weights, summing to 1.
-    history_ : for each logged step its number, risk, effective sample size, h, beta, epsilon.
-    settings_ : everything that the fit was made with; selection_ : the candidates and their validation risks.
-    n_steps_ : recursions made.
+    history_ : number, risk, effective sample size, h, beta and epsilon of each logged step.
+    settings_ : all settings of the fit; selection_ : the candidates and their validation risks.
+    n_steps_ : number of recursions so far.
 """
-"""What both estimators share; each puts its own sentence before it, and its own attributes after."""
+"""The part of the docstring that both estimators share; each adds its own summary and attributes."""
 
 
 class ProxLearn(BaseEstimator):  # type: ignore[misc]
@@ -82,7 +83,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     _seed: int
     _interrupted: bool
     _selection: Selection | None
-    """Of this very fit; None where nothing was selected, or an older fit was gone on with."""
+    """The selection of this fit; None where nothing was selected or an earlier fit was continued."""
     settings_: dict[str, Any]
     selection_: list[dict[str, Any]]
 
@@ -133,13 +134,13 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
 
     @property
     def particles_(self) -> np.ndarray:
-        found: np.ndarray = self._cloud().theta.numpy()
-        return found
+        theta: np.ndarray = self._cloud().theta.numpy()
+        return theta
 
     @property
     def weights_(self) -> np.ndarray:
-        found: np.ndarray = torch.softmax(self._cloud().log_rho, dim=0).numpy()
-        return found
+        shares: np.ndarray = torch.softmax(self._cloud().log_rho, dim=0).numpy()
+        return shares
 
     @property
     def history_(self) -> list[dict[str, float]]:
@@ -157,21 +158,21 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
-    def _given(self) -> Settings:
-        """The parameters, checked as the command line checks its keys."""
+    def _settings(self) -> Settings:
+        """The parameters as settings, checked as the keys of the command line."""
         names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
         with _value_errors():
             values: dict[str, Any] = {name: CHECKS[name](name, _plain(getattr(self, name))) for name in names}
         return Settings(**values)
 
     def _scaled(self, X: np.ndarray, scaler: Scaler, name: Callable[[int], str]) -> torch.Tensor:
-        """The scaled numbers; what the recursion's precision cannot hold is refused by its column."""
+        """The scaled numbers; a column that exceeds the range of the recursion's precision is refused by its name."""
         names = [name(i) for i in range(X.shape[1])]
         with _value_errors(), np.errstate(over="ignore", invalid="ignore"):
             check_scaler(scaler, names)
             scaled = scaler(X)
             remedy = "correct it, or leave its row out"
-            check_scaled(X, scaled, names, max_scaled_magnitude(self._given().dtype), lambda i: f"row {i}", remedy)
+            check_scaled(X, scaled, names, max_scaled_magnitude(self._settings().dtype), lambda i: f"row {i}", remedy)
         return torch.from_numpy(scaled)
 
     def _feature_name(self, i: int) -> str:
@@ -179,29 +180,30 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return f"feature {i}" if names is None else f"feature {names[i]!r}"
 
     def _train(self, problem: Problem, steps: int | None, start: FitState | None) -> None:
-        """Select what is open, then recurse: from cloud_0, or on from what was fitted.
+        """Select the open settings, then train from cloud_0, or continue the fit ``start``.
 
-        An interrupt during the recursions ends them early; one during the selection, which leaves no cloud, is raised.
+        An interrupt during the recursions ends them early; an interrupt during the selection, which leaves no cloud, is
+        raised.
         """
-        given = self._given()
-        found: Selection | None = None
+        given = self._settings()
+        selected: Selection | None = None
         if start is None:
             seed, selection, settings = _seed(self.random_state), [], given
             if None in (getattr(given, name) for name in SELECTED):
                 with _Progress(self.verbose) as progress, limited_threads(self.threads):
-                    found = select(problem, given, seed=seed, threads=self.threads, progress=progress.say)
-                settings, selection = found.settings, list(found.table)
+                    selected = select(problem, given, seed=seed, threads=self.threads, progress=progress.describe)
+                settings, selection = selected.settings, list(selected.table)
         else:
             seed, selection = self._seed, self.selection_
-            settings, start = self._go_on_with(given, start)
+            settings, start = self._continue_from(given, start)
         number = settings.steps if steps is None else steps
         self._interrupted = False
         with _Progress(self.verbose, number, 0 if start is None else start.newest.step) as progress:
 
             def callback(cloud: PointCloud, row: dict[str, float]) -> None:
                 progress.show(row)
-                for each in self.callbacks:
-                    each(dict(row), cloud)
+                for user_callback in self.callbacks:
+                    user_callback(dict(row), cloud)
 
             try:
                 with limited_threads(self.threads):
@@ -216,12 +218,12 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
                     )
             except FitInterrupted as error:
                 fitted, self._interrupted = error.fitted, True
-        self._fitted, self._seed, self.selection_, self._selection = fitted, seed, selection, found
+        self._fitted, self._seed, self.selection_, self._selection = fitted, seed, selection, selected
         self.settings_ = dataclasses.asdict(settings)
 
     @contextlib.contextmanager
-    def _whole_or_as_before(self) -> Iterator[None]:
-        """A fit that fails, for whatever reason, leaves nothing behind: the last one predicts as it did before."""
+    def _restore_on_failure(self) -> Iterator[None]:
+        """Restore the state of the last fit where a fit fails for any reason."""
         before = dict(vars(self))
         try:
             yield
@@ -230,10 +232,10 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before | parameters
             raise
 
-    def _go_on_with(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """The settings of a further fit, and its start without what older settings have left in it."""
+    def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
+        """The settings of a continued fit, and its start without an epsilon that other settings have measured."""
         if len(start.cloud.theta) != given.N:
-            raise ValueError(f"N={given.N}, but the fit to go on with has N={len(start.cloud.theta)}")
+            raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}")
         before = Settings(**self.settings_)
         kept = {name: getattr(before, name) for name in SELECTED if getattr(given, name) is None}
         settings = dataclasses.replace(given, **kept)
@@ -243,11 +245,11 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return settings, dataclasses.replace(start, newest=newest)
 
     def _warn_if_interrupted(self) -> None:
-        """Say that a fit is shorter than asked for; scikit-learn's own networks stop in this way, too."""
+        """Warn that a fit has fewer steps than given; scikit-learn's own networks stop in this way, too."""
         if self._interrupted:
             warnings.warn(
-                f"the training was interrupted: the estimator is fitted with the {self.n_steps_} recursions made so "
-                "far, and partial_fit or warm_start go on from them",
+                f"the training was interrupted: the estimator is fitted with {self.n_steps_} recursions, from which "
+                "partial_fit and warm_start continue",
                 stacklevel=4,
             )
 
@@ -259,13 +261,13 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
 
 
 class _Progress:
-    """A bar on stderr, with the newest risk; nothing where nobody asked."""
+    """A progress bar on stderr with the newest risk, where ``verbose`` is set."""
 
     def __init__(self, verbose: bool | int, steps: int | None = None, start: int = 0) -> None:
         self.bar = tqdm(total=steps, unit="rec", file=sys.stderr, disable=not verbose)
         self.start = start
 
-    def say(self, text: str) -> None:
+    def describe(self, text: str) -> None:
         self.bar.set_description_str(text)
 
     def show(self, row: dict[str, float]) -> None:
@@ -281,7 +283,7 @@ class _Progress:
 
 @contextlib.contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """At most so many threads for torch's and BLAS's products, as before afterwards; None: no limit."""
+    """Limit the threads of torch's and BLAS's products within the block; None: no limit."""
     if threads is None:
         yield
         return
@@ -296,7 +298,7 @@ def limited_threads(threads: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _value_errors() -> Iterator[None]:
-    """What is wrong with a value as scikit-learn's users expect it."""
+    """Raise InputError as ValueError, which users of scikit-learn expect."""
     try:
         yield
     except InputError as error:
@@ -304,12 +306,12 @@ def _value_errors() -> Iterator[None]:
 
 
 def _seed(random_state: Any) -> int:
-    """An integer is the seed itself, as on the command line; a generator (or none) is asked for one."""
+    """The seed: an integer itself, as on the command line, or a number drawn from a generator."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _plain(value: Any) -> Any:
-    """numpy's numbers, which searches like to pass, as Python's."""
+    """A Python number for one of numpy's, which searches pass."""
     return value.item() if isinstance(value, np.generic) else value

@@ -97,8 +97,8 @@ def test_pickles_and_clones_answer_alike(make: type) -> None:
         clone(fitted).predict(X)
     np.testing.assert_array_equal(clone(fitted).fit(X, y).predict(X), fitted.predict(X))
     # What was pickled can also be gone on with, to the same bits.
-    for each in (fitted, restored):
-        each.partial_fit(X, y, steps=3)
+    for estimator in (fitted, restored):
+        estimator.partial_fit(X, y, steps=3)
     np.testing.assert_array_equal(restored.particles_, fitted.particles_)
 
 
@@ -120,10 +120,10 @@ def test_going_on_equals_one_longer_fit() -> None:
     pieces = ProxLearnClassifier(**QUICK)
     for _ in range(5):
         pieces.partial_fit(X, y)
-    for each in (warm, pieces):
-        assert each.n_steps_ == 50
-        np.testing.assert_array_equal(each.particles_, whole.particles_)
-        np.testing.assert_array_equal(each.weights_, whole.weights_)
+    for estimator in (warm, pieces):
+        assert estimator.n_steps_ == 50
+        np.testing.assert_array_equal(estimator.particles_, whole.particles_)
+        np.testing.assert_array_equal(estimator.weights_, whole.weights_)
 
 
 def test_a_stream_of_pieces_is_learnt_and_its_classes_are_held_to() -> None:

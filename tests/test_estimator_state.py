@@ -37,9 +37,9 @@ def test_a_first_piece_has_the_noise_of_its_few_steps() -> None:
 
 
 def test_the_risk_of_a_step_is_never_less_than_what_was_recorded_about_it() -> None:
-    found = Selection(Settings(), (), ((1, 4.0), (2, 3.0), (5, 1.0), (9, 2.0)))
-    assert [found.risk_at(step) for step in (0, 1, 2, 3, 5, 7, 9, 100)] == [None, 4.0, 3.0, 3.0, 1.0, 2.0, 2.0, 2.0]
-    assert found.best_step == 5
+    selection = Selection(Settings(), (), ((1, 4.0), (2, 3.0), (5, 1.0), (9, 2.0)))
+    assert [selection.risk_at(step) for step in (0, 1, 2, 3, 5, 7, 9, 100)] == [None, 4.0, 3.0, 3.0, 1.0, 2.0, 2.0, 2.0]
+    assert selection.best_step == 5
 
 
 def interrupt(*_: object) -> None:

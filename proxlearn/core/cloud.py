@@ -1,4 +1,4 @@
-"""The weighted point cloud (theta, rho), and how the first one is drawn."""
+"""The weighted point cloud (theta, rho), and the initial clouds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxlearn.core.options import Rho0
 
 @dataclass(frozen=True)
 class Screen:
-    """What a neighbour list is a function of: the cloud it was built for, and how far it reaches."""
+    """The arguments of a neighbour list: the cloud that it was built for, and its radius."""
 
     reference: Tensor
     radius: float
@@ -24,7 +24,7 @@ class Screen:
 class PointCloud:
     """N weighted particles after ``step`` recursions.
 
-    The weights are carried as logarithms: over 10^6 recursions a weight may become smaller than any float.
+    The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float.
     """
 
     theta: Tensor
@@ -33,30 +33,30 @@ class PointCloud:
     """Logarithms of the weights, N."""
     step: int = 0
     screen: Screen | None = None
-    """The neighbour list in use, if there is one: part of the state, because sums depend on it in their last bits."""
+    """The neighbour list in use, if any: part of the state, because the last bits of sums depend on it."""
     epsilon: float | None = None
-    """The regularisation in use, where it is relative to the cloud: measured at an earlier step, so part of the
-    state."""
+    """The regularisation in use, where it is relative to the cloud: part of the state, because it was measured at an
+    earlier step."""
 
     @property
     def rho(self) -> Tensor:
         return self.log_rho.exp()
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """The same cloud elsewhere or in another precision; a screen is built anew there."""
+        """The cloud on another device or in another precision, without its screen, which is built again there."""
         if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
             return self
         return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype), screen=None)
 
 
 Intervals = Mapping[str, tuple[float, float]]
-"""A box: for each block of theta the interval of its coordinates."""
+"""A box: the interval of the coordinates of each block of theta."""
 
 
 def draw_cloud(
     coordinates: Mapping[str, int], intervals: Intervals, N: int, rho0: Rho0, generator: torch.Generator
 ) -> PointCloud:
-    """cloud_0: uniform on a box, in float64, so that every precision starts from the same points.
+    """Draw cloud_0 uniformly on a box, in float64, so that every precision starts from the same points.
 
     ``rho0="pdf"`` gives each particle the box's density, 1/volume (2.3e-8 for the paper's WDBC box: the total
     mass is then not 1); ``"uniform"`` gives it 1/N.
@@ -74,10 +74,10 @@ def draw_cloud(
 def draw_normal(
     coordinates: Mapping[str, int], n_x: int, scale: float, N: int, generator: torch.Generator
 ) -> PointCloud:
-    """cloud_0 for standardised features: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x), weights 1/N, in float64.
+    """Draw cloud_0 for standardised features: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x), weights 1/N, in float64.
 
-    Then <w, x> is of the size s whatever the number of features: small s starts from nearly linear neurons, large s
-    from steps.
+    Then <w, x> is of size s for any number of features: with a small s the neurons are nearly linear, with a large s
+    nearly step functions.
     """
     sizes = {"a": 1.0, "b": scale, "w": scale / math.sqrt(n_x)}
     deviation = torch.cat([torch.full((n,), sizes[name], dtype=torch.float64) for name, n in coordinates.items()])

@@ -1,8 +1,8 @@
-"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), behind the few operations the fixed point needs.
+"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), behind the few operations that the fixed point needs.
 
-The fixed point of Algorithm 1 (proximal.py) sees a kernel only through these, on logarithms, and does not know
-how Gamma is held. ``DenseKernel`` holds Gamma itself, with the range of its floating-point type, as the paper
-does. ``LogKernel`` holds its logarithm and never leaves the range.
+The fixed point of Algorithm 1 (proximal.py) uses a kernel through these operations only, on logarithms, and does not
+depend on how Gamma is stored. ``DenseKernel`` stores Gamma itself, with the range of its floating-point type, as the
+paper does. ``LogKernel`` stores its logarithm and never leaves the range.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 class Kernel(Protocol):
-    """Gamma, up to a factor for each row, ``exp(row_shift)``, which the fixed point's q absorbs."""
+    """Gamma up to a factor per row, ``exp(row_shift)``, which the fixed point's q absorbs."""
 
     row_shift: Tensor
-    """log of the factor taken out of each row: Gamma(i,j) = exp(row_shift_i) Gamma'(i,j)."""
+    """log of the factor of each row: Gamma(i,j) = exp(row_shift_i) Gamma'(i,j)."""
 
     def log_apply(self, log_z: Tensor) -> Tensor:
         """log(Gamma' z)."""
@@ -36,21 +36,21 @@ class Kernel(Protocol):
         """log(Gamma'^T q')."""
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        """log of z o Gamma^T (rho / Gamma z): each row's mass spread along the row, so none is lost."""
+        """log of z o Gamma^T (rho / Gamma z): the mass of each row, distributed along the row, so that none is lost."""
 
 
 class KernelTooLarge(Exception):
-    """A step of many particles cannot be made with a neighbour list, and no N x N kernel is formed for it."""
+    """A step is not possible with a neighbour list, and N is too large for an N x N kernel."""
 
     def __init__(self, N: int, largest: int, crowded: bool) -> None:
-        """``largest``: particles up to which one is formed; ``crowded``: whether the list would be too long."""
+        """``largest``: the largest N with an N x N kernel; ``crowded``: whether the list would be too long."""
         cause = "too many neighbours" if crowded else "the potentials leave the range of plain numbers"
         super().__init__(f"{cause}: N={N} particles need an N x N kernel")
         self.N, self.largest, self.crowded = N, largest, crowded
 
 
 class DenseKernel:
-    """Gamma as a matrix: two matrix-vector products a round; underflows where C exceeds some 200 epsilon."""
+    """Gamma as a matrix: two matrix-vector products per round; it underflows where C exceeds about 200 epsilon."""
 
     def __init__(self, C: Tensor, epsilon: float) -> None:
         self.Gamma = torch.exp(C / (-2 * epsilon))
@@ -67,11 +67,11 @@ class DenseKernel:
 
 
 class LogKernel:
-    """log Gamma, with each row's smallest cost subtracted before the division by epsilon.
+    """log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
 
     Without that subtraction log q carries C_ii / 2 epsilon, and its rounding error loses the mass (a plain float32
     logsumexp keeps .986 of it at epsilon = 1e-6). The smallest cost of a row is its diagonal one, unless two
-    particles have all but met; then it is the safer choice, because no entry of a row exceeds 1.
+    particles nearly coincide; then it is the safer choice, because no entry of a row exceeds 1.
     """
 
     def __init__(self, C: Tensor, epsilon: float) -> None:
@@ -100,14 +100,14 @@ def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: f
 
 
 MOST_ROWS = 20_000
-"""Particles beyond which the share below, N^2 distances, would take longer than many steps."""
+"""Largest N for which ``offdiagonal_share`` is computed: its N^2 distances would take longer than many steps."""
 
 
 def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: float) -> Tensor:
     """Largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
 
-    Not 1 - (diagonal share): shares far below the rounding unit are what one wants to see vanish. NaN where there are
-    too many particles to look at every pair.
+    Not 1 - (diagonal share), because shares far below the rounding unit are of interest. NaN where there are too many
+    particles to compare every pair.
     """
     N = len(rows)
     if N > MOST_ROWS:

@@ -1,4 +1,4 @@
-"""The choices the mathematics offers, by name; free of torch, so that a config is checked without it."""
+"""The options of the algorithm by name; free of torch, so that a config is checked without it."""
 
 from typing import Literal
 
@@ -6,17 +6,17 @@ Drift = Literal["paper", "first_variation"]
 """Gradient that moves the particles: of ``sum(u + v)`` as Algorithm 2 prints it, or of the risk itself."""
 
 Kernel = Literal["auto", "dense", "log"]
-"""How the Gibbs kernel is held: only the pairs that matter (exact to 2^-53; on the eager path the same as log), the
-matrix itself (it underflows, as the paper's does), or its logarithm."""
+"""Storage of the Gibbs kernel: the relevant pairs only (exact to 2^-53; on the eager path the same as log), the matrix
+itself (it underflows, as the paper's does), or its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
 """Row i of the cost: the *new* point (as printed), or the *old* one, whose mass the row carries."""
 
 Potential = Literal["paper", "first_variation"]
-"""What the proximal step sees of the risk: ``v + u`` (as printed), or its first variation ``v + 2 u``."""
+"""Potential of the proximal step: ``v + u`` (as printed), or the first variation ``v + 2 u`` of the risk."""
 
 Tolerance = Literal["paper", "log"]
-"""When the fixed point stops: absolute norms on z and q, or a bound on the error of log rho."""
+"""Stopping criterion of the fixed point: absolute norms on z and q, or a bound on the error of log rho."""
 
 Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
@@ -26,13 +26,13 @@ Weights = Literal["proximal", "uniform", "fisher_rao"]
 the transport cost)."""
 
 Resample = Literal["none", "systematic"]
-"""What happens when few particles carry most of the mass: nothing, or systematic resampling."""
+"""Measure against few particles with most of the mass: none, or systematic resampling."""
 
 Schedule = Literal["constant", "cosine", "power"]
-"""How a step size or a temperature falls along a run."""
+"""Schedule of the step size or of the temperature along a run."""
 
 Init = Literal["box", "normal"]
-"""How cloud_0 is drawn: uniform on a box (dataset.initial), or normal with the scale s (init_scale)."""
+"""Law of cloud_0: uniform on a box (dataset.initial), or normal with the scale s (init_scale)."""
 
 Task = Literal["binary", "multiclass", "regression"]
-"""What is learnt: two classes told apart by the sign of f, C classes by their probabilities, or a real target."""
+"""Learning task: two classes by the sign of f, C classes by their probabilities, or a real target."""

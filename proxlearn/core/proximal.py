@@ -11,7 +11,7 @@ which is strictly convex. The minimiser is M = diag(q) Gamma diag(z) with
 A round contracts max|change of log z| by at least 1/(1 + kappa). With Delta = max|log z_{l+1} - log z_l| the pair
 (z_l, q_l) has |log rho - log rho*| <= 2 Delta: log rho_l - log rho* = (log z_l - log z_{l+1}) - kappa (log z_{l+1} -
 log z*), and the contraction bounds the last difference by Delta / kappa. So the pair *before* the last z is
-the one whose error is known; it is also the one that Algorithm 1 returns, since it leaves the loop before l advances.
+the one whose error is bounded; it is also the one that Algorithm 1 returns, since it leaves the loop before l advances.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from proxlearn.core.options import Tolerance
 
 @dataclass(frozen=True)
 class ProximalSolution:
-    """The new weights and what is known of their error."""
+    """The new weights, the potentials and the error bound."""
 
     log_rho: Tensor
     log_z: Tensor
     log_q: Tensor
     rounds: int
     changes: Tensor
-    """max|change of log z| of every round."""
+    """max|change of log z| in every round."""
     delta: float
     stopped: bool
-    """The chosen tolerance was met within L rounds."""
+    """Whether the chosen tolerance was met within L rounds."""
 
     @property
     def error(self) -> Tensor:
@@ -47,14 +47,14 @@ class ProximalSolution:
 
     @property
     def contraction(self) -> float:
-        """Change of the second round over that of the first, where rounding is far: at most 1/(1 + kappa)."""
+        """Ratio of the changes in the second and the first round, where rounding is small: at most 1/(1 + kappa)."""
         return float(self.changes[1] / self.changes[0]) if len(self.changes) > 1 else math.nan
 
     @property
     def converged(self) -> bool:
-        """The tolerance was met, *and* the bound on the error of log rho is finite and below delta.
+        """Whether the tolerance was met *and* the bound on the error of log rho is finite and below delta.
 
-        The paper's absolute norms can hold at once for weights of 1e-8, so meeting them is not enough.
+        Weights of 1e-8 meet the paper's absolute norms at once, so meeting them is not enough.
         """
         return self.stopped and bool(self.error <= self.delta)
 
@@ -98,7 +98,7 @@ def solve(
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> bool:
     """Line 13 of Algorithm 1: Euclidean norms of the changes of q and z themselves."""
-    # In float64: q may exceed float32's range where nothing is wrong with the weights.
+    # In float64: q may exceed the range of float32 where the weights are in range.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()
     return bool((torch.linalg.vector_norm(change_q) < delta) & (torch.linalg.vector_norm(change_z) < delta))

@@ -1,4 +1,4 @@
-"""How many threads a process may use: one only after a fork, because GNU OpenMP's threads do not survive it."""
+"""The number of threads that a process may use: one after a fork, because GNU OpenMP's threads do not survive it."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class Fork:
 
 
 def usable_threads(threads: int) -> int:
-    """So many threads, or one in a forked process: there a product on several would wait for ever."""
+    """The given number of threads, or one in a forked process, where a product on several threads would hang."""
     return 1 if Fork.happened else threads

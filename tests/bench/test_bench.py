@@ -1,4 +1,4 @@
-"""The bench measures what it says, and its file has the fields that others read."""
+"""The bench measures by its definitions, and its file has the fields that tables and plots read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.conftest import config_of
 
 
 class Clock:
-    """A clock that only calls move, so that what is measured is known exactly."""
+    """A clock that only calls advance, so that the measured time is exact."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -41,10 +41,10 @@ class Clock:
 def test_the_best_of_several_is_the_shortest_batch_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     passing = Clock()
     monkeypatch.setattr(timing, "time", passing)
-    # One call a batch; disturbed ones are longer. The calls take turns, so that both see the same machine.
+    # One call per batch; disturbed calls are longer. The calls alternate, so that both run under the same conditions.
     calls = {"steady": passing.call(200.0), "disturbed": passing.call(600.0, 900.0, 700.0)}
     batches = timing.timings(calls, seconds=4.0)
-    assert {len(each) for each in batches.values()} == {len(batches["steady"])}
+    assert {len(times) for times in batches.values()} == {len(batches["steady"])}
     assert batches["steady"] == pytest.approx([200.0] * len(batches["steady"]))
     assert best_of(calls, seconds=4.0) == {"steady": pytest.approx(200.0), "disturbed": pytest.approx(600.0)}
 
@@ -54,7 +54,7 @@ def test_a_short_call_is_timed_in_batches_and_for_as_long_as_asked(monkeypatch: 
     monkeypatch.setattr(timing, "time", passing)
     (batches,) = timing.timings({"short": passing.call(1.0)}, seconds=4.0).values()
     assert batches == pytest.approx([1.0] * len(batches))
-    # 40 batches of 100 calls each, after two calls that find out how long one is.
+    # 40 batches of 100 calls each, after two calls that determine the time of one.
     assert (len(batches), passing.now) == (pytest.approx(40, abs=2), pytest.approx(4.0, abs=0.2))
 
 
@@ -83,7 +83,7 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
         shape = RecursionBench(small, burn_in=0.0)
         for _ in range(2):
             shape.measure(0.01)
-        found = {
+        record = {
             "shapes": [shape.record],
             "run": [measure_end_to_end(small, shape.cloud, 6, 3, 2)],
             "growth": [measure_growth(config_of(f"N={N}"), 4) for N in (40, 80)],
@@ -91,11 +91,11 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
             "epsilon": measure_epsilons([config_of("N=40", f"epsilon={epsilon}") for epsilon in (0.1, 10)], 5),
             "startup": {"help_s": 0.1, "one_step_s": 3.0},
         }
-    assert {"dataset", "literal64_ms", "literal32_ms", "ours_ms", "floor_ms"} <= set(found["shapes"][0])
-    assert found["shapes"][0]["ours_ms"] <= found["shapes"][0]["ours_typical_ms"]
-    assert found["run"][0]["ratio"] == pytest.approx(found["run"][0]["whole_ms"] / found["run"][0]["bare_ms"])
-    assert found["run"][0]["typical_ms"] > 0
-    assert {"N", "ms", "build_s", "peak_mib"} <= set(found["growth"][0])
-    assert {"epsilon", "seconds"} <= set(found["epsilon"][0])
-    assert "literal64 / ours" in tables(found)
-    assert [path.name for path in draw_bench(found, tmp_path, "mine")] == ["mine.png", "mine.pdf"]
+    assert {"dataset", "literal64_ms", "literal32_ms", "ours_ms", "floor_ms"} <= set(record["shapes"][0])
+    assert record["shapes"][0]["ours_ms"] <= record["shapes"][0]["ours_typical_ms"]
+    assert record["run"][0]["ratio"] == pytest.approx(record["run"][0]["whole_ms"] / record["run"][0]["bare_ms"])
+    assert record["run"][0]["typical_ms"] > 0
+    assert {"N", "ms", "build_s", "peak_mib"} <= set(record["growth"][0])
+    assert {"epsilon", "seconds"} <= set(record["epsilon"][0])
+    assert "literal64 / ours" in tables(record)
+    assert [path.name for path in draw_bench(record, tmp_path, "mine")] == ["mine.png", "mine.pdf"]

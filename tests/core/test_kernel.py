@@ -37,17 +37,17 @@ def test_the_offdiagonal_share_is_the_couplings(seed: int, N: int, epsilon: floa
     old, new = torch.randn(2, N, 3, generator=generator, dtype=torch.float64)
     log_z = torch.randn(N, generator=generator, dtype=torch.float64)
     shares = torch.softmax(log_z - squared_distances(new, old) / (2 * epsilon), dim=1)
-    wanted = (shares.sum(1) - shares.diagonal()).max()
-    torch.testing.assert_close(offdiagonal_share(new, old, log_z, epsilon), wanted, rtol=1e-9, atol=1e-14)
+    expected = (shares.sum(1) - shares.diagonal()).max()
+    torch.testing.assert_close(offdiagonal_share(new, old, log_z, epsilon), expected, rtol=1e-9, atol=1e-14)
 
 
 def test_distances_are_exact_in_float32_for_a_spread_cloud(generator: torch.Generator) -> None:
     """The matrix-product shortcut would be off by .25 on values near 1.3."""
     old = 500 * torch.randn(100, 32, generator=generator, dtype=torch.float64)
     new = old + 0.2 * torch.randn(100, 32, generator=generator, dtype=torch.float64)
-    found = squared_distances(new.float(), old.float())
+    actual = squared_distances(new.float(), old.float())
     exact = squared_distances(new.float().double(), old.float().double())
-    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=0)
+    torch.testing.assert_close(actual.double(), exact, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("feature_scale", [1e-6, 1.0, 1e6])

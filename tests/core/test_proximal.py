@@ -31,8 +31,8 @@ class Case:
         return squared_distances(self.rows, self.columns)
 
     def solve(self, kernel: options.Kernel, log_z0: Tensor) -> ProximalSolution:
-        made = make_kernel(kernel, self.rows, self.columns, EPSILON)
-        return solve(made, self.log_rho, -BETA * self.w - 1, KAPPA, log_z0, 1e-14, 1000, "log")
+        gibbs = make_kernel(kernel, self.rows, self.columns, EPSILON)
+        return solve(gibbs, self.log_rho, -BETA * self.w - 1, KAPPA, log_z0, 1e-14, 1000, "log")
 
     def coupling(self, solution: ProximalSolution) -> Tensor:
         return torch.exp(solution.log_q[:, None] - self.C / (2 * EPSILON) + solution.log_z)
@@ -106,8 +106,8 @@ def test_no_feasible_perturbation_lowers_the_objective(case: Case) -> None:
 def test_the_minimiser_does_not_depend_on_z0(case: Case, kernel: options.Kernel) -> None:
     generator = torch.Generator().manual_seed(4)
     starts = [torch.rand(N, generator=generator, dtype=torch.float64).log() for _ in range(20)]
-    found = torch.stack([case.solve(kernel, start).log_rho.exp() for start in starts])
-    torch.testing.assert_close(found, found[:1].expand_as(found), rtol=1e-8, atol=0)
+    actual = torch.stack([case.solve(kernel, start).log_rho.exp() for start in starts])
+    torch.testing.assert_close(actual, actual[:1].expand_as(actual), rtol=1e-8, atol=0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -123,19 +123,19 @@ def test_a_round_contracts_by_at_least_one_over_one_plus_kappa(orientation: str,
 @pytest.mark.parametrize("L", [1, 2, 3, 5])
 def test_the_reported_error_bounds_the_true_one(case: Case, L: int) -> None:
     exact = case.solve("log", zeros)
-    made = make_kernel("log", case.rows, case.columns, EPSILON)
-    early = solve(made, case.log_rho, -BETA * case.w - 1, KAPPA, zeros, 1e-14, L, "log")
+    kernel = make_kernel("log", case.rows, case.columns, EPSILON)
+    early = solve(kernel, case.log_rho, -BETA * case.w - 1, KAPPA, zeros, 1e-14, L, "log")
     assert not early.converged
     assert float((early.log_rho - exact.log_rho).abs().max()) <= float(early.error)
 
 
 def test_converged_is_not_claimed_where_the_papers_norms_hold_vacuously(case: Case) -> None:
     """Tiny weights make every absolute change small, while z is off by a factor of e^90."""
-    made = make_kernel("log", case.rows, case.columns, EPSILON)
+    kernel = make_kernel("log", case.rows, case.columns, EPSILON)
     shifted = case.log_rho - 300
-    found = solve(made, shifted, -BETA * case.w - 1000, KAPPA, zeros - 100, 1e-3, 1, "paper")
-    assert found.stopped
-    assert not found.converged
+    actual = solve(kernel, shifted, -BETA * case.w - 1000, KAPPA, zeros - 100, 1e-3, 1, "paper")
+    assert actual.stopped
+    assert not actual.converged
 
 
 def test_the_closed_form_of_the_objective_is_the_objective(case: Case) -> None:

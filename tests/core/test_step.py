@@ -23,9 +23,9 @@ WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
 kernels = pytest.mark.parametrize("kernel", ["dense", "log"])
 
 
-def assert_same_cloud(found: PointCloud, wanted: PointCloud, rtol: float) -> None:
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=rtol, atol=rtol * 1e-2)
-    torch.testing.assert_close(found.rho, wanted.rho, rtol=rtol, atol=0)
+def assert_same_cloud(actual: PointCloud, expected: PointCloud, rtol: float) -> None:
+    torch.testing.assert_close(actual.theta, expected.theta, rtol=rtol, atol=rtol * 1e-2)
+    torch.testing.assert_close(actual.rho, expected.rho, rtol=rtol, atol=0)
 
 
 @kernels

@@ -72,10 +72,10 @@ def test_the_fused_engine_makes_the_same_weights(which: str, dtype: torch.dtype)
     cloud = cloud.to("cpu", dtype)
     noise, z0 = randomness(cloud, generator)
     hyper = replace(HYPER, weights=which, delta=1e-6)
-    found, info = FusedStep(problem, hyper, 40, threads=1)(cloud, noise, z0)
-    wanted, reference = step.step(problem, cloud, hyper, noise, z0)
+    actual, info = FusedStep(problem, hyper, 40, threads=1)(cloud, noise, z0)
+    expected, reference = step.step(problem, cloud, hyper, noise, z0)
     tolerance = 1e-4 if dtype == torch.float32 else 1e-10
-    torch.testing.assert_close(found.log_rho, wanted.log_rho, rtol=0, atol=tolerance)
+    torch.testing.assert_close(actual.log_rho, expected.log_rho, rtol=0, atol=tolerance)
     assert (info is None) == (reference is None) == (which != "proximal")
 
 
@@ -93,21 +93,21 @@ def test_uniform_weights_stay_and_the_others_favour_where_the_potential_is_low()
 @settings(max_examples=80, deadline=None)
 def test_systematic_resampling_repeats_each_particle_its_share_of_times(seed: int, N: int, u: float) -> None:
     cloud, _ = cloud_of(seed, N, spread=2.0)
-    found = resample_systematic(cloud, u)
+    actual = resample_systematic(cloud, u)
     shares = N * torch.softmax(cloud.log_rho, 0)
-    counts = (found.theta[None] == cloud.theta[:, None]).all(2).sum(1)
+    counts = (actual.theta[None] == cloud.theta[:, None]).all(2).sum(1)
     assert bool((counts >= (shares - 1e-9).floor()).all() and (counts <= (shares + 1e-9).ceil()).all())
-    assert float(found.rho.sum()) == pytest.approx(float(cloud.rho.sum()), rel=1e-12)
-    assert float(effective_sample_size(found.log_rho)) == pytest.approx(N)
-    assert (found.step, found.screen) == (cloud.step, None)
+    assert float(actual.rho.sum()) == pytest.approx(float(cloud.rho.sum()), rel=1e-12)
+    assert float(effective_sample_size(actual.log_rho)) == pytest.approx(N)
+    assert (actual.step, actual.screen) == (cloud.step, None)
 
 
 def test_systematic_resampling_is_unbiased_in_u() -> None:
     cloud, _ = cloud_of(4, 13, spread=2.0)
     grid = [(k + 0.5) / 4000 for k in range(4000)]
     mean = torch.stack([resample_systematic(cloud, u).theta.mean(0) for u in grid]).mean(0)
-    wanted = torch.softmax(cloud.log_rho, 0) @ cloud.theta
-    torch.testing.assert_close(mean, wanted, rtol=0, atol=2e-3)
+    expected = torch.softmax(cloud.log_rho, 0) @ cloud.theta
+    torch.testing.assert_close(mean, expected, rtol=0, atol=2e-3)
 
 
 def test_few_particles_with_most_of_the_mass_are_called_poor() -> None:

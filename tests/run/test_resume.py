@@ -197,7 +197,7 @@ def test_init_from_starts_at_another_runs_newest_cloud(tmp_path):
         run(replace(config, steps=9), folder)
     for name in ("metrics.csv", "status.json"):
         (folder / name).unlink()
-    with pytest.raises(InputError, match="not to be found"):
+    with pytest.raises(InputError, match="was not found"):
         run(replace(config, steps=9), folder)
 
 

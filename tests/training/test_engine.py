@@ -1,4 +1,4 @@
-"""What the user is told of compilation: what Numba did, whatever the clock says of a step."""
+"""Reports of compilation follow what Numba compiled, not the duration of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selection: from the training part alone, the same every time, and never more than it was asked to choose."""
+"""Selection uses the training part alone, is deterministic, and chooses only the open settings."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_what_is_given_is_kept_and_given_steps_change_nothing_else(problem: Prob
 
 def test_a_candidate_that_leaves_the_finite_range_loses(problem: Problem) -> None:
     wild = {"init_scale": 1.0, "h": 1e30, "epsilon": 0.1, "beta": 1e5}
-    found = select(problem, BASE, seed=0, candidates=(wild, CANDIDATES[0]))
-    assert found.settings.h == CANDIDATES[0]["h"]
-    assert "not finite" in found.table[0]["error"]
+    selection = select(problem, BASE, seed=0, candidates=(wild, CANDIDATES[0]))
+    assert selection.settings.h == CANDIDATES[0]["h"]
+    assert "not finite" in selection.table[0]["error"]
     with pytest.raises(RunError, match="no candidate"):
         select(problem, BASE, seed=0, candidates=(wild,))
 
@@ -72,18 +72,18 @@ def test_a_quarter_is_held_out_with_each_class_in_proportion(problem: Problem) -
 
 def test_too_few_rows_to_hold_out_any_get_the_first_candidate(problem: Problem) -> None:
     few = Problem(problem.neuron, Samples(problem.samples.X[:7], problem.samples.y[:7]))
-    found = select(few, BASE, seed=0)
-    assert found.table == ()
-    assert found.settings.steps == RUNGS[0][0]
+    selection = select(few, BASE, seed=0)
+    assert selection.table == ()
+    assert selection.settings.steps == RUNGS[0][0]
 
 
 def test_candidates_of_any_field_are_tried_and_stored_by_their_own_names(problem: Problem) -> None:
     base = replace(BASE, h=0.5, epsilon=1.0, beta=1e4, init_scale=1.0)
     candidates = ({"L": 5, "delta": 1e-3}, {"L": 50, "delta": 1e-3})
     rungs = ((2, 1),)
-    found = select(problem, base, seed=0, candidates=candidates, rungs=rungs)
-    assert [(row["L"], row["delta"]) for row in found.table] == [(5, 1e-3), (50, 1e-3)]
-    assert "h" not in found.table[0]
+    selection = select(problem, base, seed=0, candidates=candidates, rungs=rungs)
+    assert [(row["L"], row["delta"]) for row in selection.table] == [(5, 1e-3), (50, 1e-3)]
+    assert "h" not in selection.table[0]
     given = select(problem, replace(base, L=7), seed=0, candidates=candidates, rungs=rungs)
     assert [row["L"] for row in given.table] == [7]
     fixed = select(problem, base, seed=0, candidates=candidates, rungs=rungs, fixed=("L",))

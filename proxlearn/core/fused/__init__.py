@@ -1,9 +1,9 @@
 """The recursion for the CPU, compiled once: the same mathematics as core/, with its loops fused.
 
-torch offers the matrix products at full speed but makes a pass over memory for every elementary operation, and knows no
-neighbour lists. Here Numba compiles the passes between the products (no C compiler is needed, and the result is
-cached on disk). core/step.py stays the reference: every law is tested on both, and each against the other.
+torch has fast matrix products, but it passes over memory for every elementary operation and has no neighbour lists.
+Here Numba compiles the passes between the products (without a C compiler; the result is cached on disk). core/step.py
+is the reference: every law is tested on both, and the two are compared with each other.
 """
 
-# Before a pass is compiled: the layer of threads is chosen once in a process.
+# Before the first compilation, because a process chooses its threading layer once.
 import proxlearn.core.fused.thread_layer  # noqa: F401

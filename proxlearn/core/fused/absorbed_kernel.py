@@ -1,11 +1,12 @@
-"""Kernels as plain numbers, shifted by the current potentials: a round is one pass over them, without a logarithm.
+"""Kernels as plain numbers, shifted by the current potentials: a round is one pass over K, without a logarithm.
 
 With K(i,j) = exp(alpha_i + log Gamma(i,j) + gamma_j), z = e^gamma z^ and q = e^alpha q^, a round is
 
     u = K z^,   q^ = rho / u,   v = K^T q^,   log z <- (log xi + gamma - log v) / (1 + kappa),
 
-and row i's part of u, q^ and v needs row i of K alone: K is read once a round. gamma starts at log z_0 and K is rebuilt
-when log z has moved too far from it, so that the range is the log domain's. alpha makes each row's largest entry 1.
+and row i's part of u, q^ and v needs row i of K alone: K is read once per round. gamma starts at log z_0, and K is
+rebuilt when log z has moved too far from it, so that the range is that of the log domain. alpha makes the largest entry
+of each row 1.
 """
 
 from __future__ import annotations
@@ -125,11 +126,11 @@ def _long_sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ig
 
 
 SHORT = 50_000
-"""Entries up to which one thread is done with a list before a second one has been woken."""
+"""Entries up to which one thread finishes a list before a second one has started."""
 
 
 class AbsorbedKernel(ABC):
-    """What the two storages share: their potentials, and a round's results."""
+    """A shifted kernel, dense or sparse: its potentials, and the results of a round."""
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_rho: np.ndarray, blocks: int) -> None:
         N, dtype = len(rows), rows.dtype
@@ -137,7 +138,7 @@ class AbsorbedKernel(ABC):
         self.scale = dtype.type(1 / (2 * epsilon))
         self.log_rho = log_rho
         self.unit = float(log_rho.max())
-        """Log of the largest weight, in units of which a sweep sees them."""
+        """Log of the largest weight, which is the unit of the weights in a sweep."""
         self.rho = np.exp(log_rho - self.unit).astype(dtype)
         self.alpha, self.shift = np.empty(N, dtype), np.empty(N, dtype)
         self.u, self.q, self.v = np.empty(N, dtype), np.empty(N, dtype), np.empty((blocks, N), dtype)
@@ -148,7 +149,7 @@ class AbsorbedKernel(ABC):
         self.gamma = gamma.astype(self.dtype)
         self._build()
         self.log_scale = self.alpha.astype(np.float64) - self.shift
-        # q itself may overflow where nothing is wrong with the weights.
+        # q itself may overflow where the weights are in range.
         with np.errstate(over="ignore"):
             self.q_scale = np.exp(self.log_scale + self.unit)
 
@@ -157,15 +158,15 @@ class AbsorbedKernel(ABC):
         self._sweep(np.exp(log_z - self.gamma).astype(self.dtype))
 
     def logarithms(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """log q and log(Gamma z) of the last sweep, computed when asked for."""
+        """log q and log(Gamma z) of the last sweep, computed when the returned function is called."""
         u, log_scale = self.u.copy(), self.log_scale
 
-        def found() -> tuple[np.ndarray, np.ndarray]:
+        def compute() -> tuple[np.ndarray, np.ndarray]:
             log_Gz = np.log(u.astype(np.float64)) - log_scale
             # Not from q^, which is 0 where a weight is beyond the range of plain numbers.
             return self.log_rho - log_Gz, log_Gz
 
-        return found
+        return compute
 
     @abstractmethod
     def _build(self) -> None:
@@ -177,7 +178,7 @@ class AbsorbedKernel(ABC):
 
 
 class DenseAbsorbedKernel(AbsorbedKernel):
-    """All N x N entries, where many neighbours matter."""
+    """All N x N entries, for clouds with many relevant neighbours."""
 
     def __init__(
         self,
@@ -204,7 +205,7 @@ class DenseAbsorbedKernel(AbsorbedKernel):
 
 
 class SparseAbsorbedKernel(AbsorbedKernel):
-    """The diagonal and the entries of a neighbour list, where few matter."""
+    """The diagonal and the entries of a neighbour list, for clouds with few relevant neighbours."""
 
     def __init__(
         self,

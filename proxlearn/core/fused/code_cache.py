@@ -1,11 +1,12 @@
-"""Compiled passes on disk: whole files of this user's own, valid for one state of the sources, or none at all.
+"""A cache of compiled passes on disk, private to the user and valid for one state of the sources.
 
-Numba's own cache is not used. It falls back to the package's folder, where code of older sources survives; it knows the
-file of a function and not those of the functions that it calls; and it fails for good on a file that is damaged.
+Numba's own cache is not used. It falls back to the package's folder, where code of older sources survives; its key
+covers the file of a function but not the files of the functions that it calls; and a damaged file makes it fail
+at every start.
 
-A file is a pickle, which can run code when it is read. So only a folder that belongs to this user and that nobody else
-can write is read, and in it only this user's own regular files, whose checksum holds. Damage is found by the checksum
-before anything is unpickled; the checksum is no protection against the user's own account.
+A file is a pickle, which can run code when it is read. So only a folder that belongs to this user and that no other
+user can write is read, and in it only regular files of this user with a valid checksum. The checksum detects damage
+before anything is unpickled; it does not protect against the user's own account.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class PassCache(_Cache):
-    """The compiled signatures of one function, a file for each."""
+    """The compiled signatures of one function, one file per signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -75,7 +76,7 @@ class PassCache(_Cache):
         self._enabled = False
 
     def flush(self) -> None:
-        """Remove what is stored of this function."""
+        """Remove the stored code of this function."""
         for folder in folders():
             for path in folder.glob(f"{self._name}-*"):
                 _discard(path)
@@ -91,7 +92,7 @@ class PassCache(_Cache):
             content = _read_private(folder / name)
             if content is None:
                 continue
-            # A file that passes its checksum can still be unusable, such as one of another Numba of the same version.
+            # A file with a valid checksum can be unusable, such as one of another build of the same Numba version.
             with contextlib.suppress(Exception):
                 stored_sig, state = pickle.loads(_checked(name, content))
                 if stored_sig == sig:
@@ -102,8 +103,8 @@ class PassCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store it in the first folder that takes it; where none does, it lives in this process alone."""
-        if not self._enabled or data.library.has_dynamic_globals or any(not each.can_cache for each in data.lifted):
+        """Store compiled code in the first folder that can be written; without one it stays in this process."""
+        if not self._enabled or data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
         payload = dumps((sig, data._reduce()))  # type: ignore[no-untyped-call]
@@ -123,23 +124,23 @@ class PassCache(_Cache):
         return f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        """Named after all that the code depends on besides the sources, which name the folder."""
-        own = Path(inspect.getfile(self._function)).read_bytes()
-        parts = (hashlib.sha256(own).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
+        """A name that depends on everything that affects the code besides the sources, which name the folder."""
+        source = Path(inspect.getfile(self._function)).read_bytes()
+        parts = (hashlib.sha256(source).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
         key = hashlib.sha256(repr((*parts, codegen.magic_tuple())).encode()).hexdigest()[:32]
         return f"{self._name}-{key}"
 
 
 @functools.cache
 def sources_key(folder: Path = Path(__file__).parent) -> str:
-    """Of every pass, since each may contain the code of others, and of what compiles them."""
+    """Digest of the sources of all passes, which may contain each other's code, and of the compiler's versions."""
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     versions = f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}"
     return hashlib.sha256(sources + versions.encode()).hexdigest()[:12]
 
 
 def folders() -> Iterator[Path]:
-    """The folders that are this user's own, best first: the user's cache, then one below the temporary folder."""
+    """The private folders of this user: the user's cache first, then one below the temporary folder."""
     for path in _candidates():
         with contextlib.suppress(OSError):
             _make_private(path)
@@ -148,36 +149,36 @@ def folders() -> Iterator[Path]:
 
 def _candidates() -> Iterator[Path]:
     cache = Path(platformdirs.user_cache_dir("proxlearn"))
-    # Without a home folder it would be relative to wherever the command was given.
+    # Without a home folder the path would be relative to the working directory.
     if cache.is_absolute():
         yield cache / f"compiled-{sources_key()}"
     with contextlib.suppress(OSError):
         temporary = Path(tempfile.gettempdir())
-        # The last resort of tempfile is the working folder, where files of ours would be in the user's way.
+        # The last resort of tempfile is the working directory, where the cache does not belong.
         if temporary != Path.cwd():
             yield temporary / f"proxlearn-{user_id()}-compiled-{sources_key()}"
 
 
 def _make_private(path: Path) -> None:
-    """Make ``path`` a folder that nobody else can write; OSError where that cannot be."""
+    """Make ``path`` a folder that no other user can write; OSError where that is not possible."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    # Of the folder itself, not of what a link of somebody else's leads to.
-    about = path.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != user_id():
-        raise PermissionError(errno.EPERM, "it is not a folder of this user's", str(path))
-    if about.st_mode & 0o077:
+    # Of the folder itself, not of the target of a link that another user placed.
+    stats = path.lstat()
+    if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != user_id():
+        raise PermissionError(errno.EPERM, "it is not a folder of this user", str(path))
+    if stats.st_mode & 0o077:
         path.chmod(0o700)
 
 
 def _read_private(path: Path) -> bytes | None:
-    """The content of a regular file of this user's own."""
+    """The content of a regular file of this user; None for any other file."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
         try:
-            about = os.fstat(handle)
-            if stat.S_ISREG(about.st_mode) and about.st_uid == user_id():
+            stats = os.fstat(handle)
+            if stat.S_ISREG(stats.st_mode) and stats.st_uid == user_id():
                 with os.fdopen(handle, "rb", closefd=False) as file:
                     return file.read()
         finally:
@@ -186,7 +187,7 @@ def _read_private(path: Path) -> bytes | None:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Under a temporary name, then renamed. Not synced: a file that a crash damages fails its checksum."""
+    """Write under a temporary name, then rename. Not synced: a file that a crash damages fails its checksum."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600)
@@ -204,21 +205,21 @@ def _discard(path: Path) -> None:
 
 
 def _digest(name: str, payload: bytes) -> bytes:
-    # With the name: two files whose names were swapped are damaged too.
+    # With the name, so that swapped files count as damaged.
     return hashlib.sha256(name.encode() + b"\0" + payload).digest()
 
 
 def _checked(name: str, content: bytes) -> bytes:
-    """The payload of a file; ValueError if it is damaged."""
+    """The payload of a file; ValueError where it is damaged."""
     start = len(MAGIC) + DIGEST_BYTES
     payload = content[start:]
     if not content.startswith(MAGIC) or content[len(MAGIC) : start] != _digest(name, payload):
-        raise ValueError("its checksum does not hold")
+        raise ValueError("its checksum is wrong")
     return payload
 
 
 class _Timer(event.Listener):
-    """Numba's own reports of compilations, those of other packages' functions left out."""
+    """Numba's reports of compilations, without those of other packages' functions."""
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"] in PASSES:

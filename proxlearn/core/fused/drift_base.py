@@ -1,5 +1,4 @@
-"""What fused drifts share: their numbers, the cotangents of the way back, the proximal step's w, and a matrix that
-multiplies fast."""
+"""The base of the fused drifts: hyperparameters, cotangents of the backward pass, the potential w, padded features."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from proxlearn.core.samples import Samples
 
 
 class FusedDrift(ABC):
-    """Moves a cloud; keeps the memory that every step uses again, for samples of one number and one precision."""
+    """Moves a cloud; owns the memory that every step reuses, for a fixed number of samples and one precision."""
 
     dtype: np.dtype
     hyper: Hyper
@@ -27,16 +26,16 @@ class FusedDrift(ABC):
 
     @abstractmethod
     def set_samples(self, samples: Samples) -> None:
-        """Go on with other samples, as many as before."""
+        """Continue with other samples of the same number."""
 
     def set_hyper(self, hyper: Hyper) -> None:
-        """Go on with other numbers; the readings (drift, prox_potential) stay."""
+        """Continue with other numbers; the readings (drift, prox_potential) stay."""
         self.hyper = hyper
         self.h, self.diffusion = self.dtype.type(hyper.h), self.dtype.type(hyper.diffusion)
 
 
 def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """c and d of G(i,m) = c_m + rho_i d_m, as in energy.field; r, s and y alike, n or outputs x n."""
+    """c and d of G(i,m) = c_m + rho_i d_m, as in ``risk.potentials``; r, s and y have one shape, n or outputs x n."""
     n = y.shape[-1]
     if hyper.drift == "paper":
         return (r - 2 * y) / n, s / n
@@ -44,8 +43,10 @@ def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tupl
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """w from P c, which is v + u for the paper's cotangent and v + 2 u for the first variation's; u where they
-    differ."""
+    """w from P c, which is v + u for the paper's cotangent and v + 2 u for that of the first variation.
+
+    ``u`` is given where the readings of drift and prox_potential differ.
+    """
     if u is None:
         return inner_c
     total: np.ndarray = inner_c + u if hyper.prox_potential == "first_variation" else inner_c - u
@@ -55,13 +56,13 @@ def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.nda
 def pad_columns(X: Tensor) -> Tensor:
     """X with columns of zeros up to a multiple of 16.
 
-    The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as times 384 x 16.
+    The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as with 384 x 16.
     """
     columns = -(-X.shape[1] // 16) * 16
     return torch.nn.functional.pad(X, (0, columns - X.shape[1])).contiguous()
 
 
 def with_ones(samples: Samples) -> tuple[np.ndarray, Tensor, Tensor]:
-    """y, and [1 X] for the two products with it: transposed, and padded."""
+    """y, and [1 X] for the two matrix products: transposed, and padded."""
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
     return samples.y.numpy(), X1t, pad_columns(X1t.T)

@@ -1,4 +1,4 @@
-"""The fixed point of Algorithm 1 over a stabilised kernel: proximal.solve's rounds, returned pair and error."""
+"""The fixed point of Algorithm 1 over an absorbed kernel: rounds, returned pair and error as in proximal.solve."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.options import Tolerance
 
 SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
-"""How far log z may move from the shift before K is rebuilt."""
+"""Distance that log z may move from the shift before K is rebuilt."""
 SMALLEST = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
-"""Below this an entry of u or v may have lost what underflowed: the log domain must take over."""
+"""Below this value an entry of u or v may have lost terms to underflow: the log domain must take over."""
 OF_ALL_Q = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}
-"""The same for v, as a share of the sum of q^: an entry of K that underflowed counts as much as its q^, and where z has
-moved far from the shift that is large. The smallest entry of K over the rounding unit is a fifth of this."""
+"""The same limit for v, as a share of the sum of q^: the weight of an entry of K that underflowed is its q^, which is
+large where z has moved far from the shift. The smallest entry of K over the rounding unit is a fifth of this."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,11 @@ class FixedPoint:
 
 @compile_pass()
 def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
-    """log(Gamma^T q) and the next log z; returns its largest change, its distance from the shift, and the least of
-    u and v, v in units of ``share`` times the sum of q if that is more than 1."""
+    """log(Gamma^T q) and the next log z.
+
+    Returns the largest change of log z, its distance from the shift, and the least entry of u and v, v in units of
+    ``share`` times the sum of q if that is more than 1.
+    """
     change = reach = 0.0
     least = np.inf
     of_q = 1 / max(1.0, share * q.astype(np.float64).sum())
@@ -65,7 +68,7 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
 
 @compile_pass()
 def _unscaled(q, scale):  # type: ignore[no-untyped-def]
-    """q itself; it may overflow where nothing is wrong with the weights."""
+    """q itself, which may overflow where the weights are in range."""
     return q * scale
 
 
@@ -92,17 +95,16 @@ def solve(
     changes: list[float] = []
     stopped = False
 
-    def next_of(log_z: np.ndarray, log_Gq: np.ndarray, next_z: np.ndarray) -> Any:
-        swept = (kernel.u, kernel.q, kernel.v)
-        return _next_z(*swept, share, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
+    def compute_next(log_z: np.ndarray, log_Gq: np.ndarray, next_z: np.ndarray) -> Any:
+        return _next_z(kernel.u, kernel.q, kernel.v, share, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
 
     log_z = log_z0
     kernel.rebuild(log_z)
     kernel.sweep(log_z)
     q = _unscaled(kernel.q, kernel.q_scale)
     log_Gq, next_Gq, next_z = np.empty_like(log_z), np.empty_like(log_z), np.empty_like(log_z)
-    moved, away, least = next_of(log_z, log_Gq, next_z)
-    # What is known of the pair (log_z, q): its log(Gamma z) and log q, taken before the kernel goes on to the next.
+    moved, away, least = compute_next(log_z, log_Gq, next_z)
+    # log(Gamma z) and log q of the pair (log_z, q), taken before the kernel sweeps the next one.
     pair = kernel.logarithms()
     for _ in range(L):
         if not least > smallest:
@@ -115,7 +117,7 @@ def solve(
             kernel.rebuild(next_z)
         kernel.sweep(next_z)
         following = np.empty_like(next_z)
-        result = next_of(next_z, next_Gq, following)
+        result = compute_next(next_z, next_Gq, following)
         if tolerance == "paper":
             next_q = _unscaled(kernel.q, kernel.q_scale)
             if _distance(next_q, q) < delta and _distance(np.exp(next_z), np.exp(log_z)) < delta:
@@ -126,7 +128,7 @@ def solve(
         log_Gq, next_Gq = next_Gq, log_Gq
         pair = kernel.logarithms()
     else:
-        # The last round's pair has not been looked at yet.
+        # The pair of the last round has not been checked yet.
         if not least > smallest:
             return None
     log_q, log_Gz = pair()

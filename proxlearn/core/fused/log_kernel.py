@@ -1,6 +1,6 @@
-"""``kernel.LogKernel`` in compiled passes: what is left where plain numbers leave their range, as in runs that diverge.
+"""``kernel.LogKernel`` in compiled passes, for clouds whose plain numbers leave their range, as in diverging runs.
 
-The same operations in float64, without an N x N temporary for each of them.
+The same operations in float64, without N x N temporaries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyp
 
 
 @compile_pass(parallel=True, fastmath=FINITE)
-def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
+def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
     """log sum_j exp(log_Gamma(i,j) + log_z(j))."""
     N = len(log_z)
     for i in prange(N):
@@ -43,12 +43,12 @@ def _over_columns(log_Gamma, log_z, found):  # type: ignore[no-untyped-def]
         total = 0.0
         for j in range(N):
             total += exp(row[j] + log_z[j] - top)
-        found[i] = top + np.log(total)
+        result[i] = top + np.log(total)
 
 
 @compile_pass(parallel=True, fastmath=FINITE)
-def _over_rows(log_Gamma, log_z, log_row, found, blocks):  # type: ignore[no-untyped-def]
-    """log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), each block of columns by itself."""
+def _over_rows(log_Gamma, log_z, log_row, result, blocks):  # type: ignore[no-untyped-def]
+    """log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), block of columns by block."""
     N = len(log_z)
     for t in prange(blocks):
         first, end = N * t // blocks, N * (t + 1) // blocks
@@ -63,22 +63,22 @@ def _over_rows(log_Gamma, log_z, log_row, found, blocks):  # type: ignore[no-unt
             for j in range(end - first):
                 total[j] += exp(row[j] + z[j] + log_row[i] - top[j])
         for j in range(end - first):
-            found[first + j] = top[j] + np.log(total[j])
+            result[first + j] = top[j] + np.log(total[j])
 
 
 BLOCK = 2**20
 """Entries of the temporary matrices of ``_transport_by_rows``."""
 LOG_MASS_ERROR = 1e-9
-"""Change of the logarithm of the total mass that rounding may cause; a larger one means that mass was lost or made."""
+"""Change of the logarithm of the total mass that rounding may cause; a larger one means lost or created mass."""
 
 
 def keeps_mass(log_rho: np.ndarray, before: np.ndarray) -> bool:
-    """Whether the total mass is the same, to rounding."""
+    """Whether the total mass is conserved, to rounding."""
     return bool(abs(np.logaddexp.reduce(log_rho) - np.logaddexp.reduce(before)) <= LOG_MASS_ERROR)
 
 
 class FusedLogKernel:
-    """log Gamma, with each row's smallest cost subtracted, in memory that is given."""
+    """log Gamma, with the smallest cost of each row subtracted, in given memory."""
 
     def __init__(
         self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_Gamma: np.ndarray, blocks: int
@@ -92,32 +92,35 @@ class FusedLogKernel:
         self._zero = np.zeros(N)
 
     def log_apply(self, log_z: Tensor) -> Tensor:
-        found = np.empty(len(log_z))
-        _over_columns(self.log_Gamma, log_z.numpy(), found)
-        return torch.from_numpy(found)
+        result = np.empty(len(log_z))
+        _over_columns(self.log_Gamma, log_z.numpy(), result)
+        return torch.from_numpy(result)
 
     def log_apply_transpose(self, log_q: Tensor) -> Tensor:
         return self._transposed(self._zero, log_q.numpy())
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
         # log z inside the sum, as in LogKernel: outside, two large logarithms would lose the mass to rounding.
-        moved = self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
-        return moved if keeps_mass(moved.numpy(), log_rho.numpy()) else self._transport_by_rows(log_rho, log_z)
+        transported = self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
+        if keeps_mass(transported.numpy(), log_rho.numpy()):
+            return transported
+        return self._transport_by_rows(log_rho, log_z)
 
     def _transport_by_rows(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        """The same with each row's shares normalised, as in LogKernel, some rows at a time.
+        """``log_transport`` with the shares of each row normalised, as in LogKernel, in blocks of rows.
 
-        In a cloud that diverges log(Gamma z) is so large (1e20) that log 2 vanishes beside it: two equal entries of a
-        row would then receive the row's whole mass each.
+        In a diverging cloud log(Gamma z) is so large (1e20) that log 2 is lost to rounding: two equal entries of a row
+        would each receive the whole mass of the row.
         """
-        log_Gamma, moved = torch.from_numpy(self.log_Gamma), torch.full_like(log_rho, -torch.inf)
+        log_Gamma, transported = torch.from_numpy(self.log_Gamma), torch.full_like(log_rho, -torch.inf)
         size = max(1, BLOCK // len(log_z))
         for first in range(0, len(log_z), size):
             shares = torch.log_softmax(log_Gamma[first : first + size] + log_z, dim=1)
-            moved = torch.logaddexp(moved, torch.logsumexp(shares + log_rho[first : first + size, None], dim=0))
-        return moved
+            block = torch.logsumexp(shares + log_rho[first : first + size, None], dim=0)
+            transported = torch.logaddexp(transported, block)
+        return transported
 
     def _transposed(self, log_z: np.ndarray, log_row: np.ndarray) -> Tensor:
-        found = np.empty(len(log_z))
-        _over_rows(self.log_Gamma, log_z, log_row, found, self.blocks)
-        return torch.from_numpy(found)
+        result = np.empty(len(log_z))
+        _over_rows(self.log_Gamma, log_z, log_row, result, self.blocks)
+        return torch.from_numpy(result)

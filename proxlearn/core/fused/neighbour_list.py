@@ -1,7 +1,7 @@
-"""Who is near whom: neighbour lists built from cells, as molecular dynamics codes build them.
+"""Neighbour lists, built from cells as in molecular dynamics codes.
 
-A cell is a box on the few widest coordinates, at least as wide as the radius asked for, so that all neighbours of a
-point lie in its own cell and the adjacent ones. Distances stop being summed as soon as they exceed the radius.
+A cell is a box on the few widest coordinates, at least as wide as the radius, so that all neighbours of a point lie in
+its own cell and the adjacent ones. The sum of a distance stops as soon as it exceeds the radius.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Points sorted by cell, coordinate by coordinate (the widest first), so that many distances are summed at once."""
+    """Points sorted by cell, one array per coordinate (the widest first), so that sums of distances are vectorised."""
 
     points: np.ndarray
     """p x N."""
@@ -44,7 +44,7 @@ def _extent(cloud):  # type: ignore[no-untyped-def]
 
 @compile_pass()
 def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
-    """The points by cell (a counting sort), as Grid holds them; ``axes`` says which coordinate comes where."""
+    """The points sorted by cell (a counting sort), as in Grid; ``axes`` is the order of the coordinates."""
     N, p = cloud.shape
     cells = np.zeros((N, CELL_COORDINATES), np.int64)
     key = np.zeros(N, np.int64)
@@ -60,23 +60,23 @@ def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untype
     place = starts[:-1].copy()
     order, points, cell = np.empty(N, np.int64), np.empty((p, N), cloud.dtype), np.empty_like(cells)
     for i in range(N):
-        to = place[key[i]]
+        target = place[key[i]]
         place[key[i]] += 1
-        order[to] = i
-        cell[to] = cells[i]
+        order[target] = i
+        cell[target] = cells[i]
         for k in range(p):
-            points[k, to] = cloud[i, axes[k]]
+            points[k, target] = cloud[i, axes[k]]
     return points, order, cell, starts
 
 
 def make_grid(cloud: np.ndarray, radius: float) -> Grid:
-    """Sort a cloud into cells at least ``radius`` wide, and not many more of them than points."""
+    """Sort a cloud into cells at least ``radius`` wide; the number of cells is of the order of the number of points."""
     low, high = _extent(cloud)
     axes = np.argsort(low - high, kind="stable")
     used = np.full(CELL_COORDINATES, -1)
     shape, scale = np.ones(CELL_COORDINATES, np.int64), np.zeros(CELL_COORDINATES)
     most = max(1, round((4 * len(cloud)) ** (1 / min(CELL_COORDINATES, len(axes)))))
-    # The last coordinates of a cell are the used ones: cells that differ in the last one are read in one piece.
+    # The last coordinates of a cell are the used ones: cells that differ in the last one are adjacent in memory.
     for d, axis in enumerate(axes[:CELL_COORDINATES], start=max(0, CELL_COORDINATES - len(axes))):
         spread = high[axis] - low[axis]
         if spread > 0:
@@ -94,20 +94,20 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
-    """Block by block: the number of pairs within ``limit`` (squared), the first of them, and the closest below ``far``.
+    """Per block: the number of pairs within ``limit`` (squared), the pairs that fit, and the closest below ``far``.
 
-    Each point looks at the points after it.
+    Each point is compared with the points after it.
     """
     p, N = points.shape
     blocks = len(counts)
     for t in prange(blocks):
-        # Points have the fewer successors the later they come: square roots make the blocks equal in work.
+        # Later points have fewer successors: square roots give the blocks equal work.
         first = N - int(N * np.sqrt(1 - t / blocks))
         last = N - int(N * np.sqrt(1 - (t + 1) / blocks))
         distance = np.empty(N, points.dtype)
         count = 0
         best = points.dtype.type(np.inf)
-        room = pairs.shape[1]
+        capacity = pairs.shape[1]
         for i in range(first, last):
             b0, e0 = _bounds(cell[i], shape, 0)
             b1, e1 = _bounds(cell[i], shape, 1)
@@ -139,7 +139,7 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
                         if smallest <= limit:
                             for j in range(length):
                                 if distance[j] <= limit:
-                                    if count < room:
+                                    if count < capacity:
                                         pairs[t, count, 0] = i
                                         pairs[t, count, 1] = begin + j
                                     count += 1
@@ -147,11 +147,15 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
         nearest[t] = best
 
 
-def _run_scan(grid: Grid, radius: float, far: float, room: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Pairs within ``radius`` (block by block; as many as there is room for), and the closest pair's distance."""
+def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """The number of pairs within ``radius`` and the pairs, per block up to ``capacity``, and the smallest distance."""
     dtype, blocks = grid.points.dtype, get_num_threads()
-    counts, nearest, pairs = np.empty(blocks, np.int64), np.empty(blocks, dtype), np.empty((blocks, room, 2), np.int32)
-    # Slightly wider, so that a rounded distance never loses a pair.
+    counts, nearest, pairs = (
+        np.empty(blocks, np.int64),
+        np.empty(blocks, dtype),
+        np.empty((blocks, capacity, 2), np.int32),
+    )
+    # Slightly wider, so that rounding of a distance never loses a pair.
     limit, beyond = (dtype.type((r * (1 + 1e-5)) ** 2) for r in (radius, max(radius, far)))
     _scan(grid.points, grid.cell, grid.starts, grid.shape, limit, beyond, counts, nearest, pairs)
     return counts, pairs, float(np.sqrt(nearest.min()))
@@ -159,7 +163,7 @@ def _run_scan(grid: Grid, radius: float, far: float, room: int) -> tuple[np.ndar
 
 @dataclass(frozen=True)
 class NeighbourList:
-    """For each particle, the others within ``radius`` of it (rows of a sparse matrix; the diagonal is not in it)."""
+    """For each particle, the others within ``radius`` of it: rows of a sparse matrix without its diagonal."""
 
     starts: np.ndarray
     columns: np.ndarray
@@ -172,7 +176,7 @@ class NeighbourList:
 
 @compile_pass()
 def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
-    """Each pair in the rows of both its members."""
+    """Enter each pair in the rows of both its particles."""
     starts = np.zeros(N + 1, np.int64)
     for e in range(len(rows)):
         starts[rows[e] + 1] += 1
@@ -190,35 +194,35 @@ def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
 
 
 def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
-    """How many pairs a scan would look at, about: the cost of building a list, for deciding whether to."""
+    """The approximate number of pairs that a scan compares, which is the cost of building a list."""
     grid = make_grid(cloud, radius)
     share = np.prod(np.minimum(3 / grid.shape, 1.0))
     return float(share) * len(cloud) ** 2
 
 
 def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """The list of a reference cloud, a function of it and the radius alone; None where it would exceed ``most``."""
+    """The list of a reference cloud, determined by the cloud and the radius; None where it is longer than ``most``."""
     grid = make_grid(cloud, radius)
-    room = min(16 * len(cloud), 2_000_000)
-    counts, pairs, _ = _run_scan(grid, radius, radius, room)
+    capacity = min(16 * len(cloud), 2_000_000)
+    counts, pairs, _ = _run_scan(grid, radius, radius, capacity)
     if 2 * int(counts.sum()) > most:
         return None
-    if int(counts.max()) > room:
+    if int(counts.max()) > capacity:
         counts, pairs, _ = _run_scan(grid, radius, radius, int(counts.max()))
-    found = grid.order[np.concatenate([block[:count] for block, count in zip(pairs, counts, strict=True)])]
-    starts, columns = _both_ways(found[:, 0], found[:, 1], len(cloud))
+    particles = grid.order[np.concatenate([block[:count] for block, count in zip(pairs, counts, strict=True)])]
+    starts, columns = _both_ways(particles[:, 0], particles[:, 1], len(cloud))
     return NeighbourList(starts, columns, radius)
 
 
 EMPTY_MARGIN = 1 - 1e-4
-"""An empty radius keeps away from the closest pair by more than a list is wider than asked for: its list is empty,
-too."""
+"""Factor between the distance of the closest pair and an empty radius: larger than the margin by which a scan is wider
+than its radius, so that the list of an empty radius is empty."""
 BUDGET = 400
-"""Candidate pairs a particle for the search of a wider empty radius: a few steps' worth of time."""
+"""Candidate pairs per particle in the search of a wider empty radius, which take as long as a few steps."""
 
 
 def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
-    """Given that no pair is within ``radius``: the closest pair's distance, or as much of it as is cheap to know."""
+    """A radius, at least the given empty one, within which there is no pair: as wide as a cheap search can tell."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)

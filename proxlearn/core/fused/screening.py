@@ -1,4 +1,4 @@
-"""How far apart particles must be for their exchange of mass to vanish: cut-offs, and the skin of a neighbour list."""
+"""Cut-off distances beyond which particles exchange no mass, and the skin of a neighbour list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from proxlearn.core.fused.code_cache import compile_pass
 
 TOLERANCE = 2.0**-53
-"""Relative change of a weight that is not worth computing, in every precision: errors add up over 10^6 steps."""
+"""Relative change of a weight that is neglected, in every precision: errors accumulate over 10^6 steps."""
 LOG_TOLERANCE = math.log(TOLERANCE)
 
 
@@ -33,18 +33,19 @@ def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilo
     """The distance beyond which no pair changes a weight by more than 2^-53.
 
     In row i the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z)) of
-    the diagonal one; in column j to that times exp(osc(log rho)). With nobody near, log z stays between z0's and the
-    fixed point's, (log xi - log rho) / kappa, in every round: its oscillation is at most the larger one of theirs.
+    the diagonal one; in column j to that times exp(osc(log rho)). Without near pairs, log z stays between
+    that of z0 and that of the fixed point, (log xi - log rho) / kappa, in every round: its oscillation is at most the
+    larger one of the two.
     """
     exponent = osc_log_rho + osc_log_z + math.log(max(N - 1, 1)) - LOG_TOLERANCE
     return math.sqrt(max_step**2 + 2 * epsilon * exponent)
 
 
 def skin(radius: float, max_step: float) -> float:
-    """How much wider than needed a list is made, so that it serves for several steps.
+    """The margin of a list beyond the cut-off, so that it is valid for several steps.
 
-    In m steps two particles come nearer by some 2 sqrt(m) steps. Wider lists cost more in every step: a quarter of the
-    radius is the most that is added, and nothing where that would not last for one step.
+    In m steps two particles approach each other by about 2 sqrt(m) steps. A wider list costs more in every step: the
+    margin is a quarter of the radius, or zero where that is not enough for one step.
     """
-    lasts = max_step > 0 and 0.25 * radius >= 2 * max_step
-    return 0.25 * radius if lasts else 0.0
+    is_enough = max_step > 0 and 0.25 * radius >= 2 * max_step
+    return 0.25 * radius if is_enough else 0.0

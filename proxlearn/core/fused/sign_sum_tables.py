@@ -1,7 +1,7 @@
-"""Sums of signed rows, looked up instead of multiplied out: the method of four Russians, exact to rounding.
+"""Sums of signed rows by table look-up instead of multiplication: the method of four Russians, exact to rounding.
 
-Five inputs have 32 patterns of signs. Once the sums of all 32 are in a table, a look-up and an addition stand for five
-multiplications and additions. A row is LANES numbers side by side, so that one look-up serves as many sums.
+Five inputs have 32 patterns of signs. Once the sums of all 32 are in a table, a look-up and an addition replace five
+multiplications and additions. A row consists of LANES numbers, so that one look-up serves LANES sums.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numba.extending import intrinsic
 from proxlearn.core.fused.code_cache import compile_pass
 
 LANES = 16
-"""Numbers of a row: a register of float32, two of float64."""
+"""Length of a row: one register of float32, two of float64."""
 SIGNS, TABLES = 5, 13
-"""Inputs of a table, and tables in use at a time: 26 KiB of float32, which the innermost cache holds. Larger tables
-take longer to fill; fewer at a time load and store each sum more often."""
+"""Inputs per table, and tables in use at the same time: 26 KiB of float32, which fit into the L1 cache. Larger tables
+take longer to fill; with fewer tables each sum is loaded and stored more often."""
 PATTERNS, INPUTS = 2**SIGNS, SIGNS * TABLES
 
 
 def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
-    """Where row ``row`` of a contiguous array of LANES columns begins, as a pointer to one vector."""
+    """A pointer to row ``row`` of a contiguous array with LANES columns, as one vector."""
     data = context.make_array(kind)(context, builder, array).data
     vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
     return builder.bitcast(builder.gep(data, [builder.mul(row, row.type(LANES))]), vector.as_pointer())
 
 
-# The compiler does not know that a table and a sum are different memory. In plain loops over the lanes it would ask
-# anew for every entry, which takes longer than the addition; so the three innermost statements say what is a vector.
+# The compiler cannot prove that a table and a sum do not overlap. In plain loops over the lanes it would load every
+# entry again, which takes longer than the addition; so the three innermost statements are vector instructions.
 @intrinsic
 def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
-    """The sums of all patterns of SIGNS inputs, from ``first`` on."""
+    """Fill a table with the sums of all patterns of SIGNS inputs, starting with input ``first``."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         (to, of, _), (table, inputs, first) = signature.args, args
@@ -43,8 +43,8 @@ def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
         rows = [_row(context, builder, of, inputs, builder.add(first, first.type(j))) for j in range(SIGNS)]
         x = [builder.load(row, align=align) for row in rows]
         entries = [builder.fneg(functools.reduce(builder.fadd, x))]
-        for one in x:
-            twice = builder.fadd(one, one)
+        for value in x:
+            twice = builder.fadd(value, value)
             entries += [builder.fadd(entry, twice) for entry in entries]
         for p, entry in enumerate(entries):
             builder.store(entry, _row(context, builder, to, table, first.type(p)), align=align)
@@ -106,7 +106,7 @@ def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
 
 
 def patterns(above: np.ndarray) -> np.ndarray:
-    """Each row's patterns, TABLES of them together; what fills up the last ones meets inputs of zero."""
+    """The patterns of each row in groups of TABLES; the padding of the last group meets inputs of zero."""
     rows, columns = above.shape
     sets = -(-columns // INPUTS)
     bits = np.zeros((rows, sets * INPUTS), np.uint8)

@@ -1,11 +1,11 @@
-"""The softmax neuron's drift for features of two values, whose two matrix products are looked up in tables.
+"""The softmax neuron's drift for features with two values, with table look-ups in place of the two matrix products.
 
 A black and white picture is a row of signs: x = mid + half s with s = -1 or 1, column by column. W x is a sum over
-features, for which every sample has its patterns of signs; the gradient is a sum over samples, for which every feature
-has. Both are the same ``look_up``.
+features with the patterns of signs of a sample; the gradient is a sum over samples with the patterns of a feature. Both
+use the same ``look_up``.
 
-LANES particles lie side by side, as a tile: every entry of a table has one number for each, and every pass goes through
-memory in its order. No sum crosses two blocks of a pass.
+LANES particles form a tile: every entry of a table has one number per particle of the tile, and every pass reads memory
+in order. No sum extends over two blocks of a pass.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 STRIP = 32
-"""Samples whose logits of all classes are in the innermost cache at once."""
+"""Samples whose logits of all classes fit into the L1 cache."""
 LEAST = 128
-"""Samples, and features, from which on tables pay for being filled."""
+"""Minimum number of samples, and of features, for which the tables are worth the time to fill them."""
 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[no-untyped-def]
-    """Z = W X^T + b, each class's less the last one's; a task is a class of a tile, for threads to have equal work."""
+    """Z = W X^T + b relative to the last class; a task is one class of one tile, so that threads have equal work."""
     N, n_x = len(theta), len(half)
     tiles, others, _ = Z.shape
     blocks, used = len(inputs), codes.shape[1] * LANES
@@ -55,7 +55,7 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
-    """Logits -> probabilities in place, a block's samples strip by strip; P, P^T rho and P^T 1."""
+    """Logits -> probabilities in place, strip by strip of a block's samples; P, P^T rho and P^T 1."""
     tiles, others, _ = Z.shape
     n = len(labels)
     one = Z.dtype.type(1)
@@ -106,8 +106,10 @@ def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-d
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, gradient, shifts):  # type: ignore[no-untyped-def]
-    """inner_c = P c; probabilities -> G P (delta_label - p) in place, and its sums over the samples with X
-    and alone, a row for each particle and class."""
+    """inner_c = P c; probabilities -> G P (delta_label - p) in place.
+
+    ``gradient`` and ``shifts`` are its sums over the samples with X and alone, one row per particle and class.
+    """
     N, n_x = len(inner_c), len(half)
     tiles, others, _ = Z.shape
     blocks = len(sums)
@@ -137,7 +139,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, g
 
 
 def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """mid, half and where X = mid + half, not mid - half, column by column; nothing if a column has a third value."""
+    """mid, half, and where X is mid + half, column by column; None where a column has a third value."""
     lo, hi = X.min(axis=0), X.max(axis=0)
     above = hi == X
     if not bool((above | (lo == X)).all()):
@@ -146,31 +148,32 @@ def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 
 
 def is_applicable(problem: Problem, N: int) -> bool:
-    """Whether this drift is right for the samples, and faster than the products.
+    """Whether this drift applies to the samples and is faster than the products.
 
-    Measured with one thread, in both precisions: from LEAST samples and features and a full tile of particles on, with
-    2 to 10 classes, it took between 1 and 1/3.5 of their time. Never for a batch: the next one may have a third value.
+    Measured with one thread, in both precisions, for at least LEAST samples and features, a full tile of particles and
+    2 to 10 classes: it took between 1 and 1/3.5 of the time of the products. It never applies to a mini-batch, because
+    the next one may have a third value.
     """
     X = problem.samples.X
     return not problem.batch and N >= LANES and min(X.shape) >= LEAST and signs(X.numpy()) is not None
 
 
 class BinaryFeaturesDrift(FusedDrift):
-    """A cloud of softmax neurons that look at black and white."""
+    """A cloud of softmax neurons on features with two values."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
         X = problem.samples.X
         n, n_x = X.shape
-        blocks_of = problem.neuron.coordinates(n_x)
-        others, tiles = blocks_of["w"] // n_x - 1, -(-N // LANES)
+        coordinates = problem.neuron.coordinates(n_x)
+        others, tiles = coordinates["w"] // n_x - 1, -(-N // LANES)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
         self.set_samples(problem.samples)
         self.set_hyper(hyper)
-        self.intercepts = blocks_of.get("b", 0)
+        self.intercepts = coordinates.get("b", 0)
 
         def zeros(*shape: int) -> np.ndarray:
-            # torch's memory begins where a register does; an entry across two cache lines would take twice as long.
+            # torch aligns its memory to registers; an entry across two cache lines would take twice as long.
             array: np.ndarray = X.new_zeros(shape).numpy()
             return array
 
@@ -185,12 +188,12 @@ class BinaryFeaturesDrift(FusedDrift):
         self.r, self.s, self.inner_c = np.empty(n, dtype), np.empty(n, dtype), np.empty(N, dtype)
 
     def set_samples(self, samples: Samples) -> None:
-        found = signs(samples.X.numpy())
-        assert samples.labels is not None, "the softmax neuron answers for labelled samples"
-        assert found is not None, "a feature has a third value"
+        signed = signs(samples.X.numpy())
+        assert samples.labels is not None, "the softmax neuron needs labelled samples"
+        assert signed is not None, "a feature has a third value"
         self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
-        self.mid, self.half, above = found
-        # A last feature of 1: its weight is the shift of the logits, and its gradient theirs.
+        self.mid, self.half, above = signed
+        # A last feature of 1: its weight is the shift of the logits, and its gradient is the gradient of the shift.
         above = np.column_stack((above, np.ones(self.n, bool)))
         self.of_samples, self.of_features = patterns(above), patterns(above.T)
 

@@ -1,8 +1,8 @@
-"""The softmax neuron's passes between its two matrix products: softmax in place, and the way back in place.
+"""The softmax neuron's passes between its two matrix products: softmax and its gradient, both in place.
 
 Probabilities depend on differences of logits alone, and the gradients of a sample's logits add up to zero. So the last
-class needs no row in either product: its logit is 0 once its weights are subtracted from the others', and its gradient
-is minus the sum of theirs. That is a tenth of both products for the paper's ten digits.
+class needs no row in either product: its logit is 0 once its weights are subtracted from those of the other classes,
+and its gradient is minus the sum of the others. That saves a tenth of both products for the paper's ten digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
-    """Each class's weights less the last one's, a row for each particle and class."""
+    """The weights of each class minus those of the last class, one row per particle and class."""
     N, n_x = len(theta), W.shape[1]
     others = len(W) // N
     for i in prange(N):
@@ -75,8 +75,7 @@ def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
-    """inner_c = P c; probabilities -> G P (delta_label - p) in place, which is the gradient with respect to the
-    logits."""
+    """inner_c = P c; probabilities -> G P (delta_label - p) in place, the gradient with respect to the logits."""
     N, n = P.shape
     others = len(Z) // N
     for t in prange(blocks):
@@ -98,7 +97,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama for one block of coordinates, from ``first`` on; ``gradient``: of all classes but the last."""
+    """Euler-Maruyama for one block of coordinates, starting at ``first``; ``gradient`` has all classes but the last."""
     N, size = len(theta), gradient.shape[1]
     others = len(gradient) // N
     for i in prange(N):
@@ -121,13 +120,13 @@ class SoftmaxDrift(FusedDrift):
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
         X = problem.samples.X
         n, n_x = X.shape
-        blocks_of = problem.neuron.coordinates(n_x)
-        others = blocks_of["w"] // n_x - 1
+        coordinates = problem.neuron.coordinates(n_x)
+        others = coordinates["w"] // n_x - 1
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
         self.set_samples(problem.samples)
         self.set_hyper(hyper)
-        self.intercepts = blocks_of.get("b", 0)
+        self.intercepts = coordinates.get("b", 0)
         self.W, self.gradient = X.new_empty(N * others, n_x), X.new_empty(N * others, n_x)
         self.Z = X.new_empty(N * others, n)
         self.P = np.empty((N, n), dtype)
@@ -135,7 +134,7 @@ class SoftmaxDrift(FusedDrift):
         self.inner_c = np.empty(N, dtype)
 
     def set_samples(self, samples: Samples) -> None:
-        assert samples.labels is not None, "the softmax neuron answers for labelled samples"
+        assert samples.labels is not None, "the softmax neuron needs labelled samples"
         self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
         self.X, self.Xt = samples.X, samples.X.T.contiguous()
 

@@ -1,10 +1,10 @@
 """The tanh neuron's passes between its two matrix products.
 
-A step's drift is: GEMM, ``forward`` (tanh in place, and P^T rho and P^T 1 on the way), ``backward`` (P times the
-cotangents, and the rows of G o S that are not zero, moved together), GEMM over those rows, and the update.
+The drift of a step consists of a matrix product, ``forward`` (tanh in place, with P^T rho and P^T 1), ``backward`` (P
+times the cotangents, and the non-zero rows of G o S, compacted), a matrix product over those rows, and the update.
 
-With the paper's raw features nearly every neuron is saturated: all of its row of S = 1 - T o T is exactly zero, and
-so is its gradient but for a. Such rows are left out of the second product, which is exact and removes most of it.
+With the paper's raw features nearly every neuron is saturated: its row of S = 1 - T o T is exactly zero, and so is its
+gradient except for a. The second product leaves out such rows, which is exact and removes most of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
-    """Z -> T = tanh Z in place; sums[t] gets block t's share of (P^T rho, P^T 1)."""
+    """Z -> T = tanh Z in place; block t's share of (P^T rho, P^T 1) in sums[t]."""
     N, n = Z.shape
     blocks = sums.shape[0]
     for t in prange(blocks):
@@ -46,7 +46,7 @@ def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
 def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-untyped-def]
     """inner_c = T c, grad_a = T c + rho o T d; T's unsaturated rows become G o S and move to the top of their block.
 
-    ``rows[t]`` and ``counts[t]`` say which rows block t kept.
+    ``rows`` and ``counts[t]`` list the rows that block t kept.
     """
     N, n = T.shape
     blocks = counts.shape[0]
@@ -78,7 +78,7 @@ def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-un
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama, from the gradient's first column and the kept rows of its others."""
+    """Euler-Maruyama, with the first column of the gradient and the kept rows of the other columns."""
     N, p = theta.shape
     blocks = counts.shape[0]
     for t in prange(blocks):
@@ -140,7 +140,7 @@ class TanhDrift(FusedDrift):
         return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
 
     def _second_product(self, N: int) -> None:
-        """(G o S) [1 X] over the kept rows, each block's at its top."""
+        """(G o S) [1 X] over the kept rows, which are at the top of each block."""
         if int(self.counts.sum()) == N:
             torch.mm(self.T, self.X1, out=self.GX)
             return

@@ -1,6 +1,6 @@
-"""The passes of the tanh neuron with many outputs between its five matrix products: tanh, and the way back.
+"""The passes of the tanh neuron with several outputs between its five matrix products: tanh, and its gradient.
 
-With T = tanh(w X^T + b), N x n, all that has to do with the C outputs is a product with T or with a, N x C.
+With T = tanh(w X^T + b), N x n, everything that depends on the C outputs is a product with T or with a, N x C.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def backward(T, g, blocks):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama: the gradient's columns for a, then those for b and w."""
+    """Euler-Maruyama: the columns of the gradient for a, then those for b and w."""
     N, p = theta.shape
     C = grad_a.shape[1]
     for i in prange(N):
@@ -54,7 +54,7 @@ def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-unty
 
 
 class TanhOutputsDrift(FusedDrift):
-    """A cloud of tanh neurons with many outputs."""
+    """A cloud of tanh neurons with several outputs."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
         X, n = problem.samples.X, len(problem.samples)

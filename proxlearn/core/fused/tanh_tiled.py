@@ -1,8 +1,8 @@
-"""The tanh drift of a cloud too large for the cache: tile by tile, with memory O(tile x n) beside a byte a sign.
+"""The tanh drift of a cloud too large for the cache: tile by tile, with memory O(tile x n) and one byte per sign.
 
-P^T rho must be known before the way back begins, so T would have to be kept, or made again. A saturated row of T is +-1
-throughout: its signs are kept, one byte each, a quarter of the traffic to memory. Only the rows that are not saturated
-are made again.
+The backward pass needs P^T rho, so T has to be stored or computed again. A saturated row of T consists of +-1: its
+signs are stored, one byte each, which is a quarter of the memory traffic. Only the rows that are not saturated are
+computed again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TILE = 1024
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untyped-def]
-    """``tanh.forward`` that adds to ``sums``, and keeps of T the signs of its saturated rows."""
+    """``tanh_drift.forward`` that adds to ``sums`` and stores the signs of T's saturated rows."""
     N, n = Z.shape
     blocks = sums.shape[0]
     one = Z.dtype.type(1)
@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama but for the gradient's columns of the rows that are not saturated."""
+    """Euler-Maruyama without the gradient of b and w in the rows that are not saturated."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -78,7 +78,7 @@ def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: i
 
 
 class TiledTanhDrift(FusedDrift):
-    """``TanhDrift`` for large clouds; the same results to rounding."""
+    """``TanhDrift`` for large clouds: the same results to rounding."""
 
     def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
         X, n = problem.samples.X, len(problem.samples)
@@ -108,7 +108,7 @@ class TiledTanhDrift(FusedDrift):
         if u is not None:
             inner_of_signs(self.signs, self.active, rho, r, r, u, np.empty_like(u), self.blocks)
         unsaturated = np.flatnonzero(self.active)
-        gradients = [self._way_back(theta, rho, c, d, r, u, rows) for rows in _tiles(unsaturated)]
+        gradients = [self._backward_rows(theta, rho, c, d, r, u, rows) for rows in _tiles(unsaturated)]
         new = torch.empty_like(theta)
         drift_and_noise(cloud, self.grad_a, self.h, self.diffusion, noise.numpy(), new.numpy(), self.blocks)
         for rows, gradient in zip(_tiles(unsaturated), gradients, strict=True):
@@ -120,7 +120,7 @@ class TiledTanhDrift(FusedDrift):
     def _product(self, theta: Tensor) -> Tensor:
         return torch.mm(theta[:, 1:], self.X1t, out=self.Z[: len(theta)])
 
-    def _way_back(
+    def _backward_rows(
         self,
         theta: Tensor,
         rho: np.ndarray,
@@ -130,7 +130,7 @@ class TiledTanhDrift(FusedDrift):
         u: np.ndarray | None,
         rows: np.ndarray,
     ) -> np.ndarray:
-        """The gradient's columns after the first for some rows that are not saturated, a o (G o S) [1 X]."""
+        """The gradient of b and w, a o (G o S) [1 X], for some rows that are not saturated."""
         points, weights, count = theta[torch.from_numpy(rows)], rho[rows], len(rows)
         Z = self._product(points)
         forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))
@@ -142,9 +142,9 @@ class TiledTanhDrift(FusedDrift):
         gradient = np.zeros((count, len(self.X1t)), rho.dtype)
         for t in range(self.blocks):
             first, kept = count * t // self.blocks, int(self.counts[t])
-            found = torch.mm(Z[first : first + kept], self.X1).numpy()[:, : len(self.X1t)]
-            which = self.rows[first : first + kept]
-            gradient[which] = found * points.numpy()[which, :1]
+            product = torch.mm(Z[first : first + kept], self.X1).numpy()[:, : len(self.X1t)]
+            kept_rows = self.rows[first : first + kept]
+            gradient[kept_rows] = product * points.numpy()[kept_rows, :1]
         return gradient
 
 

@@ -1,4 +1,4 @@
-"""Numba's threads: one pool with torch's, and one thread only in a process that was forked from a pool's owner."""
+"""Numba's threads: the same pool as torch's, and a single thread in a process forked from one with a pool."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from numba.np.ufunc import parallel
 
 from proxlearn.core.thread_limit import Fork, usable_threads
 
-# OpenMP is what torch uses: one pool of threads for both, instead of two that wait for each other. Where Numba cannot
-# load it (macOS without libomp), another layer serves.
+# torch uses OpenMP: one pool for both avoids two pools that wait for each other. Where Numba cannot load it (macOS
+# without libomp), it uses another layer.
 numba.config.THREADING_LAYER = "default"  # type: ignore[attr-defined]
 numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # type: ignore[attr-defined]
 
 
 def set_threads(threads: int) -> None:
-    """Let the passes run on so many threads, without changing the number that torch's products use."""
+    """Set the number of threads of the passes without changing that of torch's products."""
     threads = usable_threads(threads)
-    # Launching Numba's threads sets the number for all of OpenMP, torch's products included: put that back.
-    of_torch = torch.get_num_threads()
-    # Of all that there are: a step made earlier in this process may have asked for fewer.
+    # Launching Numba's threads sets the number for all of OpenMP, including torch's products: it is restored below.
+    torch_threads = torch.get_num_threads()
+    # Limited by the available threads and not by the current number, which an earlier step may have reduced.
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-    torch.set_num_threads(usable_threads(of_torch))
+    torch.set_num_threads(usable_threads(torch_threads))
 
 
 def _use_one_thread() -> None:
-    """In a forked child: the threads of GNU OpenMP are gone, and a loop over several would wait for them for ever.
+    """Use a single thread in a forked child, where the threads of GNU OpenMP do not exist.
 
-    Numba ends such a child by a signal at its first parallel loop, and a ``multiprocessing.Pool`` then waits for its
-    answer for ever. A loop on one thread needs no other one, so the child is registered with Numba's layer as a
-    process that starts anew, with one thread for it and for torch.
+    A parallel loop over several threads would hang. Numba ends such a child by a signal at its first parallel loop, and
+    a ``multiprocessing.Pool`` then waits for its result for ever. A loop on one thread works, so the child is
+    registered with Numba's layer as a new process, with one thread for Numba and for torch.
     """
     if parallel._threading_layer != "omp":
         return

@@ -1,8 +1,8 @@
-"""exp and tanh as polynomials, so that the compiler can evaluate eight of them at once, in either precision.
+"""exp and tanh as polynomials, so that the compiler can vectorise them in both precisions.
 
-Numba's own call the mathematical library for each number. Both go through 2^y = 2^k 2^g with k whole and |g| <= 1/2,
-where 2^g is a Taylor polynomial and 2^k a matter of the exponent's bits. exp(x) is accurate to |x| + 2 units in the
-last place, which is what a rounded x is worth anyway; tanh to 2 units of 1 in absolute terms.
+Numba's versions call the mathematical library for each number. Both functions use 2^y = 2^k 2^g with an integer k and
+|g| <= 1/2, where 2^g is a Taylor polynomial and 2^k is set in the exponent's bits. exp(x) is accurate to |x| + 2 units
+in the last place, which is the effect of rounding x; tanh is accurate to 2 units in the last place of 1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numba import njit, types
 from numba.extending import overload
 
 FAST = {"nsz", "contract", "reassoc"}
-"""What the compiler may rearrange: sums may be reordered, but NaN and infinity keep their meaning."""
+"""Allowed rearrangements: sums may be reordered, but NaN and infinity keep their meaning."""
 FINITE = FAST | {"nnan"}
-"""For passes that never see a NaN: only then are a minimum and a maximum taken eight at a time."""
+"""For passes without NaN: only then does the compiler vectorise a minimum and a maximum."""
 
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 LOG2E = 1 / math.log(2)
@@ -56,7 +56,7 @@ def _exp8(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _tanh4(x):  # type: ignore[no-untyped-def]
-    # Beyond 2^60 the quotient is exactly -1 or 1: that is what saturation is recognised by.
+    # Beyond 2^60 the quotient is exactly -1 or 1, which defines saturation.
     e = _power4(min(max(x * FACTOR4, f4(-60)), f4(60)))
     return (f4(1) - e) / (f4(1) + e)
 
@@ -69,7 +69,7 @@ def _tanh8(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def add_squares(total, rows, first, last, start, length, x, column):  # type: ignore[no-untyped-def]
-    """total[j] += sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time: a quarter of the traffic."""
+    """total[j] += sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time, for less traffic."""
     k = first
     while k + 4 <= last:
         x0, x1, x2, x3 = x[k, column], x[k + 1, column], x[k + 2, column], x[k + 3, column]
@@ -88,7 +88,7 @@ def add_squares(total, rows, first, last, start, length, x, column):  # type: ig
 
 
 def exp(x: Any) -> Any:
-    """Exponential; beyond the range it stays at the smallest or largest power of two."""
+    """Exponential; beyond the range it is the smallest or largest power of two."""
     raise RuntimeError("for compiled code only")
 
 
@@ -108,15 +108,15 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 def sortable_int(x: Any) -> Any:
-    """A whole number of the same size, and of the same order as x is among others.
+    """An integer of the same size whose order is that of the floating-point numbers.
 
-    The compiler takes a minimum or maximum of whole numbers sixteen at a time, and of floating-point ones one by one.
+    The compiler vectorises a minimum or maximum of integers, but not of floating-point numbers.
     """
     raise RuntimeError("for compiled code only")
 
 
 def from_sortable_int(k: Any) -> Any:
-    """The number whose ``ordered`` is k."""
+    """The number whose ``sortable_int`` is k."""
     raise RuntimeError("for compiled code only")
 
 
@@ -131,10 +131,10 @@ def _flip8(k):  # type: ignore[no-untyped-def]
 
 
 @overload(sortable_int, inline="always")
-def _ordered(x):  # type: ignore[no-untyped-def]
+def _sortable_int(x):  # type: ignore[no-untyped-def]
     return (lambda x: _flip4(f4(x).view(i4))) if x is types.float32 else (lambda x: _flip8(f8(x).view(i8)))
 
 
 @overload(from_sortable_int, inline="always")
-def _of_order(k):  # type: ignore[no-untyped-def]
+def _from_sortable_int(k):  # type: ignore[no-untyped-def]
     return (lambda k: i4(_flip4(k)).view(f4)) if k is types.int32 else (lambda k: i8(_flip8(k)).view(f8))

@@ -1,4 +1,4 @@
-"""The softmax neuron, in closed form: a whole linear classifier a particle, the paper's neuron for many classes."""
+"""The softmax neuron, in closed form: one linear classifier per particle, the paper's neuron for several classes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from proxlearn.core.samples import Samples
 class SoftmaxNeuron:
     """Phi(x_m, theta) = softmax(theta x_m)[label_m], theta C x n_x: the probability given to the right class.
 
-    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's has no intercept; data whose classes do
-    not lie around the origin needs one: theta = (b, w) then, softmax(w x + b).
+    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's neuron has no intercept; data
+    whose classes do not lie around the origin needs one: then theta = (b, w) and softmax(w x + b).
     """
 
     classes: int
@@ -52,7 +52,7 @@ class SoftmaxNeuron:
 
 
 class SoftmaxResponse:
-    """P = p_label, with the probabilities p of all classes kept for the way back."""
+    """P = p_label, with the probabilities p of all classes stored for the gradient."""
 
     def __init__(self, p: Tensor, labels: Tensor, X: Tensor, intercept: bool) -> None:
         self.p, self.labels, self.X, self.intercept = p, labels, X, intercept
@@ -76,10 +76,10 @@ class SoftmaxResponse:
 
 
 def _of_label(p: Tensor, labels: Tensor) -> Tensor:
-    """From N x C x n the row of each sample's own class: N x n."""
+    """The row of each sample's own class, N x n from N x C x n."""
     return p.gather(1, labels.expand(len(p), 1, -1))[:, 0]
 
 
 def _labels(samples: Samples) -> Tensor:
-    assert samples.labels is not None, "the softmax neuron answers for labelled samples"
+    assert samples.labels is not None, "the softmax neuron needs labelled samples"
     return samples.labels

@@ -1,4 +1,4 @@
-"""The tanh neuron with many outputs, in closed form: one hidden unit that speaks to every class or real target."""
+"""The tanh neuron with several outputs, in closed form: one hidden unit for all classes or real targets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from proxlearn.core.samples import Samples
 class TanhOutputsNeuron:
     """Phi(x, theta) = a tanh(<w, x> + b) with a in R^C, theta = (a, b, w): regressed on one-hot or real targets.
 
-    The recursion knows one output a sample. Here sample m and output c count as one of C n, so that
-    P(i, (c,m)) = a_ic T(i,m); the risk is the mean over the n samples of the squared distance in R^C.
+    The recursion has one output per sample. Here every pair of an output c and a sample m counts as one of C n samples,
+    so that P(i, (c,m)) = a_ic T(i,m); the risk is the mean over the n samples of the squared distance in R^C.
     """
 
     count: int
@@ -51,8 +51,8 @@ class TanhOutputsResponse:
         self.a, self.T, self.X = a, T, X
 
     def over_particles(self, weights: Tensor) -> Tensor:
-        made = [((self.a * column[:, None]).T @ self.T).flatten() for column in weights.unbind(1)]
-        return torch.stack(made, dim=1)
+        columns = [((self.a * column[:, None]).T @ self.T).flatten() for column in weights.unbind(1)]
+        return torch.stack(columns, dim=1)
 
     def over_samples(self, vectors: Tensor) -> Tensor:
         return torch.stack([(self.a * self._inner(column)).sum(1) for column in vectors.unbind(1)], dim=1)
@@ -71,5 +71,5 @@ class TanhOutputsResponse:
         return vector.view(self.a.shape[1], self.T.shape[1])
 
     def _inner(self, vector: Tensor) -> Tensor:
-        """N x C: each particle's T against each output's part."""
+        """The product of each particle's T with the part of each output: N x C."""
         return self.T @ self._by_output(vector).T

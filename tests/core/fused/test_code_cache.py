@@ -160,7 +160,7 @@ def test_files_and_folders_of_another_user_are_not_read(places: Path) -> None:
 
 
 def test_an_edited_function_is_compiled_again(places: Path) -> None:
-    """Its own file is a part of the key, and so is every file of the passes, since each may contain the others."""
+    """The key covers the file of a pass and the files of all other passes, whose code it may contain."""
 
     def load(text: str) -> Callable[..., object]:
         (places / "edited.py").write_text(text)

@@ -1,4 +1,4 @@
-"""The fused engine is the reference recursion, to rounding, whichever regime its kernel is in."""
+"""The fused engine is the reference recursion, to rounding, in every regime of its kernel."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ RHO = {torch.float32: 1e-5, torch.float64: 1e-12}
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
-def assert_equal_weights(found: PointCloud, wanted: PointCloud) -> None:
-    torch.testing.assert_close(found.rho.double(), wanted.rho.double(), rtol=RHO[wanted.theta.dtype], atol=0)
+def assert_equal_weights(actual: PointCloud, expected: PointCloud) -> None:
+    torch.testing.assert_close(actual.rho.double(), expected.rho.double(), rtol=RHO[expected.theta.dtype], atol=0)
 
 
-def regime(found: step.Info | None, cloud: PointCloud) -> str:
-    return "nobody" if isinstance(found, IdentityInfo) else "many" if cloud.screen is None else "few"
+def regime(info: step.Info | None, cloud: PointCloud) -> str:
+    return "identity" if isinstance(info, IdentityInfo) else "dense" if cloud.screen is None else "sparse"
 
 
 @dtypes
 def test_every_regime_of_a_run_equals_the_dense_log_kernel(
     wdbc: Problem, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
-    """From the same cloud, along a run from k = 0 until nobody has neighbours."""
+    """From the same cloud, along a run from k = 0 until no particle has neighbours."""
     problem, cloud = wdbc.to("cpu", dtype), paper_cloud(wdbc, 120, generator).to("cpu", dtype)
     fused = FusedStep(problem, WDBC, 120, threads=1)
     seen = set()
@@ -52,12 +52,12 @@ def test_every_regime_of_a_run_equals_the_dense_log_kernel(
         after, info = fused(cloud, noise, z0)
         seen.add(regime(info, cloud))
         if k % 9 == 0:
-            wanted, reference = step.step(problem, cloud, WDBC, noise, z0)
-            assert_equal_weights(after, wanted)
-            # Raw features: gradients of 1e3 a unit, so an absolute tolerance of their rounding.
+            expected, reference = step.step(problem, cloud, WDBC, noise, z0)
+            assert_equal_weights(after, expected)
+            # Raw features: gradients of 1e3 per unit, hence an absolute tolerance for their rounding.
             torch.testing.assert_close(
                 after.theta,
-                wanted.theta,
+                expected.theta,
                 rtol=1e-5 if dtype == torch.float32 else 1e-12,
                 atol=1e-3 if dtype == torch.float32 else 1e-11,
             )
@@ -68,7 +68,7 @@ def test_every_regime_of_a_run_equals_the_dense_log_kernel(
             if not isinstance(info, IdentityInfo):
                 assert info.solution.rounds == reference.solution.rounds
         cloud = after
-    assert seen == {"many", "few", "nobody"}
+    assert seen == {"dense", "sparse", "identity"}
 
 
 @dtypes
@@ -93,10 +93,10 @@ def test_every_reading_equals_the_reference(
     weights = cloud.log_rho + 2 * torch.randn(60, generator=generator, dtype=torch.float64)
     cloud = PointCloud(cloud.theta, weights).to("cpu", dtype)
     noise, z0 = randomness(cloud, generator)
-    found, _ = FusedStep(problem, hyper, 60, threads=2)(cloud, noise, z0)
-    wanted, _ = step.step(problem, cloud, hyper, noise, z0)
-    assert_equal_weights(found, wanted)
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=RHO[dtype], atol=RHO[dtype])
+    actual, _ = FusedStep(problem, hyper, 60, threads=2)(cloud, noise, z0)
+    expected, _ = step.step(problem, cloud, hyper, noise, z0)
+    assert_equal_weights(actual, expected)
+    torch.testing.assert_close(actual.theta, expected.theta, rtol=RHO[dtype], atol=RHO[dtype])
 
 
 def some_cloud(seed: int, N: int, kind: str, orders: float, dtype: torch.dtype, unit: float) -> PointCloud:
@@ -136,7 +136,7 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
     dtype: torch.dtype,
     orientation: options.Orientation,
 ) -> None:
-    """Two steps: the second one goes through whatever screen the first one left."""
+    """Two steps: the second one uses the screen of the first."""
     cloud = some_cloud(seed, N, kind, orders, dtype, unit=epsilon**0.5)
     generator = torch.Generator().manual_seed(seed + 1)
     X, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((7, 2), (7,)))
@@ -149,28 +149,28 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
     fused = FusedStep(problem, hyper, N, threads=1)
     for _ in range(2):
         noise, z0 = randomness(cloud, generator)
-        found, _ = fused(cloud, noise, z0)
-        wanted, _ = step.step(problem, cloud, hyper, noise, z0)
+        actual, _ = fused(cloud, noise, z0)
+        expected, _ = step.step(problem, cloud, hyper, noise, z0)
         # float32 rounds log Gamma = -C / 2 epsilon itself: where that is large, so is the difference of the two.
         exact, _ = step.step(
             problem.to("cpu", torch.float64), cloud.to("cpu", torch.float64), hyper, noise.double(), z0.double()
         )
-        rounding = float((wanted.log_rho.double() - exact.log_rho).abs().max()) if dtype == torch.float32 else 0.0
-        exponent = float(torch.cdist(cloud.theta.double(), found.theta.double()).square().max()) / (2 * epsilon)
+        rounding = float((expected.log_rho.double() - exact.log_rho).abs().max()) if dtype == torch.float32 else 0.0
+        exponent = float(torch.cdist(cloud.theta.double(), actual.theta.double()).square().max()) / (2 * epsilon)
         # Its squares, their sum, its scaling and its shift are rounded: four units in the last place of the largest.
         rounding = max(rounding, torch.finfo(dtype).eps * exponent / 2) if dtype == torch.float32 else rounding
-        error = float((found.log_rho.double() - wanted.log_rho.double()).abs().max())
-        # A weight of e^-500 is known to 500 units in the last place.
-        size = max(1.0, float(wanted.log_rho.abs().max()) / 20)
+        error = float((actual.log_rho.double() - expected.log_rho.double()).abs().max())
+        # The logarithm of a weight of e^-500 is accurate to 500 units in the last place.
+        size = max(1.0, float(expected.log_rho.abs().max()) / 20)
         assert error <= max(RHO[dtype] * size, 8 * rounding)
-        assert float(found.rho.double().sum()) == pytest.approx(float(cloud.rho.double().sum()), rel=1e-5)
-        cloud = found
+        assert float(actual.rho.double().sum()) == pytest.approx(float(cloud.rho.double().sum()), rel=1e-5)
+        cloud = actual
 
 
 def test_the_result_depends_on_the_state_alone_and_not_on_the_engines_past(
     wdbc: Problem, generator: torch.Generator
 ) -> None:
-    """What a resume relies on: a new engine continues with the same bits."""
+    """A resume relies on this: a new engine continues with the same bits."""
     problem, cloud = wdbc.to("cpu", torch.float32), paper_cloud(wdbc, 60, generator).to("cpu", torch.float32)
     veteran = FusedStep(problem, WDBC, 60, threads=2)
     for k in range(300):
@@ -195,11 +195,11 @@ def test_saturated_rows_are_left_out_and_the_gradient_is_the_same(wdbc: Problem,
     cloud = replace(cloud, theta=cloud.theta * 30).to("cpu", torch.float32)
     drift = TanhDrift(problem, WDBC, 100, 2)
     noise, z0 = randomness(cloud, generator)
-    found, _ = drift(cloud.theta, cloud.rho.numpy(), noise)
+    actual, _ = drift(cloud.theta, cloud.rho.numpy(), noise)
     kept = int(drift.counts.sum())
     assert 0 < kept < 60
-    wanted, _ = step.step(problem, cloud, WDBC, noise, z0)
-    torch.testing.assert_close(found, wanted.theta, rtol=1e-5, atol=1e-3)
+    expected, _ = step.step(problem, cloud, WDBC, noise, z0)
+    torch.testing.assert_close(actual, expected.theta, rtol=1e-5, atol=1e-3)
 
 
 def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domain(
@@ -211,9 +211,9 @@ def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domai
     cloud = paper_cloud(standardised, 40, generator)
     cloud = PointCloud(1e-4 * cloud.theta, cloud.log_rho).to("cpu", torch.float32)
     noise, z0 = randomness(cloud, generator)
-    found, _ = FusedStep(problem, hyper, 40, threads=1)(cloud, noise, z0)
-    assert bool(torch.isfinite(found.log_rho).all())
-    assert float(found.rho.double().sum()) == pytest.approx(float(cloud.rho.double().sum()), rel=1e-5)
+    actual, _ = FusedStep(problem, hyper, 40, threads=1)(cloud, noise, z0)
+    assert bool(torch.isfinite(actual.log_rho).all())
+    assert float(actual.rho.double().sum()) == pytest.approx(float(cloud.rho.double().sum()), rel=1e-5)
 
 
 @dtypes
@@ -268,10 +268,10 @@ def test_the_fused_softmax_neuron_equals_the_reference(
         beta=0.5, h=1e-2, epsilon=10.0, delta=1e-3, L=50, noise_scale=0.01, drift=drift, prox_potential=potential
     )
     noise, z0 = randomness(cloud, generator)
-    found, _ = FusedStep(problem, hyper, N, threads=2)(cloud, noise, z0)
-    wanted, _ = step.step(problem, cloud, hyper, noise, z0)
-    assert_equal_weights(found, wanted)
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=RHO[dtype], atol=RHO[dtype])
+    actual, _ = FusedStep(problem, hyper, N, threads=2)(cloud, noise, z0)
+    expected, _ = step.step(problem, cloud, hyper, noise, z0)
+    assert_equal_weights(actual, expected)
+    torch.testing.assert_close(actual.theta, expected.theta, rtol=RHO[dtype], atol=RHO[dtype])
 
 
 def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Problem, generator: torch.Generator) -> None:
@@ -296,7 +296,7 @@ def test_screened_equals_dense_log_along_each_papers_run(dataset: str, request: 
     """At 40 log-spaced steps of the whole run, in both precisions.
 
     The clouds are those of the float32 run; raw data amplify a rounding so fast that two runs would not stay together.
-    Of shd, whose 10^6 steps take hours, 5000 are made; later clouds are as diffusion would leave the last one.
+    The run of shd, whose 10^6 steps take hours, has 5000 steps; later clouds come from diffusion of the last one.
     """
     if dataset not in ("wdbc", "sine"):
         request.getfixturevalue("paper_files")
@@ -307,22 +307,22 @@ def test_screened_equals_dense_log_along_each_papers_run(dataset: str, request: 
     fused = {dtype: FusedStep(problem, hyper, N, threads) for dtype, problem in problems.items()}
     generator, cloud = torch.Generator().manual_seed(0), moment.cloud.to("cpu", torch.float32)
     steps = np.unique(np.round(np.geomspace(1, experiment.steps, 40)).astype(int)).tolist()
-    made = 5000 if dataset == "shd" else experiment.steps
+    last = 5000 if dataset == "shd" else experiment.steps
 
     def check(cloud: PointCloud, noise: torch.Tensor, z0: torch.Tensor) -> None:
         for dtype, problem in problems.items():
             same, *drawn = cloud.to("cpu", dtype), noise.to(dtype), z0.to(dtype)
-            wanted, _ = step.step(problem, same, hyper, *drawn)
-            assert_equal_weights(fused[dtype](same, *drawn)[0], wanted)
+            expected, _ = step.step(problem, same, hyper, *drawn)
+            assert_equal_weights(fused[dtype](same, *drawn)[0], expected)
 
-    for k in range(1, made + 1):
+    for k in range(1, last + 1):
         noise, z0 = draw_noise(cloud, generator)
         if k in steps:
             check(cloud, noise, z0)
         cloud, _ = fused[torch.float32](cloud, noise, z0)
     for k in steps:
-        if k > made:
-            later = spread_cloud(replace(cloud, screen=None), experiment, k - made, generator)
+        if k > last:
+            later = spread_cloud(replace(cloud, screen=None), experiment, k - last, generator)
             check(later, *draw_noise(later, generator))
 
 
@@ -340,7 +340,7 @@ def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
 
 
 def test_numba_s_threads_do_not_change_torch_s(wdbc: Problem, generator: torch.Generator) -> None:
-    """They share one OpenMP: a run asked for one thread must not end up with torch on all cores."""
+    """Both share one OpenMP: torch must not use all cores in a run with one thread."""
     before = torch.get_num_threads()
     cloud = paper_cloud(wdbc, 30, generator)
     for threads in (1, 2):
@@ -367,8 +367,8 @@ def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
     noise, z0 = randomness(cloud, generator)
     monkeypatch.delattr(FusedStep, "_in_log_domain")
     fused = FusedStep(problem, hyper, 60, threads=1)
-    found, _ = fused(cloud, noise, z0)
+    actual, _ = fused(cloud, noise, z0)
     assert np.dtype(np.float64) in fused._K
     exact = replace(hyper, kernel="log")
-    wanted, _ = step.step(standardised, cloud.to("cpu", torch.float64), exact, noise.double(), z0.double())
-    torch.testing.assert_close(found.log_rho.double(), wanted.log_rho, rtol=0, atol=1e-3)
+    expected, _ = step.step(standardised, cloud.to("cpu", torch.float64), exact, noise.double(), z0.double())
+    torch.testing.assert_close(actual.log_rho.double(), expected.log_rho, rtol=0, atol=1e-3)

@@ -26,18 +26,18 @@ def test_every_operation_equals_the_reference(seed: int, N: int, epsilon: float,
     rows, steps = (torch.randn(N, 3, generator=generator, dtype=torch.float64) for _ in range(2))
     columns = rows + 0.1 * steps
     log_rho, log_z, log_q, log_xi = (size * torch.randn(N, generator=generator, dtype=torch.float64) for _ in range(4))
-    wanted = LogKernel(squared_distances(rows, columns), epsilon)
-    found = FusedLogKernel(rows.numpy(), columns.numpy(), epsilon, np.empty((N, N)), blocks)
+    expected = LogKernel(squared_distances(rows, columns), epsilon)
+    actual = FusedLogKernel(rows.numpy(), columns.numpy(), epsilon, np.empty((N, N)), blocks)
 
     def same(x: torch.Tensor, y: torch.Tensor) -> None:
         # Logarithms: an error in the last place of the largest number that went into them.
-        largest = max(float(part.abs().max()) for part in (wanted.log_Gamma, wanted.row_shift))
+        largest = max(float(part.abs().max()) for part in (expected.log_Gamma, expected.row_shift))
         atol = 1e-15 * (5 * size + largest + 10)
         torch.testing.assert_close(x, y, rtol=0, atol=atol)
 
-    same(found.row_shift, wanted.row_shift)
-    same(found.log_apply(log_z), wanted.log_apply(log_z))
-    same(found.log_apply_transpose(log_q), wanted.log_apply_transpose(log_q))
-    same(found.log_transport(log_rho, log_z), wanted.log_transport(log_rho, log_z))
-    solved = proximal.solve(found, log_rho, log_xi, 3.0, log_z, 0.0, 10, "log")
+    same(actual.row_shift, expected.row_shift)
+    same(actual.log_apply(log_z), expected.log_apply(log_z))
+    same(actual.log_apply_transpose(log_q), expected.log_apply_transpose(log_q))
+    same(actual.log_transport(log_rho, log_z), expected.log_transport(log_rho, log_z))
+    solved = proximal.solve(actual, log_rho, log_xi, 3.0, log_z, 0.0, 10, "log")
     assert abs(float(torch.logsumexp(solved.log_rho, 0) - torch.logsumexp(log_rho, 0))) <= 1e-13 * (size * 5 + 10)

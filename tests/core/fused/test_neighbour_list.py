@@ -12,9 +12,9 @@ from proxlearn.core.fused.neighbour_list import build_list, widest_empty_radius
 
 def distances(cloud: np.ndarray) -> np.ndarray:
     wide = cloud.astype(np.float64)
-    found = np.sqrt(((wide[:, None] - wide[None]) ** 2).sum(-1))
-    np.fill_diagonal(found, np.inf)
-    return found
+    distances = np.sqrt(((wide[:, None] - wide[None]) ** 2).sum(-1))
+    np.fill_diagonal(distances, np.inf)
+    return distances
 
 
 def make_cloud(seed: int, N: int, p: int, kind: str, dtype: type) -> np.ndarray:
@@ -44,11 +44,11 @@ def test_a_list_holds_every_pair_within_the_radius_and_none_far_beyond(
     shape: tuple[int, int, int, str, type], radius: float
 ) -> None:
     cloud = make_cloud(*shape)
-    found = build_list(cloud, radius, most=10**9)
-    assert found is not None
+    neighbours = build_list(cloud, radius, most=10**9)
+    assert neighbours is not None
     listed = np.zeros((len(cloud), len(cloud)), bool)
     for i in range(len(cloud)):
-        columns = found.columns[found.starts[i] : found.starts[i + 1]]
+        columns = neighbours.columns[neighbours.starts[i] : neighbours.starts[i + 1]]
         assert len(set(columns.tolist())) == len(columns)
         listed[i, columns] = True
     exact = distances(cloud)
@@ -69,6 +69,6 @@ def test_the_widest_empty_radius_is_empty_and_no_smaller_than_asked(N: int) -> N
     closest = distances(cloud).min()
     radius = widest_empty_radius(cloud, 0.5 * closest)
     assert 0.5 * closest <= radius < closest
-    found = build_list(cloud, radius * 0.999, most=10**9)
-    assert found is not None
-    assert found.empty
+    neighbours = build_list(cloud, radius * 0.999, most=10**9)
+    assert neighbours is not None
+    assert neighbours.empty

@@ -37,7 +37,7 @@ def black_and_white(
     dtype: torch.dtype = torch.float64,
     values: str = "signs",
 ) -> Problem:
-    """A third of the pixels are set; a few columns are constant, the rest have two values, or two each of their own."""
+    """A third of the pixels are set; a few columns are constant, the rest share two values, or have two values each."""
     generator = torch.Generator().manual_seed(seed)
     above = torch.rand(n, n_x, generator=generator) < torch.rand(n_x, generator=generator).round(decimals=1)
     if values == "own":
@@ -66,10 +66,10 @@ def tolerance(problem: Problem, theta: torch.Tensor) -> float:
 
 
 def assert_the_same(
-    found: tuple[torch.Tensor, np.ndarray], wanted: tuple[torch.Tensor, np.ndarray], atol: float
+    actual: tuple[torch.Tensor, np.ndarray], expected: tuple[torch.Tensor, np.ndarray], atol: float
 ) -> None:
-    torch.testing.assert_close(found[0], wanted[0], rtol=0, atol=atol)
-    np.testing.assert_allclose(found[1], wanted[1], rtol=0, atol=atol)
+    torch.testing.assert_close(actual[0], expected[0], rtol=0, atol=atol)
+    np.testing.assert_allclose(actual[1], expected[1], rtol=0, atol=atol)
 
 
 @given(
@@ -117,8 +117,8 @@ def test_equals_the_matrix_products_to_rounding(
     problem = black_and_white(seed, n, n_x, classes, intercept, dtype, values)
     hyper = replace(HYPER, drift=drift, prox_potential=potential)
     cloud = some_cloud(problem, N, seed)
-    found, wanted = (kind(problem, hyper, N, blocks)(*cloud) for kind in (BinaryFeaturesDrift, SoftmaxDrift))
-    assert_the_same(found, wanted, tolerance(problem, cloud[0]))
+    actual, expected = (kind(problem, hyper, N, blocks)(*cloud) for kind in (BinaryFeaturesDrift, SoftmaxDrift))
+    assert_the_same(actual, expected, tolerance(problem, cloud[0]))
 
 
 @given(seed=st.integers(0, 10**6), N=st.integers(2, 40), dtype=precisions)
@@ -127,9 +127,9 @@ def test_permuted_particles_permute_the_result(seed: int, N: int, dtype: torch.d
     problem = black_and_white(seed, dtype=dtype)
     theta, rho, noise = some_cloud(problem, N, seed)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(seed))
-    made = BinaryFeaturesDrift(problem, HYPER, N, 1)
-    new, w = made(theta, rho, noise)
-    permuted = made(theta[order], rho[order.numpy()], noise[order])
+    drift = BinaryFeaturesDrift(problem, HYPER, N, 1)
+    new, w = drift(theta, rho, noise)
+    permuted = drift(theta[order], rho[order.numpy()], noise[order])
     assert_the_same(permuted, (new[order], w[order.numpy()]), tolerance(problem, theta))
 
 
@@ -138,8 +138,8 @@ def test_permuted_particles_permute_the_result(seed: int, N: int, dtype: torch.d
 def test_blocks_agree_with_one_block_and_repeat_their_bits(seed: int, N: int, dtype: torch.dtype, blocks: int) -> None:
     problem = black_and_white(seed, intercept=True, dtype=dtype)
     cloud = some_cloud(problem, N, seed)
-    made = BinaryFeaturesDrift(problem, HYPER, N, blocks)
-    first, again = made(*cloud), made(*cloud)
+    drift = BinaryFeaturesDrift(problem, HYPER, N, blocks)
+    first, again = drift(*cloud), drift(*cloud)
     assert torch.equal(first[0], again[0])
     assert np.array_equal(first[1], again[1])
     assert_the_same(first, BinaryFeaturesDrift(problem, HYPER, N, 1)(*cloud), tolerance(problem, cloud[0]))
@@ -148,21 +148,21 @@ def test_blocks_agree_with_one_block_and_repeat_their_bits(seed: int, N: int, dt
 def test_other_samples_take_the_place_of_the_first() -> None:
     problem, other = black_and_white(0), black_and_white(1, values="greys")
     cloud = some_cloud(problem, 20, 0)
-    made = BinaryFeaturesDrift(problem, HYPER, 20, 1)
-    made(*cloud)
-    made.set_samples(other.samples)
-    found, wanted = made(*cloud), BinaryFeaturesDrift(other, HYPER, 20, 1)(*cloud)
-    assert torch.equal(found[0], wanted[0])
-    assert np.array_equal(found[1], wanted[1])
+    drift = BinaryFeaturesDrift(problem, HYPER, 20, 1)
+    drift(*cloud)
+    drift.set_samples(other.samples)
+    actual, expected = drift(*cloud), BinaryFeaturesDrift(other, HYPER, 20, 1)(*cloud)
+    assert torch.equal(actual[0], expected[0])
+    assert np.array_equal(actual[1], expected[1])
 
 
 @given(seed=st.integers(0, 10**6), dtype=precisions, values=st.sampled_from([*VALUES, "own"]))
 @settings(max_examples=30, deadline=None)
 def test_signs_say_what_the_features_are_and_a_third_value_is_seen(seed: int, dtype: torch.dtype, values: str) -> None:
     X = black_and_white(seed, n=50, n_x=30, dtype=dtype, values=values).samples.X.numpy()
-    found = signs(X)
-    assert found is not None
-    mid, half, above = found
+    actual = signs(X)
+    assert actual is not None
+    mid, half, above = actual
     np.testing.assert_allclose(mid + np.where(above, half, -half), X, rtol=0, atol=2 * np.spacing(np.abs(X).max()))
     if values == "signs":
         np.testing.assert_array_equal(mid + np.where(above, half, -half), X)
@@ -194,5 +194,5 @@ def test_never_chosen_for_batches() -> None:
     for batch_size in (None, LEAST):
         advance = Stepper(problem, replace(HYPER, batch_size=batch_size), "fused", 1, torch.Generator().manual_seed(0))
         advance(cloud)
-        kinds.append(type(advance._step.made.drift))  # type: ignore[union-attr]
+        kinds.append(type(advance._step.fused_step.drift))  # type: ignore[union-attr]
     assert kinds == [BinaryFeaturesDrift, SoftmaxDrift]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.saturated_rows import NEAR
 from proxlearn.core.fused.tanh_drift import TanhDrift
-from proxlearn.core.fused.tanh_saturated import NEAR, SATURATED, SaturatedTanhDrift, saturates
+from proxlearn.core.fused.tanh_saturated import SATURATED, SaturatedTanhDrift, saturates
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.problem import Problem
@@ -50,16 +51,16 @@ def some_problem(seed: int, n: int, n_x: int, scale: float, dtype: torch.dtype) 
 def test_the_bits_are_those_of_a_drift_without_a_past(
     seed: int, N: int, n: int, n_x: int, scale: float, stride: float, dtype: torch.dtype, blocks: int
 ) -> None:
-    """The same clouds, seen by one that knows which rows have kept their signs and by one that computes all of them."""
+    """The same clouds through a drift with lists of earlier steps and through a new one, which computes every row."""
     problem = some_problem(seed, n, n_x, scale, dtype)
     generator = torch.Generator().manual_seed(seed)
     hyper = replace(WDBC, noise_scale=stride)
     theta = torch.randn(N, n_x + 2, generator=generator, dtype=dtype)
     rho = torch.rand(N, generator=generator, dtype=dtype).numpy()
-    veteran = SaturatedTanhDrift(problem, hyper, N, blocks)
+    reused = SaturatedTanhDrift(problem, hyper, N, blocks)
     for _ in range(6):
         noise = torch.randn(theta.shape, generator=generator, dtype=dtype)
-        after, w = veteran(theta, rho, noise)
+        after, w = reused(theta, rho, noise)
         again, w_again = SaturatedTanhDrift(problem, hyper, N, blocks)(theta, rho, noise)
         assert torch.equal(after, again)
         assert np.array_equal(w, w_again)
@@ -71,23 +72,23 @@ def test_the_bits_are_those_of_a_drift_without_a_past(
 def test_the_bits_are_the_same_after_many_steps(
     wdbc: Problem, generator: torch.Generator, dtype: torch.dtype, size: float
 ) -> None:
-    """Lists that fill, last and are drawn up anew: WDBC's samples, from hardly saturated to hardly anything else."""
+    """Lists that fill, stay valid and are built again: WDBC's samples, from few saturated neurons to nearly all."""
     N, problem = 60, wdbc.to("cpu", dtype)
     theta = size * torch.randn(N, 32, generator=generator, dtype=dtype)
-    # Planes through the data, as neurons that have learnt have them.
+    # Planes through the data, as in a trained cloud.
     theta[::2, 1] -= (wdbc.samples.X.to(dtype) @ theta[::2, 2:].T).median(0).values
     rho = torch.rand(N, generator=generator, dtype=dtype).numpy()
-    veteran, lasted = SaturatedTanhDrift(problem, WDBC, N, 2), 0
+    reused, lasted = SaturatedTanhDrift(problem, WDBC, N, 2), 0
     for _ in range(40):
         noise = torch.randn(theta.shape, generator=generator, dtype=dtype)
-        before = veteran.room.copy()
-        after, w = veteran(theta, rho, noise)
-        lasted += int(((veteran.room == before) & (veteran.number > 0)).sum())
+        before = reused.squared_radius.copy()
+        after, w = reused(theta, rho, noise)
+        lasted += int(((reused.squared_radius == before) & (reused.pair_count > 0)).sum())
         again, w_again = SaturatedTanhDrift(problem, WDBC, N, 2)(theta, rho, noise)
         assert torch.equal(after, again)
         assert np.array_equal(w, w_again)
         theta = after
-    # Rows with samples that are not saturated, and yet not computed anew.
+    # Rows with unsaturated samples whose list stayed valid.
     assert lasted > 0 or size < 1
 
 
@@ -110,12 +111,12 @@ def test_the_drift_is_that_of_the_products(
     noise, _ = randomness(cloud, generator)
     rho = torch.rand(N, generator=generator, dtype=torch.float64).to(dtype).numpy() / N
     hyper = replace(WDBC, drift=drift, prox_potential=potential)
-    found, w = SaturatedTanhDrift(problem, hyper, N, 2)(cloud.theta, rho, noise)
-    wanted, w_wanted = TanhDrift(problem, hyper, N, 2)(cloud.theta, rho, noise)
+    actual, w = SaturatedTanhDrift(problem, hyper, N, 2)(cloud.theta, rho, noise)
+    expected, w_expected = TanhDrift(problem, hyper, N, 2)(cloud.theta, rho, noise)
     unit = torch.finfo(dtype).eps
-    # A gradient of up to 1e3 a sample, and a pre-activation of 1e3 |w| whose rounding the slope sees.
-    torch.testing.assert_close(found, wanted, rtol=100 * unit, atol=2e4 * unit * max(size, 1))
-    torch.testing.assert_close(torch.from_numpy(w), torch.from_numpy(w_wanted), rtol=100 * unit, atol=2e4 * unit)
+    # A gradient of up to 1e3 per sample, and a pre-activation of 1e3 |w| whose rounding affects the slope.
+    torch.testing.assert_close(actual, expected, rtol=100 * unit, atol=2e4 * unit * max(size, 1))
+    torch.testing.assert_close(torch.from_numpy(w), torch.from_numpy(w_expected), rtol=100 * unit, atol=2e4 * unit)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -130,16 +131,16 @@ def test_tanh_is_exactly_one_from_where_rows_are_called_saturated(dtype: type) -
 
 
 def test_a_spread_cloud_computes_a_part_of_its_rows(wdbc: Problem, generator: torch.Generator) -> None:
-    """As at k = 1e5 of the paper's run: what is known of a row serves for many steps."""
+    """As at k = 1e5 of the paper's run: the list of a row is valid for many steps."""
     N, problem = 400, wdbc.to("cpu", torch.float32)
     theta = 63 * torch.randn(N, 32, generator=generator)
     rho = np.full(N, 2.3e-8, np.float32)
     drift = SaturatedTanhDrift(problem, WDBC, N, 1)
     computed = []
     for _ in range(40):
-        before = drift.room.copy()
+        before = drift.squared_radius.copy()
         theta, _ = drift(theta, rho, torch.randn(theta.shape, generator=generator))
-        computed.append(float(np.mean((drift.room != before) | (drift.room < 0))))
+        computed.append(float(np.mean((drift.squared_radius != before) | (drift.squared_radius < 0))))
     assert computed[0] == 1
     assert np.mean(computed[1:]) < 0.25
 
@@ -166,7 +167,7 @@ def test_rows_that_are_not_finite_are_computed_and_stay_so(
 def test_what_is_no_number_spreads_as_it_does_through_products(
     wdbc: Problem, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
-    """An infinite weight of a feature that is 0 for a few samples, so few that their row is not called dense."""
+    """An infinite weight of a feature that is 0 for a few samples, so few that the row is not dense."""
     problem = wdbc.to("cpu", dtype)
     zeros = (problem.samples.X == 0).sum(0)
     feature = int(zeros.argmax())
@@ -186,5 +187,5 @@ def test_raw_features_are_recognised_by_the_data_alone(wdbc: Problem, standardis
     assert not saturates(Problem(wdbc.neuron, wdbc.samples, batch=True))
     cloud = PointCloud(torch.zeros(5, 32), torch.zeros(5))
     for problem, kind in ((wdbc, SaturatedTanhDrift), (standardised, TanhDrift)):
-        made = FusedStep(problem.to("cpu", torch.float32), WDBC, len(cloud.theta), threads=1)
-        assert isinstance(made.drift, kind)
+        fused_step = FusedStep(problem.to("cpu", torch.float32), WDBC, len(cloud.theta), threads=1)
+        assert isinstance(fused_step.drift, kind)

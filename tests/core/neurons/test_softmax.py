@@ -46,8 +46,8 @@ def test_phi_is_the_probability_of_the_label(shape: tuple[int, int, int, int, in
     assert labels is not None
     for i, theta in enumerate(cloud.theta):
         logits = X @ theta.view(C, -1).T
-        wanted = torch.softmax(logits, dim=1)[torch.arange(len(X)), labels]
-        torch.testing.assert_close(P[i], wanted, rtol=1e-12, atol=1e-14)
+        expected = torch.softmax(logits, dim=1)[torch.arange(len(X)), labels]
+        torch.testing.assert_close(P[i], expected, rtol=1e-12, atol=1e-14)
 
 
 @given(shapes)
@@ -79,9 +79,9 @@ def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int]
     # The first variation is v + 2 U rho with the risk's other argument frozen.
     factor, other = (1, P) if drift == "paper" else (2, P.detach())
     total = (-2 / n * P @ problem.samples.y + factor / n * P @ (other.T @ rho)).sum()
-    (wanted,) = torch.autograd.grad(total, theta)
-    found = potentials(problem, cloud.theta, rho, drift).gradient  # type: ignore[arg-type]
-    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    (expected,) = torch.autograd.grad(total, theta)
+    actual = potentials(problem, cloud.theta, rho, drift).gradient  # type: ignore[arg-type]
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("kernel", ["log", "dense"])
@@ -92,12 +92,12 @@ def test_step_equals_the_papers_literal_recursion(seed: int, kernel: str) -> Non
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=torch.float64)
     z0 = 1 - torch.rand(len(cloud.theta), generator=generator, dtype=torch.float64)
-    found, info = step.step(problem, cloud, hyper, noise, z0)
-    wanted, literal_info = literal.step(problem, cloud, hyper, noise, z0)
+    actual, info = step.step(problem, cloud, hyper, noise, z0)
+    expected, literal_info = literal.step(problem, cloud, hyper, noise, z0)
     assert info is not None
     assert info.solution.rounds == literal_info.solution.rounds
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(found.rho, wanted.rho, rtol=1e-9, atol=0)
+    torch.testing.assert_close(actual.theta, expected.theta, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(actual.rho, expected.rho, rtol=1e-9, atol=0)
 
 
 @given(shapes, st.floats(-50, 50))
@@ -126,5 +126,5 @@ def test_an_intercept_is_the_weight_of_a_constant_feature(shape: tuple[int, int,
     C, X = shape[4], problem.samples.X
     b, w = cloud.theta[:, :C, None], cloud.theta[:, C:].view(len(cloud.theta), C, -1)
     with_ones = torch.cat((X, torch.ones(len(X), 1, dtype=X.dtype)), dim=1)
-    wanted = SoftmaxNeuron(C).outputs(torch.cat((w, b), dim=2).flatten(1), with_ones)
-    torch.testing.assert_close(problem.neuron.outputs(cloud.theta, X), wanted, rtol=1e-10, atol=1e-12)
+    expected = SoftmaxNeuron(C).outputs(torch.cat((w, b), dim=2).flatten(1), with_ones)
+    torch.testing.assert_close(problem.neuron.outputs(cloud.theta, X), expected, rtol=1e-10, atol=1e-12)

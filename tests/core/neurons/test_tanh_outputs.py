@@ -46,11 +46,11 @@ def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int]
     theta = cloud.theta.clone().requires_grad_()
     P = problem.neuron.phi(theta, problem.samples)
     factor, other = (1, P) if drift == "paper" else (2, P.detach())
-    (wanted,) = torch.autograd.grad((-2 / n * P @ y + factor / n * P @ (other.T @ rho)).sum(), theta)
-    found = potentials(problem, cloud.theta, rho, drift)
-    torch.testing.assert_close(found.gradient, wanted, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(found.v, (-2 / n * P @ y).detach())
-    torch.testing.assert_close(found.u, (P @ (P.T @ rho) / n).detach())
+    (expected,) = torch.autograd.grad((-2 / n * P @ y + factor / n * P @ (other.T @ rho)).sum(), theta)
+    actual = potentials(problem, cloud.theta, rho, drift)
+    torch.testing.assert_close(actual.gradient, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual.v, (-2 / n * P @ y).detach())
+    torch.testing.assert_close(actual.u, (P @ (P.T @ rho) / n).detach())
 
 
 @given(shapes)
@@ -60,16 +60,16 @@ def test_the_first_variation_is_the_gradient_of_the_risk(shape: tuple[int, int, 
     problem, cloud = problem_and_cloud(*shape)
     theta = cloud.theta.clone().requires_grad_()
     f = torch.einsum("i,icm->cm", cloud.rho, problem.neuron.outputs(theta, problem.samples.X))
-    (wanted,) = torch.autograd.grad(risk(f, problem.samples.y), theta)
-    found = potentials(problem, cloud.theta, cloud.rho, "first_variation").gradient
-    torch.testing.assert_close(cloud.rho[:, None] * found, wanted, rtol=1e-10, atol=1e-12)
+    (expected,) = torch.autograd.grad(risk(f, problem.samples.y), theta)
+    actual = potentials(problem, cloud.theta, cloud.rho, "first_variation").gradient
+    torch.testing.assert_close(cloud.rho[:, None] * actual, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_one_output_is_the_paper_s_neuron() -> None:
     problem, cloud = problem_and_cloud(0, 7, 11, 3, 1)
     single = Problem(TanhNeuron(), Samples(problem.samples.X, problem.samples.y[0]))
     for drift in ("paper", "first_variation"):
-        ours, theirs = (potentials(each, cloud.theta, cloud.rho, drift) for each in (problem, single))
+        ours, theirs = (potentials(case, cloud.theta, cloud.rho, drift) for case in (problem, single))
         torch.testing.assert_close(ours.gradient, theirs.gradient)
         torch.testing.assert_close(ours.u, theirs.u)
     assert isinstance(NEURONS["tanh_outputs"](2), TanhNeuron)
@@ -82,10 +82,10 @@ def test_a_recursion_is_the_paper_s_own(shape: tuple[int, int, int, int, int]) -
     problem, cloud = problem_and_cloud(*shape)
     hyper = Hyper(beta=2.0, h=0.02, epsilon=5.0, delta=1e-6, L=200)
     noise, z0 = randomness(cloud, torch.Generator().manual_seed(1))
-    found, _ = step.step(problem, cloud, hyper, noise, z0)
-    wanted = literal.prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(found.rho, wanted.rho, rtol=1e-9, atol=1e-12)
+    actual, _ = step.step(problem, cloud, hyper, noise, z0)
+    expected = literal.prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
+    torch.testing.assert_close(actual.theta, expected.theta, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(actual.rho, expected.rho, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
@@ -96,11 +96,11 @@ def test_fused_equals_reference(dtype: torch.dtype, drift: options.Drift, potent
     problem, cloud = problem.to("cpu", dtype), cloud.to("cpu", dtype)
     hyper = Hyper(beta=5.0, h=0.05, epsilon=10.0, delta=1e-3, L=50, drift=drift, prox_potential=potential)
     noise, z0 = randomness(cloud, torch.Generator().manual_seed(1))
-    found, _ = FusedStep(problem, hyper, 23, threads=2)(cloud, noise, z0)
-    wanted, _ = step.step(problem, cloud, hyper, noise, z0)
+    actual, _ = FusedStep(problem, hyper, 23, threads=2)(cloud, noise, z0)
+    expected, _ = step.step(problem, cloud, hyper, noise, z0)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(found.rho, wanted.rho, rtol=tolerance, atol=0)
+    torch.testing.assert_close(actual.theta, expected.theta, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(actual.rho, expected.rho, rtol=tolerance, atol=0)
 
 
 def test_scores_of_many_outputs_are_those_of_their_mean() -> None:
@@ -110,9 +110,9 @@ def test_scores_of_many_outputs_are_those_of_their_mean() -> None:
     X = torch.randn(20, 2, generator=generator, dtype=torch.float64)
     cloud = draw_normal(neuron.coordinates(2), 2, 1.0, 15, generator)
     samples = Samples(X, neuron.targets(labels), labels)
-    found, f = scores(neuron, cloud, samples), estimates(neuron, cloud, X)["weighted"]
+    actual, f = scores(neuron, cloud, samples), estimates(neuron, cloud, X)["weighted"]
     one_hot = torch.eye(3, dtype=torch.float64)[labels].T
-    assert found["risk_weighted"] == pytest.approx(float((one_hot - f).square().sum(0).mean()))
-    assert found["accuracy_weighted"] == pytest.approx(float((f.argmax(0) == labels).double().mean()))
+    assert actual["risk_weighted"] == pytest.approx(float((one_hot - f).square().sum(0).mean()))
+    assert actual["accuracy_weighted"] == pytest.approx(float((f.argmax(0) == labels).double().mean()))
     p = (f.clamp_min(0) / f.clamp_min(0).sum(0)).clamp_min(1e-6)
-    assert found["log_loss_weighted"] == pytest.approx(float(-p.gather(0, labels[None]).log().mean()))
+    assert actual["log_loss_weighted"] == pytest.approx(float(-p.gather(0, labels[None]).log().mean()))

@@ -1,4 +1,4 @@
-"""Every figure has the definition its name promises, for each task."""
+"""Every metric of a task has the definition of its name; predictions and probabilities fit each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import estimates, standard_error
-from proxlearn.core.metrics import CALIBRATION_BINS, LEAST_PROBABILITY, calibration_error
+from proxlearn.core.metrics import LEAST_PROBABILITY
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.samples import Samples
@@ -34,7 +34,7 @@ def ten_class_case(seed: int, N: int = 7, n: int = 20, n_x: int = 3, C: int = 5)
 @settings(max_examples=30, deadline=None)
 def test_multiclass_figures_by_their_definitions(seed: int) -> None:
     cloud, samples = ten_class_case(seed)
-    found = scores(SoftmaxNeuron(5), cloud, samples)
+    values = scores(SoftmaxNeuron(5), cloud, samples)
     labels = samples.labels
     assert labels is not None
     n = len(samples)
@@ -42,11 +42,11 @@ def test_multiclass_figures_by_their_definitions(seed: int) -> None:
     w = cloud.rho / cloud.rho.sum()
     for estimate, mean in (("weighted", torch.einsum("i,imc->mc", w, p)), ("unweighted", p.mean(0))):
         f = mean[torch.arange(n), labels]
-        assert math.isclose(found[f"risk_{estimate}"], float(((1 - f) ** 2).mean()), rel_tol=1e-12)
-        assert math.isclose(found[f"risk_paper_{estimate}"], float((1 - f).norm() / n), rel_tol=1e-12)
-        assert math.isclose(found[f"log_loss_{estimate}"], float(-f.log().mean()), rel_tol=1e-9)
-        assert found[f"accuracy_{estimate}"] == float((mean.argmax(1) == labels).double().mean())
-    assert math.isclose(found["accuracy_particle"], float((p.argmax(2) == labels).double().mean()), rel_tol=1e-12)
+        assert math.isclose(values[f"risk_{estimate}"], float(((1 - f) ** 2).mean()), rel_tol=1e-12)
+        assert math.isclose(values[f"risk_paper_{estimate}"], float((1 - f).norm() / n), rel_tol=1e-12)
+        assert math.isclose(values[f"log_loss_{estimate}"], float(-f.log().mean()), rel_tol=1e-9)
+        assert values[f"accuracy_{estimate}"] == float((mean.argmax(1) == labels).double().mean())
+    assert math.isclose(values["accuracy_particle"], float((p.argmax(2) == labels).double().mean()), rel_tol=1e-12)
 
 
 @given(st.integers(0, 10**6), st.floats(-700, 700))
@@ -60,8 +60,8 @@ def test_the_scale_of_the_weights_does_not_matter(seed: int, shift: float) -> No
 
 def test_one_particle_is_its_own_ensemble() -> None:
     cloud, samples = ten_class_case(3, N=1)
-    found = scores(SoftmaxNeuron(5), cloud, samples)
-    assert found["accuracy_particle"] == found["accuracy_weighted"] == found["accuracy_unweighted"]
+    values = scores(SoftmaxNeuron(5), cloud, samples)
+    assert values["accuracy_particle"] == values["accuracy_weighted"] == values["accuracy_unweighted"]
 
 
 def test_estimates_need_no_labels_and_sum_to_one_over_classes() -> None:
@@ -86,35 +86,9 @@ def test_labels_decide_between_the_tasks_of_a_neuron() -> None:
     assert "accuracy" in task_of(TanhNeuron(), Samples(X, X[:, 0], labels)).quantities
 
 
-@given(st.integers(0, 10**6), st.integers(2, 6))
-@settings(max_examples=30, deadline=None)
-def test_the_calibration_error_by_its_definition(seed: int, C: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    p = torch.softmax(3 * torch.randn(C, 40, generator=generator, dtype=torch.float64), dim=0)
-    labels = torch.randint(0, C, (40,), generator=generator)
-    expected = 0.0
-    for k in range(CALIBRATION_BINS):
-        low, high = k / CALIBRATION_BINS, (k + 1) / CALIBRATION_BINS
-        inside = [m for m in range(40) if low <= float(p[:, m].max()) < high]
-        if inside:
-            right = sum(int(p[:, m].argmax()) == int(labels[m]) for m in inside) / len(inside)
-            sure = sum(float(p[:, m].max()) for m in inside) / len(inside)
-            expected += len(inside) / 40 * abs(right - sure)
-    assert math.isclose(float(calibration_error(p, labels)), expected, abs_tol=1e-12)
-
-
-def test_calibration_at_its_ends() -> None:
-    sure = torch.tensor([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]).double()
-    assert float(calibration_error(sure, torch.tensor([0, 0, 0, 0]))) == 0
-    assert float(calibration_error(sure, torch.tensor([1, 1, 1, 1]))) == 1
-    three_in_four = torch.tensor([[0.75] * 4, [0.25] * 4]).double()
-    assert float(calibration_error(three_in_four, torch.tensor([0, 0, 1, 0]))) == 0
-    assert math.isnan(float(calibration_error(sure * math.nan, torch.tensor([0, 0, 0, 0]))))
-
-
 @given(st.integers(0, 10**6))
 @settings(max_examples=30, deadline=None)
-def test_probabilities_of_any_answers_lie_on_the_simplex_row_by_row(seed: int) -> None:
+def test_probabilities_of_any_outputs_lie_on_the_simplex_row_by_row(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for task, outputs in ((TASKS["multiclass"], 4), (TASKS["binary"], 1)):
         f = 2 * torch.randn(outputs, 30, generator=generator, dtype=torch.float64)
@@ -122,22 +96,22 @@ def test_probabilities_of_any_answers_lie_on_the_simplex_row_by_row(seed: int) -
         p = task.probabilities(f)
         assert float(p.min()) >= 0
         torch.testing.assert_close(p.sum(0), torch.ones(30).double())
-        hopeful = (f > 0).any(0)
-        assert torch.equal(p.argmax(0)[hopeful], task.predicted(f)[hopeful])
-        # A row's probabilities do not depend on the rows beside it.
+        has_positive = (f > 0).any(0)
+        assert torch.equal(p.argmax(0)[has_positive], task.predicted(f)[has_positive])
+        # A row's probabilities do not depend on the other rows.
         torch.testing.assert_close(torch.cat([task.probabilities(f[:, m : m + 1]) for m in range(30)], 1), p)
-    on_it = torch.softmax(torch.randn(4, 9, generator=generator, dtype=torch.float64), dim=0)
-    torch.testing.assert_close(TASKS["multiclass"].probabilities(on_it), on_it)
+    simplex = torch.softmax(torch.randn(4, 9, generator=generator, dtype=torch.float64), dim=0)
+    torch.testing.assert_close(TASKS["multiclass"].probabilities(simplex), simplex)
 
 
-def test_the_spread_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> None:
+def test_the_standard_error_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> None:
     cloud, samples = ten_class_case(2)
     even = PointCloud(cloud.theta, torch.full_like(cloud.log_rho, -3.0))
     outputs = SoftmaxNeuron(5).outputs(even.theta, samples.X)
     expected = outputs.std(0, correction=0) / math.sqrt(len(even.theta))
     for estimate in ("weighted", "unweighted"):
         torch.testing.assert_close(standard_error(outputs, even, estimate), expected)
-    # All the mass on one particle: nothing is known of the others, and the spread is nil.
+    # All the mass on one particle: the other particles do not contribute, and the error is zero.
     alone = PointCloud(cloud.theta, torch.tensor([0.0, *[-800.0] * (len(cloud.theta) - 1)]).double())
     assert float(standard_error(outputs, alone, "weighted").max()) < 1e-12
 
@@ -152,9 +126,9 @@ def test_no_probability_is_below_the_floor_and_the_log_loss_is_theirs(seed: int,
     assert float(p.min()) >= LEAST_PROBABILITY * (1 - 1e-12)
     assert float(p.max()) < 1
     torch.testing.assert_close(p.sum(0), torch.ones(40).double(), rtol=1e-14, atol=0)
-    hopeful = (f > 0).any(0)
-    assert torch.equal(p.argmax(0)[hopeful], task.predicted(f)[hopeful])
+    has_positive = (f > 0).any(0)
+    assert torch.equal(p.argmax(0)[has_positive], task.predicted(f)[has_positive])
     y = 2.0 * labels.double() - 1 if C == 2 else torch.ones(40).double()
-    found = task.scores(f, Samples(torch.empty(40, 0), y, labels), "weighted")
-    by_scikit_learn = log_loss(labels.numpy(), p.T.numpy(), labels=list(range(C)))
-    assert math.isclose(float(found["log_loss_weighted"]), by_scikit_learn, rel_tol=1e-9)
+    values = task.scores(f, Samples(torch.empty(40, 0), y, labels), "weighted")
+    reference = log_loss(labels.numpy(), p.T.numpy(), labels=list(range(C)))
+    assert math.isclose(float(values["log_loss_weighted"]), reference, rel_tol=1e-9)

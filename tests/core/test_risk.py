@@ -39,16 +39,16 @@ shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 15)
 @settings(max_examples=60, deadline=None)
 def test_paper_drift_equals_autodiff_of_algorithm_2(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
-    found = potentials(problem, theta, rho, "paper").gradient
-    torch.testing.assert_close(found, gradient_by_autodiff(problem, theta, rho, 1), rtol=1e-10, atol=1e-10)
+    actual = potentials(problem, theta, rho, "paper").gradient
+    torch.testing.assert_close(actual, gradient_by_autodiff(problem, theta, rho, 1), rtol=1e-10, atol=1e-10)
 
 
 @given(shapes)
 @settings(max_examples=60, deadline=None)
 def test_first_variation_drift_equals_autodiff_of_v_plus_two_u(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
-    found = potentials(problem, theta, rho, "first_variation").gradient
-    torch.testing.assert_close(found, gradient_by_autodiff(problem, theta, rho, 2), rtol=1e-10, atol=1e-10)
+    actual = potentials(problem, theta, rho, "first_variation").gradient
+    torch.testing.assert_close(actual, gradient_by_autodiff(problem, theta, rho, 2), rtol=1e-10, atol=1e-10)
 
 
 @given(shapes, st.floats(1e-9, 10))
@@ -65,6 +65,6 @@ def test_both_drifts_agree_where_all_weights_are_equal(shape: tuple[int, int, in
 def test_potentials_are_v_and_u_rho(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
     n, P = len(problem.samples), problem.neuron.phi(theta, problem.samples)
-    found = potentials(problem, theta, rho, "paper")
-    torch.testing.assert_close(found.v, -2 / n * P @ problem.samples.y)
-    torch.testing.assert_close(found.u, (P @ P.T / n) @ rho)
+    actual = potentials(problem, theta, rho, "paper")
+    torch.testing.assert_close(actual.v, -2 / n * P @ problem.samples.y)
+    torch.testing.assert_close(actual.u, (P @ P.T / n) @ rho)
