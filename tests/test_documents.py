@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from proxlearn.compare.spec import CELLS
+from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.paper.archive import Archive
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +89,7 @@ def test_no_network_of_the_comparison_differs_clearly_and_fisher_raos_figure_is_
 def test_one_time_is_given_for_make_compare_and_its_fits_fit_into_it() -> None:
     (minutes,) = re.findall(r"light presets \((\d+) minutes on 2 cores", text_of("Makefile"))
     assert re.findall(r"as `make compare` wrote it here \((\d+) minutes on 2 cores", text_of("README.md")) == [minutes]
-    cells = [json.loads(path.read_text()) for path in (OUTPUTS / "compare" / "cells").glob("*/*.json")]
+    cells = [record.identity | record.result for record in ResultCache(OUTPUTS / "compare" / CELLS)]
     light = [
         cell
         for cell in cells

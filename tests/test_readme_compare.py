@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 import statistics
 from collections import defaultdict
@@ -13,6 +12,8 @@ from typing import Any
 import pytest
 
 from proxlearn.baselines.registry import METHODS
+from proxlearn.compare.spec import CELLS
+from proxlearn.jobs.result_cache import ResultCache
 
 ROOT = Path(__file__).parents[1]
 TITLES = {each.name: ("reference: " if each.block == "reference" else "") + each.title for each in METHODS.values()}
@@ -26,15 +27,15 @@ def readme() -> str:
 
 @functools.cache
 def cells(paper: bool) -> Cells:
-    """(method, dataset) -> its cells by split, the authors' own last."""
-    found: Cells = defaultdict(list)
-    for path in sorted((ROOT / "outputs" / "compare" / "cells").glob("*/*.json")):
-        cell = json.loads(path.read_text(encoding="utf-8"))
+    """(method, dataset) -> its cells by split, the split of the samplers' authors last."""
+    grouped: Cells = defaultdict(list)
+    records = ResultCache(ROOT / "outputs" / "compare" / CELLS)
+    for cell in sorted((record.identity | record.result for record in records), key=lambda cell: str(cell["split"])):
         # Networks and reference lines have no preset; samplers are scaled otherwise under --protocol paper.
         light = cell["preset"] is None or (cell["preset"] == "light" and cell["scaling"] == "standard")
         if cell["preset"] == "paper" if paper else light:
-            found[cell["method"], cell["dataset"]].append(cell)
-    return found
+            grouped[cell["method"], cell["dataset"]].append(cell)
+    return grouped
 
 
 def short(value: float, digits: int = 3) -> str:

@@ -1,1 +1,1 @@
-"""The bench: every method on the same splits, cell by cell, and what may be said of the differences."""
+"""The comparison: all methods on the same splits, cell by cell, and intervals of the differences."""

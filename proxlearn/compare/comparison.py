@@ -1,32 +1,35 @@
-"""What a comparison leaves behind for its views: a plan that names the cells, and the cells' own files."""
+"""A comparison as its views read it: plan.json names the cells, and the cache beside it has their results."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
-from proxlearn.compare.cells import Cell, CellRecord, stored_record
-from proxlearn.compare.output_files import PLAN, recorded_names
-from proxlearn.compare.spec import AUTHORS, ComparisonSpec, Name
-from proxlearn.compare.splits import UNREADABLE
+from proxlearn.compare.cells import Cell, CellResult, parse_result
+from proxlearn.compare.output_files import PLAN, UNREADABLE, recorded_names
+from proxlearn.compare.spec import AUTHORS, CELLS, ComparisonSpec, SplitName
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_json
 from proxlearn.files.safe_read import read_json
+from proxlearn.jobs.result_cache import ResultCache
 
 
 @dataclass(frozen=True)
-class Result:
+class ComparedCell:
     """One cell as a view needs it."""
 
     dataset: str
     method: str
-    split: Name
+    split: SplitName
     test_share: float
-    record: CellRecord | None
-    """None where it has not been done."""
+    result: CellResult | None
+    """None where the cell has not finished."""
+    error: str | None = None
+    """Why the cell failed, if it did."""
 
 
 @dataclass(frozen=True)
@@ -41,71 +44,69 @@ class Comparison:
     splits: int
     datasets: tuple[str, ...]
     methods: tuple[Method, ...]
-    results: tuple[Result, ...]
+    cells: tuple[ComparedCell, ...]
     ours: dict[str, Any]
     """dataset: the runs of the paper's own settings (see commands/compare.py), where there are any."""
     exceptions: dict[str, int] = field(default_factory=dict)
-    """dataset: another number of splits than ``splits``."""
+    """dataset: a number of splits other than ``splits``."""
     files: list[str] = field(default_factory=list)
-    """The tables and plots that the command wrote; empty in plans of version 0.1.0 (see files.py)."""
+    """The tables and plots that the command wrote; empty in plans of version 0.1.0 (see output_files.py)."""
 
     def splits_of(self, dataset: str) -> int:
         return self.exceptions.get(dataset, self.splits)
 
     @property
     def has_ours(self) -> bool:
-        """Whether there is something to take differences to."""
+        """Whether ProxLearn is among the methods, so that differences to it exist."""
         return any(method.name == OURS for method in self.methods)
 
     @property
-    def how_many(self) -> str:
-        """In words."""
+    def splits_text(self) -> str:
+        """The number of splits, with the datasets that have another one."""
         others = ", ".join(f"{name} {number}" for name, number in self.exceptions.items())
         return f"{self.splits}" + (f" ({others})" if others else "")
 
     def values(self, dataset: str, method: str, measure: str) -> dict[int, float]:
         """A figure by random split, of the cells that have finished."""
-        found = self._values(dataset, method, measure)
-        return {split: value for split, value in found.items() if split != AUTHORS}
+        values = self._values(dataset, method, measure)
+        return {split: value for split, value in values.items() if split != AUTHORS}
 
     def authors(self, dataset: str, method: str, measure: str) -> float | None:
-        """A figure on the samplers' own split, where it was asked for and has finished."""
+        """A figure on the split of the samplers' authors, where that cell has finished."""
         return self._values(dataset, method, measure).get(AUTHORS)
 
-    def _values(self, dataset: str, method: str, measure: str) -> dict[Name, float]:
+    def _values(self, dataset: str, method: str, measure: str) -> dict[SplitName, float]:
         return {
-            each.split: each.record.figures[measure]
-            for each in self.results
-            if (each.dataset, each.method) == (dataset, method) and each.record is not None and each.record.figures
+            cell.split: cell.result.figures[measure]
+            for cell in self.cells
+            if (cell.dataset, cell.method) == (dataset, method) and cell.result is not None
         }
 
     def test_share(self, dataset: str) -> float:
-        return next(each.test_share for each in self.results if each.dataset == dataset)
+        return next(cell.test_share for cell in self.cells if cell.dataset == dataset)
 
 
-def write_plan(asked: ComparisonSpec, cells: list[Cell], output: Path, command: str, ours: dict[str, Any]) -> Path:
-    """plan.json in the folder of this command's tables, which is returned."""
-    folder = output / asked.name
+def write_plan(
+    spec: ComparisonSpec,
+    cells: Sequence[Cell],
+    output: Path,
+    command: str,
+    ours: dict[str, Any],
+    errors: Mapping[str, str] | None = None,
+) -> Path:
+    """Write plan.json into the folder of this command's tables, which is returned; ``errors`` are by cell key."""
+    folder = output / spec.name
     folder.mkdir(parents=True, exist_ok=True)
     values = {
         "command": command,
-        "protocol": asked.protocol,
-        "preset": asked.preset,
-        "temperature": asked.temperature,
-        "splits": asked.splits,
-        "exceptions": asked.exceptions,
-        "datasets": [config.name for config in asked.datasets],
-        "methods": [asdict(method) for method in asked.methods],
-        "cells": [
-            {
-                "dataset": cell.dataset.name,
-                "method": cell.method.name,
-                "split": cell.split,
-                "test_share": cell.test_share,
-                "path": str(cell.path),
-            }
-            for cell in cells
-        ],
+        "protocol": spec.protocol,
+        "preset": spec.preset,
+        "temperature": spec.temperature,
+        "splits": spec.splits,
+        "exceptions": spec.exceptions,
+        "datasets": [config.name for config in spec.datasets],
+        "methods": [asdict(method) for method in spec.methods],
+        "cells": [_cell_values(cell, (errors or {}).get(cell.key)) for cell in cells],
         "ours": ours,
         "files": sorted(recorded_names(folder)),
     }
@@ -113,23 +114,36 @@ def write_plan(asked: ComparisonSpec, cells: list[Cell], output: Path, command: 
     return folder
 
 
+def _cell_values(cell: Cell, error: str | None) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "dataset": cell.dataset.name,
+        "method": cell.method.name,
+        "split": cell.split,
+        "test_share": cell.test_share,
+        "key": cell.key,
+    }
+    return values if error is None else values | {"error": error}
+
+
 def read_comparison(folder: Path) -> Comparison:
-    """The comparison whose tables are in ``folder``; its cells are beside it."""
+    """The comparison whose tables are in ``folder``; the cache of results is in the folder above."""
     try:
         values = read_json(folder / PLAN)
-        results = [
-            Result(
-                each["dataset"],
-                each["method"],
-                each["split"],
-                each["test_share"],
-                stored_record(folder.parent / each["path"]),
+        results = {record.key: parse_result(record.result) for record in ResultCache(folder.parent / CELLS)}
+        cells = [
+            ComparedCell(
+                cell["dataset"],
+                cell["method"],
+                cell["split"],
+                cell["test_share"],
+                results.get(cell["key"]),
+                cell.get("error"),
             )
-            for each in values.pop("cells")
+            for cell in values.pop("cells")
         ]
-        methods = tuple(Method(**{**each, "only": tuple(each["only"])}) for each in values.pop("methods"))
+        methods = tuple(Method(**{**method, "only": tuple(method["only"])}) for method in values.pop("methods"))
         datasets = tuple(values.pop("datasets"))
-        return Comparison(folder, datasets=datasets, methods=methods, results=tuple(results), **values)
+        return Comparison(folder, datasets=datasets, methods=methods, cells=tuple(cells), **values)
     except UNREADABLE as error:
         problem = f"{folder / PLAN} cannot be read ({type(error).__name__})"
         raise InputError(problem, "give the `proxlearn compare ...` command again") from error

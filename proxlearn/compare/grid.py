@@ -1,24 +1,23 @@
-"""The grid: which cells there are, and how those that are missing are done, several processes side by side.
-
-Each cell has a process of its own, so that one that fails, or is killed for its memory, leaves the others alone.
-"""
+"""The grid: which cells a comparison has, and the jobs that compute those without a result."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
-from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
-from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, ComparisonSpec, Name, scaling_of
+from proxlearn.compare.cells import Cell
+from proxlearn.compare.measure import run_cell
+from proxlearn.compare.spec import AUTHORS, AUTHORS_SEEDS, LOG, ComparisonSpec, SplitName, scaling_of
 from proxlearn.compare.splits import split_of
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import registry
-from proxlearn.jobs.subprocess_job import run_in_subprocess
+from proxlearn.jobs.job import Job
+from proxlearn.jobs.records import JobRecords
+from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.jobs.runner import JobLauncher, JobsOutcome, run_jobs
 
+JOBS_FOLDER = ".proxlearn-jobs"
+"""Below the output folder, while cells are computed."""
 PRELOAD = (
     "proxlearn.compare.measure",
     "proxlearn.baselines.networks",
@@ -28,20 +27,20 @@ PRELOAD = (
     "sklearn.linear_model",
     "sklearn.svm",
 )
-"""So that a process starts at once, and no import is taken for training time."""
+"""Imported once, so that a process starts at once and no import is counted as training time."""
 
 
-def cells_of(asked: ComparisonSpec, folder: Path) -> list[Cell]:
-    """Split by split, so that whatever is there when somebody stops it is there for all methods."""
-    tables = {config.name: registry.load(config) for config in asked.datasets}
-    made = []
-    for config, name in dataset_splits(asked):
+def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
+    """Split by split, so that a comparison that is stopped has its results for all methods."""
+    tables = {config.name: registry.load(config) for config in spec.datasets}
+    cells = []
+    for config, name in dataset_splits(spec):
         table = tables[config.name]
-        split = split_of(folder, table, config, name)
-        for method in asked.methods:
+        split = split_of(splits, table, config, name)
+        for method in spec.methods:
             if method.only and config.name not in method.only:
                 continue
-            made.append(
+            cells.append(
                 Cell(
                     method,
                     config,
@@ -49,63 +48,41 @@ def cells_of(asked: ComparisonSpec, folder: Path) -> list[Cell]:
                     name,
                     split.sha256,
                     len(split.test) / len(split.train),
-                    scaling_of(asked.protocol, method, config.name),
-                    asked.preset,
-                    asked.temperature,
+                    scaling_of(spec.protocol, method, config.name),
+                    spec.preset,
+                    spec.temperature,
                 )
             )
-    return made
+    return cells
 
 
-def dataset_splits(asked: ComparisonSpec) -> Iterator[tuple[DatasetConfig, Name]]:
+def dataset_splits(spec: ComparisonSpec) -> Iterator[tuple[DatasetConfig, SplitName]]:
     """Every dataset with every one of its splits."""
-    for number in range(max((asked.splits, *asked.exceptions.values()))):
-        for config in asked.datasets:
-            if number < asked.exceptions.get(config.name, asked.splits):
+    for number in range(max((spec.splits, *spec.exceptions.values()))):
+        for config in spec.datasets:
+            if number < spec.exceptions.get(config.name, spec.splits):
                 yield config, number
-    for config in asked.datasets if asked.authors else ():
+    for config in spec.datasets if spec.authors else ():
         if config.name in AUTHORS_SEEDS:
             yield config, AUTHORS
 
 
-def is_finished(cell: Cell, folder: Path) -> bool:
-    record = cell.read(folder)
-    return record is not None and record.state == DONE
+def missing_cells(cells: Sequence[Cell], cache: ResultCache) -> list[Cell]:
+    """The cells without a result; a damaged result is removed from the cache."""
+    missing = [cell for cell in cells if cell.stored_result(cache) is None]
+    for cell in missing:
+        cache.remove(cell.identity)
+    return missing
 
 
-def run_cells(cells: list[Cell], folder: Path, jobs: int, threads: int) -> None:
-    """Do the cells, ``jobs`` at a time; how each one ended is in its file. Ctrl-C ends those at work."""
-    stopped = threading.Event()
-    with ThreadPoolExecutor(jobs) as pool, tqdm(total=len(cells), desc="compare", unit="cell") as bar:
-        waiting: dict[Future[None], Cell] = {
-            pool.submit(_supervise, cell, folder, threads, stopped): cell for cell in cells
-        }
-        try:
-            for done in as_completed(waiting):
-                done.result()
-                bar.set_postfix_str(waiting[done].title, refresh=False)
-                bar.update()
-        except BaseException:
-            stopped.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _supervise(cell: Cell, folder: Path, threads: int, stopped: threading.Event) -> None:
-    """Have a cell done, and say in its file what it could not say itself."""
-    from proxlearn.compare.measure import run_cell
-
-    if stopped.is_set():
-        return
-    (folder / cell.path).unlink(missing_ok=True)
-    code = run_in_subprocess(
-        run_cell,
-        (cell, folder, threads),
-        preload=PRELOAD,
-        log=folder / LOG,
-        directory=Path.cwd(),
-        stop=stopped.is_set,
-    )
-    if cell.read(folder) is None and not stopped.is_set():
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        cell.write(folder, CellRecord(FAILED, {}, f"its process {how}; see {LOG}"))
+def run_cells(cells: Sequence[Cell], output: Path, cache: ResultCache, launcher: JobLauncher) -> JobsOutcome:
+    """Compute the cells, each in a process of its own; the results are in the cache, failures in the outcome only."""
+    jobs = [
+        Job(cell.key, cell.title, run_cell, (cell, output), identity=cell.identity, log=output / LOG) for cell in cells
+    ]
+    records = JobRecords(output / JOBS_FOLDER)
+    outcome = run_jobs(jobs, records.folder, launcher, cache=cache, preload=PRELOAD, caption="compare")
+    for job in jobs:
+        records.remove(job.name)
+    records.remove_folder()
+    return outcome

@@ -1,13 +1,13 @@
-"""One cell done: load, scale by the training part, fit with the clock running, score on the test part."""
+"""One cell: load the data, scale by the training part, time the fit, score on the test part."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
-import traceback
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,52 +15,45 @@ from threadpoolctl import threadpool_limits
 
 from proxlearn.baselines.method import Request
 from proxlearn.baselines.registry import fit_of
-from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
-from proxlearn.compare.spec import SCALINGS
-from proxlearn.compare.splits import split_of
+from proxlearn.compare.cells import Cell, CellResult
+from proxlearn.compare.spec import SCALINGS, SPLITS
+from proxlearn.compare.splits import stored_split
 from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.core.scores import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data import registry
-from proxlearn.errors import ProxlearnError, RunError
+from proxlearn.errors import RunError
+from proxlearn.jobs.result_cache import ResultCache
 
-AGAIN = "correct it, and give the same command again"
+RETRY = "correct it, and give the same command again"
 
 
-def run_cell(cell: Cell, folder: Path, threads: int) -> int:
-    """What a process of its own does: whatever comes of the cell is in its file."""
-    # Told to stop, it goes in good order: a process that is cut off leaves the system's semaphores behind.
+def run_cell(cell: Cell, output: Path) -> dict[str, Any]:
+    """The result of a cell, computed in a process of its own with the threads that the runner has set."""
+    # Asked to stop, the process exits in good order: one that is cut off leaves the system's semaphores behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     print(f"{cell.title} ...", flush=True)
-    try:
-        record = measure(cell, folder, threads)
-        cell.write(folder, record)
-    except Exception as error:
-        if not isinstance(error, ProxlearnError):
-            traceback.print_exc()
-        words = str(error) if isinstance(error, ProxlearnError) else f"{type(error).__name__}: {error}"
-        record = CellRecord(FAILED, {}, " ".join(words.split())[:300])
-        cell.write(folder, record)
-    print(f"{cell.title}: {record.error or record.figures}", flush=True)
-    return int(record.state != DONE)
+    result = measure(cell, output, torch.get_num_threads())
+    print(f"{cell.title}: {result.figures}", flush=True)
+    return result.values()
 
 
-def measure(cell: Cell, folder: Path, threads: int) -> CellRecord:
-    """The cell's figures; raises whatever keeps it from having any."""
+def measure(cell: Cell, output: Path, threads: int) -> CellResult:
+    """Fit and score; raises what keeps the cell from having a result."""
     table = registry.load(cell.dataset)
-    split = split_of(folder, table, cell.dataset, cell.split)
-    if (table.sha256, split.sha256) != (cell.data_sha256, cell.split_sha256):
-        raise RunError("the data or its split have changed since the command began", AGAIN)
+    split = stored_split(ResultCache(output / SPLITS), table, cell.dataset, cell.split)
+    if split is None or (table.sha256, split.sha256) != (cell.data_sha256, cell.split_sha256):
+        raise RunError("the data or its split have changed since the command began", RETRY)
     scaler = SCALINGS[cell.scaling](table.X[split.train])
     y = 2.0 * table.target - 1.0
     fit = fit_of(cell.method)
-    request = Request(cell.dataset.name, cell.seed, cell.preset, threads, cell.temperature, progress=_say)
+    request = Request(cell.dataset.name, cell.seed, cell.preset, threads, cell.temperature, progress=_print_progress)
     threads = usable_threads(threads)
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         X = scaler(table.X[split.train])
-        # Compilation is paid for once a machine, and is nobody's training time: a sampler's long fit is tried before;
-        # which passes a network needs its fit alone can tell, and a fit that had to wait for one is made again.
+        # Compilation happens once per machine and is not training time. A sampler's long fit is preceded by a trial.
+        # Which passes a network needs is known only from its fit, so a fit that waited for a compilation is repeated.
         if cell.method.block == "sampler":
             fit(X, y[split.train], replace(request, trial=True))
         while True:
@@ -70,24 +63,23 @@ def measure(cell: Cell, folder: Path, threads: int) -> CellRecord:
             if cell.method.block != "network" or COMPILE_TIME.passes == compiled:
                 break
         probability = fitted.probability(scaler(table.X[split.test]))
-    figures = {**scores(probability, y[split.test] > 0), "seconds": seconds}
-    return CellRecord(DONE, figures, None, fitted.notes, threads)
+    return CellResult({**scores(probability, y[split.test] > 0), "seconds": seconds}, fitted.notes, threads)
 
 
 def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
-    """How good the class +1's probabilities are, by the definitions of core/scores.py."""
+    """Figures of the predicted probabilities of class +1, as core/scores.py defines them."""
     p = torch.from_numpy(np.asarray(probability, dtype=np.float64))
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):
-        raise RunError("the method's answers are no probabilities", "report it, or try other settings")
+        raise RunError("the method's outputs are not probabilities", "report it, or try other settings")
     both = apply_probability_floor(torch.stack((1 - p, p)))
-    found = probability_scores(both, labels, "test")
+    test_scores = probability_scores(both, labels, "test")
     return {
         "accuracy": float(accuracy_share((p > 0.5) == (labels > 0))),
-        "log_likelihood": -float(found["log_loss_test"]),
-        "calibration_error": float(found["calibration_error_test"]),
+        "log_likelihood": -float(test_scores["log_loss_test"]),
+        "calibration_error": float(test_scores["calibration_error_test"]),
     }
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(f"  {text}", flush=True)

@@ -1,6 +1,7 @@
 """Which files in an output folder `proxlearn compare` wrote itself: no other file is replaced or deleted.
 
-Splits, cells, plans and the log are recognised by their beginning. Tables and plots are listed in the plan beside them.
+The caches, plans and the log are recognised by their beginning. Tables and plots are listed in the plan beside them.
+Version 0.1.0 kept a file per cell and per split (cells/, splits/): they are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -11,21 +12,22 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from proxlearn.baselines.method import Block
-from proxlearn.compare.spec import LOG, ComparisonSpec
-from proxlearn.compare.splits import UNREADABLE
+from proxlearn.compare.spec import CELLS, LOG, SPLITS, ComparisonSpec
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_json
-from proxlearn.files.safe_read import read_json
-from proxlearn.run.ownership import CELL_START, PLAN_START, SPLIT_START, begins_with, is_lock, is_regular
+from proxlearn.files.safe_read import UnreadableFile, read_json
+from proxlearn.run.ownership import PLAN_START, RESULTS_START, begins_with, is_lock, is_regular
 
 PLAN = "plan.json"
+UNREADABLE = (UnreadableFile, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What reading a JSON file that any program may have written can raise."""
 BLOCK_FILES: dict[Block, str] = {"network": "networks", "sampler": "samplers"}
 """Names of a block's tables and plots, without their endings."""
 REFERENCES = "references"
-"""The same where no block is compared."""
+"""The same where only reference lines are compared."""
 ENDINGS = ("csv", "tex", "png", "pdf")
 LOG_START = re.compile(rb"[^\n]+, split \w+, [^\n]+ \.\.\.\n|\Z")
-"""The first line of the log (see measure.perform); a process that is killed at its start leaves it empty."""
+"""The first line of the log (see measure.run_cell); a process that is killed at its start leaves it empty."""
 REMEDY = "move it to another place, or choose another --output"
 
 
@@ -36,7 +38,7 @@ def table_names(blocks: Collection[str], protocol: str) -> list[str]:
     return ["compare.md", *(f"{stem}.{ending}" for stem in stems for ending in ENDINGS), *paper]
 
 
-POSSIBLE = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
+KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
@@ -54,8 +56,8 @@ def recorded_names(folder: Path) -> set[str]:
             names = set(table_names({method["block"] for method in plan["methods"]}, plan["protocol"]))
     except UNREADABLE:
         return set()
-    # A plan that someone has edited must not name a file elsewhere.
-    return {name for name in names & POSSIBLE if is_regular(folder / name)}
+    # An edited plan must not name a file elsewhere.
+    return {name for name in names & KNOWN_NAMES if is_regular(folder / name)}
 
 
 def record_names(folder: Path, names: Iterable[str]) -> None:
@@ -66,28 +68,29 @@ def record_names(folder: Path, names: Iterable[str]) -> None:
         write_json(folder / PLAN, plan | {"files": files})
 
 
-def refuse_foreign_files(asked: ComparisonSpec, output: Path, splits: Iterable[Path]) -> None:
-    """Refuse an output folder in which the command would change a file of the user's."""
-    tables = output / asked.name
-    for folder in (output, output / "splits", output / "cells", tables):
+def refuse_foreign_files(spec: ComparisonSpec, output: Path) -> None:
+    """Refuse an output folder in which the command would change a user's own file."""
+    tables = output / spec.name
+    for folder in (output, tables):
         if os.path.lexists(folder) and not folder.is_dir():
             raise InputError(f"{folder} is not a folder", REMEDY)
-    starts = {output / LOG: LOG_START, tables / PLAN: PLAN_START} | {output / path: SPLIT_START for path in splits}
+    starts = {
+        output / LOG: LOG_START,
+        tables / PLAN: PLAN_START,
+        output / CELLS: RESULTS_START,
+        output / SPLITS: RESULTS_START,
+    }
     foreign = [path for path, start in starts.items() if os.path.lexists(path) and not begins_with(path, start)]
     lock = output / ".lock"
     if os.path.lexists(lock) and not is_lock(lock):
         foreign.append(lock)
     refuse_paths(foreign)
-    refuse_foreign_tables(tables, table_names({method.block for method in asked.methods}, asked.protocol))
+    refuse_foreign_tables(tables, table_names({method.block for method in spec.methods}, spec.protocol))
 
 
 def refuse_foreign_tables(folder: Path, names: Iterable[str]) -> None:
     recorded = recorded_names(folder)
     refuse_paths(folder / name for name in names if name not in recorded and os.path.lexists(folder / name))
-
-
-def refuse_foreign_cells(paths: Iterable[Path]) -> None:
-    refuse_paths(path for path in paths if os.path.lexists(path) and not begins_with(path, CELL_START))
 
 
 def refuse_paths(foreign: Iterable[Path]) -> None:

@@ -1,8 +1,7 @@
-"""Figures over several splits, and how far their mean may be off.
+"""Figures over several splits, with intervals of their means.
 
-Splits of one table overlap, so its test results are not independent, and Student's interval over them is too narrow as
-a statement on other rows of the same kind. Nadeau and Bengio (2003) put (1/k + n_test/n_train) s^2 in the place of
-s^2/k.
+Splits of one table overlap, so the test results are not independent, and Student's interval over them is too narrow for
+other rows of the same kind. Nadeau and Bengio (2003) replace s^2/k by (1/k + n_test/n_train) s^2.
 """
 
 from __future__ import annotations
@@ -18,28 +17,33 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class MeanSd:
-    """Mean and standard deviation (NaN where one run says nothing of it)."""
+    """Mean and standard deviation; NaN for the standard deviation of a single value."""
 
     mean: float
     sd: float = math.nan
 
     def text(self, digits: int) -> str:
-        """With ``digits`` after the point; what has run away (a risk of 10^6) is told by its size alone."""
+        """With ``digits`` decimal places; of a large number (a risk of 10^6) three significant digits."""
         form = ".3g" if digits > 0 and abs(self.mean) >= 1e4 else f".{digits}f"
         spread = "" if math.isnan(self.sd) else f" ± {self.sd:{form}}"
-        return "" if math.isnan(self.mean) else f"{self.mean:{form}}{spread}"
+        return "" if math.isnan(self.mean) else f"{without_negative_zero(self.mean, digits):{form}}{spread}"
+
+
+def without_negative_zero(value: float, digits: int) -> float:
+    """The value, or 0 where it would be printed as -0.00 with ``digits`` decimal places."""
+    return 0.0 if round(value, digits) == 0 else value
 
 
 def summarise(values: Iterable[float]) -> MeanSd:
-    found = np.array(list(values), dtype=float)
-    if not len(found):
+    numbers = np.array(list(values), dtype=float)
+    if not len(numbers):
         return MeanSd(math.nan)
-    return MeanSd(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else math.nan)
+    return MeanSd(float(numbers.mean()), float(numbers.std(ddof=1)) if len(numbers) > 1 else math.nan)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half-widths of its 95 % intervals, NaN where there are less than two values."""
+    """A mean and the half-widths of its 95 % intervals; NaN for less than two values."""
 
     mean: float
     student: float
@@ -49,30 +53,31 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the corrected interval leaves 0 out."""
+        """Whether the corrected interval does not contain 0."""
         return abs(self.mean) > self.corrected
 
     def text(self, digits: int) -> str:
-        """Mean ± Student's half-width (± the corrected one), with a star where the corrected interval leaves 0 out."""
+        """Mean ± Student's half-width (± the corrected one), with a star where the corrected interval excludes 0."""
+        mean = without_negative_zero(self.mean, digits)
         if math.isnan(self.student):
-            return "" if math.isnan(self.mean) else f"{self.mean:+.{digits}f}"
+            return "" if math.isnan(mean) else f"{mean:+.{digits}f}"
         star = " *" if self.excludes_zero else ""
-        return f"{self.mean:+.{digits}f} ± {self.student:.{digits}f} (± {self.corrected:.{digits}f}){star}"
+        return f"{mean:+.{digits}f} ± {self.student:.{digits}f} (± {self.corrected:.{digits}f}){star}"
 
 
 def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
-    """Of the mean of ``values``; ``test_share`` is the number of test rows over that of training rows."""
-    k, found = len(values), summarise(values)
+    """The intervals of the mean of ``values``; ``test_share`` is test rows over training rows."""
+    k, summary = len(values), summarise(values)
     if k < 2:
-        return Interval(found.mean, math.nan, math.nan)
+        return Interval(summary.mean, math.nan, math.nan)
     from scipy.stats import t
 
     quantile = float(t.ppf((1 + CONFIDENCE) / 2, k - 1))
     return Interval(
-        found.mean, quantile * found.sd * math.sqrt(1 / k), quantile * found.sd * math.sqrt(1 / k + test_share)
+        summary.mean, quantile * summary.sd * math.sqrt(1 / k), quantile * summary.sd * math.sqrt(1 / k + test_share)
     )
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float], test_share: float) -> Interval:
-    """The first minus the second, on the splits that both have."""
+    """The intervals of the first minus the second, on the splits that both have."""
     return interval([first[split] - second[split] for split in sorted(first.keys() & second.keys())], test_share)

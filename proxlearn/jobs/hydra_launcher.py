@@ -22,8 +22,10 @@ class HydraLauncher:
     """The launcher that a composed config names; ``folder`` is for files of the launcher's own."""
 
     def __init__(self, master: DictConfig, loader: ConfigLoader, folder: Path) -> None:
-        self._master, self._loader = master, loader
-        launchers.setup_launcher(master, folder)
+        self._master, self._loader, self._folder = master, loader, folder
+
+    def open(self) -> None:
+        launchers.setup_launcher(self._master, self._folder)
 
     def batch_size(self, jobs: int) -> int:
         return launchers.batch_size(self._master, jobs)

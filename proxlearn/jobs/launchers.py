@@ -1,4 +1,4 @@
-"""Who runs the jobs of a sweep: how many at a time, with how many threads each, and what a launcher needs first."""
+"""Hydra launchers: how many jobs run at a time, with how many threads each, and how a launcher is prepared."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ from proxlearn.jobs.worker import end_with_parent
 
 
 def available_cores() -> int:
-    """Those that this process may use; where the system does not say which (macOS), all that there are."""
+    """The number of cores that this process may use; all cores where the system does not tell (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def runs_here(master: DictConfig) -> bool:
+    """Whether the launcher runs its jobs on this machine."""
     return launcher_name(master) in LAUNCHERS and LAUNCHERS[launcher_name(master)].here
 
 
 def batch_size(master: DictConfig, jobs: int) -> int:
-    """How many of ``jobs`` jobs are handed to the launcher at once: all, but where it would start them all at once."""
+    """How many of ``jobs`` jobs are handed to the launcher at once.
+
+    All of them, except for submitit_local, which starts every job that it is handed.
+    """
     name = launcher_name(master)
-    asked = master.hydra.sweeper.get("max_batch_size") or (available_cores() if name == "submitit_local" else jobs)
-    return max(1, min(int(asked), jobs))
+    size = master.hydra.sweeper.get("max_batch_size") or (available_cores() if name == "submitit_local" else jobs)
+    return max(1, min(int(size), jobs))
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Cores / jobs, so that jobs side by side do not get in each other's way; None leaves it to torch."""
+    """Cores / jobs, so that jobs that run at the same time do not slow each other down; None leaves it to torch."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
@@ -45,30 +49,30 @@ def threads_per_job(master: DictConfig, jobs: int) -> int | None:
     if name == "ray":
         return max(1, int(settings["ray"]["remote"].get("num_cpus", 1)))
     if name == "joblib":
-        asked = int(settings.get("n_jobs") or 1)
-        # joblib counts from the other end too: -1 is every core, -2 all but one.
-        side_by_side = asked if asked > 0 else max(1, available_cores() + 1 + asked)
+        n_jobs = int(settings.get("n_jobs") or 1)
+        # In joblib -1 stands for all cores, -2 for all but one.
+        parallel = n_jobs if n_jobs > 0 else max(1, available_cores() + 1 + n_jobs)
     elif name == "submitit_local":
-        side_by_side = batch_size(master, jobs)
+        parallel = batch_size(master, jobs)
     else:
         return None
-    return max(1, available_cores() // min(side_by_side, jobs))
+    return max(1, available_cores() // min(parallel, jobs))
 
 
-def setup_launcher(master: DictConfig, sweep: Path) -> None:
-    """What a launcher needs to be told for it to work as one expects."""
+def setup_launcher(master: DictConfig, folder: Path) -> None:
+    """Prepare a launcher; its own files go below ``folder``."""
     name = launcher_name(master)
     if name.startswith("submitit"):
-        master.hydra.launcher.submitit_folder = str(sweep / master.hydra.launcher.submitit_folder)
+        master.hydra.launcher.submitit_folder = str(folder / master.hydra.launcher.submitit_folder)
     if name == "submitit_slurm":
-        install_sacct_shim(sweep / "bin")
+        install_sacct_shim(folder / "bin")
     if name == "ray":
-        # What Ray 2.60 starts its own nodes with; a cluster's nodes must have been started so too.
+        # Ray 2.60 starts its own nodes with this setting; the nodes of a cluster need it too.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
-    """Have joblib's workers watch this process: killed, it could not end them."""
+    """Let joblib's workers watch this process: if it is killed, it cannot end them."""
     if launcher_name(master) != "joblib":
         return
     from joblib import Parallel
@@ -79,7 +83,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
 
 
 def shutdown_launcher(master: DictConfig) -> None:
-    """joblib keeps its workers for a next call; none comes, and each holds a server of half a gigabyte."""
+    """End joblib's workers: joblib keeps them for a next call, and each holds a server of half a gigabyte."""
     if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor
 
@@ -87,9 +91,9 @@ def shutdown_launcher(master: DictConfig) -> None:
 
 
 def install_sacct_shim(folder: Path) -> None:
-    """Without SLURM's accounting, `sacct` says nothing, and a job that died is waited for for ever: answer for it."""
+    """Put an `sacct` on PATH where SLURM has no accounting: a dead job would block the launcher for ever."""
     if shutil.which("sbatch") is None:
-        raise InputError("this machine has no `sbatch`", "give the command on a machine that submits to SLURM")
+        raise InputError("this machine has no `sbatch`", "give the command on a machine that can submit jobs to SLURM")
     if shutil.which("sacct") is not None and subprocess.run(["sacct", "-n"], capture_output=True).returncode == 0:
         return
     folder.mkdir(parents=True, exist_ok=True)

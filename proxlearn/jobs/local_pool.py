@@ -16,6 +16,9 @@ class LocalPool:
     parallel: int = 1
     threads: int | None = None
 
+    def open(self) -> None:
+        """Nothing needs to be prepared."""
+
     def batch_size(self, jobs: int) -> int:
         return jobs
 

@@ -96,10 +96,19 @@ class ResultCache:
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if key in self._records:
-                self._replace(record)
+                self._rewrite_without(key, record.line())
+                del self._records[key]
             else:
                 self._append(record)
             self._records[key] = record
+
+    def remove(self, identity: Mapping[str, Any]) -> None:
+        """Delete the result of this identity, if there is one: it is computed again."""
+        key = cache_key(identity)
+        with self._lock:
+            if key in self._records:
+                self._rewrite_without(key)
+                del self._records[key]
 
     def __iter__(self) -> Iterator[CachedResult]:
         """The newest record of each identity, in the order of the file."""
@@ -136,11 +145,11 @@ class ResultCache:
             return []
         header, *lines = content.splitlines(keepends=True) or [b""]
         if header != HEADER:
-            found: object = None
+            file_format: object = None
             with contextlib.suppress(*PARSE_ERRORS):
-                found = parse_json(header.decode()).get("format")
-            refuse_newer_format(self.path, found, FORMAT)
-            if found != FORMAT:
+                file_format = parse_json(header.decode()).get("format")
+            refuse_newer_format(self.path, file_format, FORMAT)
+            if file_format != FORMAT:
                 raise UnreadableFile(self.path, "it is not a cache of results", "move it to another place")
         return lines
 
@@ -177,12 +186,11 @@ class ResultCache:
         write_all(handle, b"\n")
         return size + 1
 
-    def _replace(self, record: CachedResult) -> None:
-        """Rewrite the file without the earlier records of the same identity; damaged lines stay."""
-        prefix = f'{{"key": "{record.key}"'.encode()
+    def _rewrite_without(self, key: str, last_line: bytes = b"") -> None:
+        """Rewrite the file without the records of ``key`` and with ``last_line``; damaged lines stay."""
+        prefix = f'{{"key": "{key}"'.encode()
         kept = [line for line in self._lines() if not line.startswith(prefix) and line.endswith(b"\n")]
-        write_atomically(self.path, b"".join((HEADER, *kept, record.line())))
-        self._records.pop(record.key)
+        write_atomically(self.path, b"".join((HEADER, *kept, last_line)))
 
 
 def parse_record(line: bytes) -> CachedResult:

@@ -55,6 +55,9 @@ LAST_JOBS_SECONDS = 60.0
 class JobLauncher(Protocol):
     """What runs a batch of jobs: LocalPool or HydraLauncher."""
 
+    def open(self) -> None:
+        """Prepare for jobs; an InputError where this machine cannot launch them."""
+
     def batch_size(self, jobs: int) -> int:
         """How many of ``jobs`` jobs are launched at once."""
 
@@ -134,6 +137,7 @@ def run_jobs(
         records.remove(job.name)
     signals: list[int] = []
     if missing:
+        launcher.open()
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with stop_on_signal(records, session) as signals, JobsWatcher(records, missing, session, caption, cache):

@@ -1,6 +1,6 @@
-"""`sacct` for clusters without accounting, answering from `scontrol show job`: the three columns that submitit reads.
+"""A replacement of `sacct` for clusters without accounting: the three columns that submitit reads, from `scontrol`.
 
-SLURM forgets a job some minutes after its end; submitit asks often enough to have heard of it by then.
+SLURM forgets a job some minutes after its end; submitit polls often enough to learn of the end before.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from itertools import pairwise
 HEADER = "JobID|State|NodeList"
 
 
-def rows(shown: str) -> list[str]:
-    """One line a job of `scontrol show job --oneliner`."""
-    found = []
-    for line in shown.splitlines():
+def rows(jobs: str) -> list[str]:
+    """One line per job of `scontrol show job --oneliner`."""
+    lines = []
+    for line in jobs.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))
         if "JobId" not in fields:
             continue
         array = fields.get("ArrayJobId")
         number = f"{array}_{fields['ArrayTaskId']}" if array and "ArrayTaskId" in fields else fields["JobId"]
-        found.append(f"{number}|{fields.get('JobState', 'UNKNOWN')}|{fields.get('NodeList', '')}")
-    return found
+        lines.append(f"{number}|{fields.get('JobState', 'UNKNOWN')}|{fields.get('NodeList', '')}")
+    return lines
 
 
 def main(args: list[str]) -> int:
     print(HEADER)
-    asked = [word for flag, word in pairwise(args) if flag == "-j"]
-    for number in dict.fromkeys(word.partition("_")[0] for word in asked):
-        shown = subprocess.run(["scontrol", "show", "job", "--oneliner", number], capture_output=True, text=True)
-        print("\n".join(rows(shown.stdout)))
+    job_ids = [word for flag, word in pairwise(args) if flag == "-j"]
+    for number in dict.fromkeys(word.partition("_")[0] for word in job_ids):
+        completed = subprocess.run(["scontrol", "show", "job", "--oneliner", number], capture_output=True, text=True)
+        print("\n".join(rows(completed.stdout)))
     return 0
 
 

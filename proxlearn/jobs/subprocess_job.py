@@ -1,7 +1,7 @@
-"""A job in a process of its own, under whatever launcher: it can be killed, and whoever started it lives to tell.
+"""A function call in a process of its own: if the process is killed, its supervisor records that.
 
-The processes are forked from a server that has imported torch and the views and has computed nothing, so that one
-starts in a fraction of a second and inherits no state from the job before it.
+The processes are forked from a server that has imported torch and the views and has computed nothing, so that a process
+starts in a fraction of a second and inherits no state from an earlier job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxlearn.terminal.streams import open_standard_streams
 
 POLL_SECONDS = 0.5
 PROCESS_LOCK = threading.Lock()
-"""How a process ended can be read once, and whoever starts another one looks too: of two threads one would learn it."""
+"""The exit code of a process can be read once, and starting another process reads it too: one thread at a time."""
 
 
 def run_in_subprocess(
@@ -34,23 +34,23 @@ def run_in_subprocess(
     directory: Path,
     stop: Callable[[], bool],
 ) -> int:
-    """The exit code of ``target(*args)`` run in ``directory``, its words appended to ``log``; -9 if it was killed.
+    """Run ``target(*args)`` in ``directory`` and return its exit code, or minus the signal that killed it.
 
-    As soon as ``stop()`` holds, it is told to stop by a SIGTERM, and waited for.
+    Its output is appended to ``log``. When ``stop()`` becomes true, the process gets a SIGTERM and is waited for.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
-        # A worker of joblib's has a way of its own, which a process started from it would look for in vain.
+        # A worker of joblib's has a start method of its own, which a process that it starts does not know.
         multiprocessing.set_start_method("forkserver", force=True)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
     process = context.Process(target=_child, args=(target, args, log, directory))
     with PROCESS_LOCK:
         process.start()
-    told = False
+    stopping = False
     while not wait([process.sentinel], POLL_SECONDS):
-        if not told and stop():
+        if not stopping and stop():
             process.terminate()
-            told = True
+            stopping = True
     with PROCESS_LOCK:
         process.join()
     assert process.exitcode is not None
@@ -58,7 +58,7 @@ def run_in_subprocess(
 
 
 def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory: Path) -> None:
-    # A terminal sends Ctrl-C to everybody; the supervisor alone decides, and says it with SIGTERM.
+    # A terminal sends Ctrl-C to all processes; the supervisor alone decides, and sends SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     break_hard_links(log)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -66,9 +66,9 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
         os.dup2(handle, stream)
     if handle > 2:
         os.close(handle)
-    # The log may be on a disk that gets full: the job's words are no reason for it to fail.
+    # The log may be on a disk that gets full: a lost line of output must not fail the job.
     open_standard_streams()
-    # User's paths are relative to where the command was given, wherever a cluster starts its processes.
+    # Users' paths are relative to the directory of the command; a cluster may start processes elsewhere.
     with contextlib.suppress(OSError):
         os.chdir(directory)
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -76,7 +76,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Stop in good order when the supervisor has died: a job without one would be nobody's."""
+    """Stop in good order when the supervisor has died: no process would record the job's end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,7 +1,7 @@
 """A worker process that a launcher keeps between jobs: it ends soon after the command that started it has died.
 
-A command that is killed cannot tell its workers. joblib's would keep the jobs that they were handed, and wait for more
-for minutes; each holds half a gigabyte.
+A command that is killed cannot stop its workers. joblib's workers would complete the jobs that they were handed
+and wait minutes for more; each holds half a gigabyte.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _orphaned = threading.Event()
 
 
 def is_orphaned() -> bool:
-    """Whether this process is a worker whose command has died: its job is to stop, and no other one to begin."""
+    """Whether this process is a worker whose command has died: its job stops, and no other one begins."""
     return _orphaned.is_set()
 
 
 def end_with_parent(parent: int) -> None:
-    """Watch the process ``parent``, which started this one, from a thread, which every system has."""
+    """Watch the parent process from a thread, which works on every system, and end this process after it."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

@@ -30,7 +30,8 @@ SIGNED = b'{"pid": '
 PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
-"""How the files of a comparison begin (compare/)."""
+RESULTS_START = re.compile(rb'\{"format": "proxlearn-results-\d+"\}\n')
+"""How the files of a comparison begin (compare/); files per split and per cell are those of version 0.1.0."""
 STARTS = {
     "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
@@ -121,7 +122,13 @@ def require_comparison_or_empty(folder: Path) -> None:
 
 def is_comparison(folder: Path) -> bool:
     """Whether ``folder`` is the output folder of a `proxlearn compare`, complete or not."""
-    markers = {"*/plan.json": PLAN_START, "splits/*.json": SPLIT_START, "cells/*/*.json": CELL_START}
+    markers = {
+        "*/plan.json": PLAN_START,
+        "splits.jsonl": RESULTS_START,
+        "cells.jsonl": RESULTS_START,
+        "splits/*.json": SPLIT_START,
+        "cells/*/*.json": CELL_START,
+    }
     return any(begins_with(path, start) for names, start in markers.items() for path in folder.glob(names))
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import csv
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,8 @@ from proxlearn import cli
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare
-from proxlearn.compare.spec import AUTHORS_SEEDS
+from proxlearn.compare.spec import AUTHORS_SEEDS, CELLS, LOG, SPLITS
+from proxlearn.jobs.result_cache import ResultCache
 
 HERE = "tests.compare.throwaway"
 WORDS = ["compare", "--dataset", "wdbc", "--splits", "2", "--output", "out", "--jobs", "2", "--threads", "1"]
@@ -27,6 +32,7 @@ def throwaways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ("broken", "sampler"),
         ("killed", "sampler"),
         ("improbable", "network"),
+        ("slow", "network"),
     ):
         monkeypatch.setitem(METHODS, name, Method(name, f"the {name} one", block, f"{HERE}:{name}"))
     monkeypatch.chdir(tmp_path)
@@ -44,9 +50,9 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
     rows = {(name, seed): digest for name, _, seed, digest in calls}
     assert rows["first", "0"] == rows["second", "0"] != rows["first", "1"] == rows["second", "1"]
     # Those that could not be done are named with their reason, a line each; the others have their figures.
-    assert "- wdbc, split 1, broken: ValueError: two lines of words\n" in shown
-    assert "- wdbc, split 0, killed: its process was killed by signal 9; see compare.log\n" in shown
-    assert "- wdbc, split 0, improbable: the method's answers are no probabilities" in shown
+    assert "- wdbc, split 1, broken: ValueError: two lines; see compare.log\n" in shown
+    assert "- wdbc, split 0, killed: its process was killed by SIGKILL\n" in shown
+    assert "- wdbc, split 0, improbable: the method's outputs are not probabilities" in shown
     tables = Path("out", "matched-light")
     document = (tables / "compare.md").read_text()
     assert "- wdbc, split 0, broken: ValueError" in document
@@ -60,18 +66,42 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
     fewer = [*WORDS, "--method", "first", "second", "majority"]
     assert cli.main(fewer) == 0
     assert len(Path("calls.txt").read_text().splitlines()) == 4
-    assert "6 cells, 6 of them done before" in capsys.readouterr().err
+    assert "6 cells, 6 of them finished before" in capsys.readouterr().err
 
-    # A damaged cell is done again, and no other.
-    (damaged,) = Path("out", "cells", "wdbc").glob("1-second-*.json")
-    whole = damaged.read_text()
-    damaged.write_text(whole[:100])
+    # A damaged record is computed again, and no other one.
+    cells = Path("out", CELLS)
+    lines = cells.read_text().splitlines(keepends=True)
+    (place,) = (n for n, line in enumerate(lines) if '"method": "second"' in line and '"split": 1' in line)
+    cells.write_text("".join([*lines[:place], lines[place][:100] + "\n", *lines[place + 1 :]]))
     assert cli.main(fewer) == 0
     assert Path("calls.txt").read_text().splitlines()[4:] == [
         " ".join(call) for call in calls if call[0:3:2] == ["second", "1"]
     ]
-    assert damaged.exists()
-    assert not list(Path("out").rglob(".*.tmp"))
+    assert "1 damaged line is skipped" in capsys.readouterr().err
+    assert {path.name for path in Path("out").iterdir()} == {CELLS, SPLITS, LOG, "matched-light"}
+
+
+def test_a_hydra_launcher_can_run_the_cells(throwaways: Path) -> None:
+    words = ["compare", "--dataset", "wdbc", "--splits", "2", "--output", "out", "--method", "first"]
+    assert cli.main([*words, "--launcher", "basic"]) == 0
+    assert len(ResultCache(Path("out", CELLS))) == 2
+    assert {path.name for path in Path("out").iterdir()} == {CELLS, SPLITS, LOG, "matched-light"}
+
+
+def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaways: Path, capsys) -> None:
+    def send() -> None:
+        while not Path("calls.txt").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    words = [*WORDS, "--jobs", "1", "--method", "slow", "majority"]
+    threading.Thread(target=send, daemon=True).start()
+    assert cli.main(words) == 130
+    assert "stopped; the same command computes what is missing" in capsys.readouterr().err
+    assert [record.identity["method"] for record in ResultCache(Path("out", CELLS))] == ["majority"]
+    Path("go").touch()
+    assert cli.main(words) == 0
+    assert "4 cells, 1 of them finished before" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -79,7 +109,7 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
     [
         (["--method", "adm"], "no method `adm`; did you mean `adam`?"),
         (["--dataset", "banan"], "no dataset `banan`; did you mean `banana`?"),
-        (["--dataset", "sine"], "dataset sine has not two classes; choose from banana, diabetes, twonorm, wdbc"),
+        (["--dataset", "sine"], "dataset sine does not have two classes; choose from banana, diabetes, twonorm, wdbc"),
         (["--dataset", "wdbc", "--method", "bayes"], "none of the methods is for wdbc; add another --method"),
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
         (["--splits", "many"], "--splits must be a whole number >= 1 and <= 1000, got 'many'; try --splits=5"),
@@ -102,6 +132,11 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
         (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),
+        (
+            ["--jobs", "2", "--launcher", "basic"],
+            "--jobs and --threads are not for --launcher; use settings of the launcher",
+        ),
+        (["--launcher", "jobib"], "no hydra/launcher `jobib`; did you mean `joblib`? (hydra/launcher: basic, joblib, "),
         (["--jobs", "0"], "--jobs must be a whole number >= 1, got 0; try --jobs=1"),
         (["--threads", "1.5"], "--threads must be a whole number >= 1, got 1.5; try --threads=1"),
         (
@@ -115,7 +150,10 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing_behind(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["compare", *words]) == 2
-    assert capsys.readouterr().err == f"proxlearn: {said}\n"
+    line = capsys.readouterr().err
+    assert line.startswith(f"proxlearn: {said}")
+    assert line.count("\n") == 1
+    assert said.endswith(", ") or line == f"proxlearn: {said}\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -133,17 +171,28 @@ def test_one_dataset_may_have_another_number_of_splits(tmp_path: Path, monkeypat
 def test_the_samplers_own_split_is_done_beside_the_random_ones_and_counted_apart(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(AUTHORS_SEEDS, "wdbc", 42)
     monkeypatch.chdir(tmp_path)
-    words = ["compare", "--protocol", "paper", "--dataset", "wdbc", "--method", "majority", "--output", "out"]
+    words = [
+        "compare",
+        "--protocol",
+        "paper",
+        "--dataset",
+        "wdbc",
+        "--method",
+        "majority",
+        "--output",
+        "out",
+        "--jobs",
+        "1",
+    ]
     assert cli.main([*words, "--splits", "2", "authors"]) == 0
-    done = sorted(path.name.split("-")[0] for path in Path("out/cells/wdbc").iterdir())
-    assert done == ["0", "1", "authors"]
+    assert [record.identity["split"] for record in ResultCache(Path("out", CELLS))] == [0, 1, "authors"]
     with Path("out/paper-light/references.csv").open(encoding="utf-8") as file:
         assert next(csv.DictReader(file))["splits"] == "2"
 
 
 def test_a_method_for_other_data_only_has_no_row() -> None:
-    asked = compare.parse_spec(compare.parser().parse_args(["--dataset", "wdbc"]))
-    assert [each.name for each in asked.methods] == [name for name in METHODS if name != "bayes"]
+    spec = compare.parse_spec(compare.parser().parse_args(["--dataset", "wdbc"]))
+    assert [method.name for method in spec.methods] == [name for name in METHODS if name != "bayes"]
 
 
 def test_help_teaches_and_needs_neither_torch_nor_pandas() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.compare.output_files import PLAN, POSSIBLE, recorded_names, table_names
+from proxlearn.compare.output_files import KNOWN_NAMES, PLAN, recorded_names, table_names
 from proxlearn.run.ownership import is_comparison
 
 COMMITTED = Path(__file__).resolve().parents[2] / "outputs" / "compare"
@@ -60,6 +60,8 @@ def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         "notes.txt",
         ".lock",
         "compare.log",
+        "splits.jsonl",
+        "cells.jsonl",
         "splits/wdbc-0.json",
         "cells/wdbc/0-majority.json",
         f"{LIGHT}/compare.md",
@@ -77,7 +79,7 @@ def test_a_folder_of_others_is_refused(name: str, tmp_path: Path, monkeypatch, c
     assert [each.name for each in Path("out").iterdir()] == [name.split("/")[0]]
 
 
-USERS = (".lock", "compare.log", "splits/wdbc-1.json", f"{LIGHT}/networks.csv", f"{LIGHT}/networks.pdf")
+USERS = (".lock", "compare.log", "splits.jsonl", "cells.jsonl", f"{LIGHT}/networks.csv", f"{LIGHT}/networks.pdf")
 
 
 # An empty lock or log is what a process that was killed at its start, or a full disk, leaves of one of ours.
@@ -98,9 +100,8 @@ def test_a_file_of_the_user_in_a_comparison_is_refused(name: str, kind: str, out
     assert Path("elsewhere").read_text() == MINE
 
 
-def test_a_file_in_place_of_a_plan_a_cell_or_a_folder_is_refused(out: Path, capsys) -> None:
-    (cell,) = out.glob("cells/wdbc/0-majority-*.json")
-    for path in (cell, out / LIGHT / PLAN):
+def test_a_file_in_place_of_a_plan_a_cache_or_a_folder_is_refused(out: Path, capsys) -> None:
+    for path in (out / "cells.jsonl", out / "splits.jsonl", out / LIGHT / PLAN):
         old = path.read_bytes()
         path.write_text('{"mine": 1}')
         assert f"{path} was not written by" in refusal([*WORDS, *REFERENCES], capsys)
@@ -122,14 +123,20 @@ def test_only_files_that_were_recorded_are_replaced_or_deleted(out: Path) -> Non
     forged = ["../../notes.md", "notes.md", str(Path("notes.md").absolute())]
     plan["files"] += ["samplers.csv", "samplers.tex", *forged]
     (tables / PLAN).write_text(json.dumps(plan))
-    (out / "cells" / "wdbc" / "notes.json").write_text(MINE)
-    (out / "splits" / "notes.json").write_text(MINE)
+    users = [tables / name for name in ("networks.csv", "paper.csv", "notes.md")]
+    # Folders of version 0.1.0, and one of the user's that has the name of the jobs' folder without its dot.
+    users += [
+        Path("notes.md"),
+        out / "notes.json",
+        *(out / name / "notes.json" for name in ("cells", "splits", "jobs")),
+    ]
+    for path in users[3:]:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(MINE)
     assert main([*WORDS, *REFERENCES]) == 0
     left = {path.name for path in tables.iterdir()}
     assert left == {*written, PLAN, "networks.csv", "paper.csv", "notes.md"}
     assert json.loads((tables / PLAN).read_text())["files"] == sorted(written)
-    users = [tables / name for name in ("networks.csv", "paper.csv", "notes.md")]
-    users += [Path("notes.md"), out / "cells" / "wdbc" / "notes.json", out / "splits" / "notes.json"]
     assert {path.read_text() for path in users} == {MINE}
 
 
@@ -157,10 +164,11 @@ def test_a_damaged_plan_claims_no_file(damage: str, out: Path, capsys) -> None:
 
 def test_a_command_that_was_killed_at_its_start_is_no_obstacle(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("out/splits").mkdir(parents=True)
+    Path("out").mkdir()
     Path("out/.lock").write_text('{"pid": 1, "ho')
-    Path("out/splits/.proxlearn-wdbc-0.json.77.tmp").write_text("{")
+    Path("out/.proxlearn-splits.jsonl.77.tmp").write_text("{")
     assert main([*WORDS, "--method", "majority"]) == 0
+    assert not list(Path("out").glob(".proxlearn-*"))
 
 
 def test_an_empty_log_is_no_obstacle(out: Path) -> None:
@@ -173,4 +181,4 @@ def test_the_committed_comparisons_are_recognised_with_all_their_files() -> None
     for folder, protocol in ((LIGHT, "matched"), ("paper-paper", "paper")):
         present = {path.name for path in (COMMITTED / folder).iterdir()} - {PLAN}
         assert recorded_names(COMMITTED / folder) == present == set(table_names(("network", "sampler"), protocol))
-        assert present <= POSSIBLE
+        assert present <= KNOWN_NAMES

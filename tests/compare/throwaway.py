@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,15 @@ from proxlearn.baselines.method import FittedMethod, Request
 
 
 def first(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    return _told("first", X, y, request)
+    return _record_call("first", X, y, request)
 
 
 def second(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    return _told("second", X, y, request)
+    return _record_call("second", X, y, request)
 
 
-def _told(name: str, X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Leaves a line in the folder that the command was given in, for all but trials."""
+def _record_call(name: str, X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
+    """Append a line in the folder in which the command was given, except for trials."""
     rows = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
     if not request.trial:
         with Path("calls.txt").open("a") as file:
@@ -40,3 +41,11 @@ def killed(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 def improbable(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
     return FittedMethod(lambda rows: np.full(len(rows), np.nan))
+
+
+def slow(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
+    """Does not end before a file `go` exists."""
+    fitted = _record_call("slow", X, y, request)
+    while not Path("go").exists():
+        time.sleep(0.02)
+    return fitted

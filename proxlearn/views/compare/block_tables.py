@@ -1,4 +1,4 @@
-"""The tables of one block: a column a dataset, a row a method, the reference lines last; as texts, CSV and LaTeX."""
+"""The tables of one block: a column per dataset, a row per method, the reference lines last; as text, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MEASURES = {
     "accuracy": ("Test accuracy", 4),
     "log_likelihood": ("Mean test log-likelihood", 4),
     "calibration_error": ("Expected calibration error", 4),
-    "seconds": ("Seconds of a fit", 1),
+    "seconds": ("Seconds per fit", 1),
 }
-"""A figure's title, and its digits after the point."""
+"""Title and decimal places of each figure."""
 DIFFERENCES = ("accuracy", "log_likelihood")
-Show = Callable[[Method, str], str]
+CellText = Callable[[Method, str], str]
 
 
 @dataclass(frozen=True)
@@ -35,75 +35,75 @@ class Section:
     methods: tuple[Method, ...]
 
 
-def tables(found: Comparison, section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Title, head and rows of each table of a block: a column a dataset."""
-    yield "Test accuracy", *_table(found, section.methods, _figures(found, "accuracy"))
-    if found.has_ours:
-        others = tuple(each for each in section.methods if each.name != OURS)
+def tables(comparison: Comparison, section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Title, head and rows of each table of a block."""
+    yield "Test accuracy", *_table(comparison, section.methods, _figures(comparison, "accuracy"))
+    if comparison.has_ours:
+        others = tuple(method for method in section.methods if method.name != OURS)
         for measure in DIFFERENCES if others else ():
             title = f"{MEASURES[measure][0]}: difference to ProxLearn"
-            yield title, *_table(found, others, _differences(found, measure))
+            yield title, *_table(comparison, others, _differences(comparison, measure))
     for measure in ("log_likelihood", "calibration_error", "seconds"):
-        yield MEASURES[measure][0], *_table(found, section.methods, _figures(found, measure))
+        yield MEASURES[measure][0], *_table(comparison, section.methods, _figures(comparison, measure))
 
 
-def _table(found: Comparison, methods: Sequence[Method], show: Show) -> tuple[list[str], list[list[str]]]:
+def _table(comparison: Comparison, methods: Sequence[Method], text: CellText) -> tuple[list[str], list[list[str]]]:
     rows = [
-        [label(method), *(show(method, dataset) if has(method, dataset) else "" for dataset in found.datasets)]
+        [label(method), *(text(method, dataset) if is_for(method, dataset) else "" for dataset in comparison.datasets)]
         for method in methods
     ]
-    return ["method", *found.datasets], rows
+    return ["method", *comparison.datasets], rows
 
 
-def _figures(found: Comparison, measure: str) -> Show:
-    def show(method: Method, dataset: str) -> str:
-        values = found.values(dataset, method.name, measure)
+def _figures(comparison: Comparison, measure: str) -> CellText:
+    def text(method: Method, dataset: str) -> str:
+        values = comparison.values(dataset, method.name, measure)
         if not values:
             return "not finished"
-        wanted = found.splits_of(dataset)
-        partial = "" if len(values) == wanted else f" ({len(values)} of {wanted})"
+        splits = comparison.splits_of(dataset)
+        partial = "" if len(values) == splits else f" ({len(values)} of {splits})"
         return summarise(values.values()).text(MEASURES[measure][1]) + partial
 
-    return show
+    return text
 
 
-def _differences(found: Comparison, measure: str) -> Show:
-    def show(method: Method, dataset: str) -> str:
-        return difference(found, dataset, method.name, measure).text(4) or "not finished"
+def _differences(comparison: Comparison, measure: str) -> CellText:
+    def text(method: Method, dataset: str) -> str:
+        return difference(comparison, dataset, method.name, measure).text(4) or "not finished"
 
-    return show
-
-
-def difference(found: Comparison, dataset: str, method: str, measure: str) -> Interval:
-    """A method minus ProxLearn, paired."""
-    ours, theirs = (found.values(dataset, name, measure) for name in (OURS, method))
-    return paired(theirs, ours, found.test_share(dataset))
+    return text
 
 
-def as_csv(found: Comparison, section: Section) -> str:
-    """A row a dataset and method, every figure in columns of its own."""
+def difference(comparison: Comparison, dataset: str, method: str, measure: str) -> Interval:
+    """A method minus ProxLearn on the same splits."""
+    ours, theirs = (comparison.values(dataset, name, measure) for name in (OURS, method))
+    return paired(theirs, ours, comparison.test_share(dataset))
+
+
+def as_csv(comparison: Comparison, section: Section) -> str:
+    """A row per dataset and method, with every figure in columns of its own."""
     head = ["dataset", "method", "title", "kind", "splits"]
     head += [f"{measure}{end}" for measure in MEASURES for end in ("", "_sd")]
     head += [f"{measure}_difference{end}" for measure in DIFFERENCES for end in ("", "_student", "_corrected")]
     lines: list[Sequence[object]] = [head]
-    for dataset in found.datasets:
-        for method in (each for each in section.methods if has(each, dataset)):
+    for dataset in comparison.datasets:
+        for method in (method for method in section.methods if is_for(method, dataset)):
             numbers: list[float] = []
             for measure in MEASURES:
-                mean = summarise(found.values(dataset, method.name, measure).values())
+                mean = summarise(comparison.values(dataset, method.name, measure).values())
                 numbers += [mean.mean, mean.sd]
             for measure in DIFFERENCES:
-                each = difference(found, dataset, method.name, measure)
-                numbers += [each.mean, each.student, each.corrected]
-            count = len(found.values(dataset, method.name, "accuracy"))
-            shown = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
-            lines.append([dataset, method.name, method.title, method.block, count, *shown])
-    return csv_of(lines)
+                interval = difference(comparison, dataset, method.name, measure)
+                numbers += [interval.mean, interval.student, interval.corrected]
+            count = len(comparison.values(dataset, method.name, "accuracy"))
+            figures = ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
+            lines.append([dataset, method.name, method.title, method.block, count, *figures])
+    return csv_text(lines)
 
 
-def as_latex(found: Comparison, section: Section) -> str:
-    lines = [f"% {found.command}", f"% {section.about}"]
-    for title, head, rows in tables(found, section):
+def as_latex(comparison: Comparison, section: Section) -> str:
+    lines = [f"% {comparison.command}", f"% {section.about}"]
+    for title, head, rows in tables(comparison, section):
         lines += ["", f"% {title}", *tabular(head, rows)]
     return "\n".join(lines) + "\n"
 
@@ -112,11 +112,11 @@ def label(method: Method) -> str:
     return f"reference: {method.title}" if method.block == "reference" else method.title
 
 
-def has(method: Method, dataset: str) -> bool:
+def is_for(method: Method, dataset: str) -> bool:
     return not method.only or dataset in method.only
 
 
-def csv_of(lines: Sequence[Sequence[object]]) -> str:
-    shown = io.StringIO()
-    csv.writer(shown, lineterminator="\n").writerows(lines)
-    return shown.getvalue()
+def csv_text(lines: Sequence[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxlearn.baselines.registry import METHODS, OURS
@@ -13,13 +13,37 @@ from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
 
 HEAD = ("dataset", "row", "model, split", "accuracy, run", "accuracy, printed", "log-lik., run", "log-lik., printed")
+PAGE_HEAD = ("row", "accuracy", "printed", "log-lik.", "printed")
 LINEAR, NETWORK = "linear, 80/20", "tanh network, 80/20"
 NOT_RUN = "not run"
+NOTES = (
+    "The rows are not comparable. JKO-ICNN and SWGF + RealNVP aim at the posterior of a *linear* logistic regression "
+    "without bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' figures "
+    "in milliseconds, so its row is included.",
+    "The samplers' printed ± is the noise of training again on one fixed 80/20 split (banana standardised, diabetes "
+    "scaled to [-1, 1], twonorm raw). ProxLearn's printed ± is over five random halves, each part scaled by its own "
+    "figures. The ± of what was run here on 80/20 is over random splits, scaled by figures of the training part.",
+    "Banana: .552 of its rows are of one class. A linear model can do little better, and the paper's ProxLearn "
+    "did not.",
+    "Temperature: the functional is the mean potential plus T times the mean log density, and the posterior has T = 1. "
+    "SWGF's published notebook sums the potential over 1024 particles, which makes T = 1/1024.",
+    "JKO-ICNN's printed log-likelihoods, and the accuracy in brackets, are those of single runs that its authors "
+    "published. Their settings (`--preset paper`) begin with the prior, which is far from the posterior: the "
+    "functional in `notes.ledger` of the cells, beside unadjusted Langevin's, tells how near they end.",
+    "The rows of the paper's settings are those of outputs/paper/table4.csv, which `make table4` writes; `paper.csv` "
+    "has their numbers of runs and recursions.",
+)
+AUTHORS_NOTE = (
+    'The samplers\' own split (`--splits 5 authors`; "their split" in the tables) is the one that their published '
+    "code draws: torch's permutation of the rows with seed 42, the first 80 % for training. It is offered for "
+    "diabetes, assuming that their file lists its rows in the order of UCI's. Figures that were printed for "
+    "one split compare with this row; a mean over random splits is another quantity."
+)
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """The table with its words."""
+    """The table with its explanations."""
 
     about: str
     head: Sequence[str]
@@ -27,82 +51,93 @@ class PaperTable:
     notes: Sequence[str]
 
 
-def paper_section(found: Comparison) -> PaperTable:
-    rows = [row for dataset in found.datasets if dataset in published.TABLE4 for row in _rows(found, dataset)]
+@dataclass(frozen=True)
+class PaperRow:
+    """One row of the table."""
+
+    title: str
+    short_title: str
+    """For compare.md, whose tables are narrow."""
+    model: str
+    accuracy: str
+    printed_accuracy: str = ""
+    likelihood: str = ""
+    printed_likelihood: str = ""
+    runs: str = ""
+    """The number of runs and recursions behind the accuracy."""
+
+    def cells(self) -> list[str]:
+        figures = [self.printed_accuracy, self.likelihood, self.printed_likelihood]
+        return [self.title, self.model, self.accuracy + self.runs, *figures]
+
+    def page_cells(self) -> list[str]:
+        figures = [self.accuracy, self.printed_accuracy, self.likelihood, self.printed_likelihood]
+        return [self.short_title, *figures]
+
+
+def paper_table(comparison: Comparison) -> PaperTable:
+    rows = [[dataset, *row.cells()] for dataset in _datasets(comparison) for row in _rows(comparison, dataset)]
     about = (
-        "Run: here, mean ± standard deviation over the splits (for the paper's settings: over runs with a split each). "
-        "Printed: the paper's Table 4, which quotes the samplers' rows. "
-        f"Preset {found.preset}, temperature {found.temperature:g}."
+        "Run here: mean ± standard deviation over the splits (for the paper's settings: over runs with one split "
+        "each). Printed: the paper's Table 4, which quotes the samplers' rows. "
+        '"ProxLearn, paper" has the paper\'s settings and halves of the data, "ProxLearn, tuned" has recipe=tuned and '
+        f"80/20 splits, like all other rows. Preset {comparison.preset}, temperature {comparison.temperature:g}."
     )
-    own = any(each.split == AUTHORS for each in found.results)
-    return PaperTable(about, HEAD, rows, (*NOTES, OWN_SPLIT) if own else NOTES)
+    has_authors_split = any(cell.split == AUTHORS for cell in comparison.cells)
+    return PaperTable(about, HEAD, rows, (*NOTES, AUTHORS_NOTE) if has_authors_split else NOTES)
 
 
-NOTES = (
-    "The rows are not comparable. JKO-ICNN and SWGF + RealNVP aim at the posterior of a *linear* logistic regression "
-    "without bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' figures "
-    "in milliseconds: its row is here too.",
-    "The samplers' printed ± is the noise of training again on one fixed 80/20 split (banana standardised, diabetes "
-    "onto [-1, 1], twonorm raw). ProxLearn's printed ± is over five random halves, each part scaled by its own "
-    "figures. The ± of what was run here on 80/20 is over random splits, scaled by figures of the training part.",
-    "Banana: .552 of its rows are of one class. A linear model can do little more, and the paper's ProxLearn did not.",
-    "Temperature: the functional is the mean potential plus T times the mean log density, and the posterior is T = 1. "
-    "SWGF's published notebook sums the potential over 1024 particles, which makes T = 1/1024.",
-    "JKO-ICNN's printed log-likelihoods, and the accuracy in brackets, are of single runs that its authors published. "
-    "Their settings (`--preset paper`) begin with the prior, which is far from the posterior: how near they end, the "
-    "functional in `notes.ledger` of the cells says, beside unadjusted Langevin's.",
-    "The rows of the paper's settings are taken from outputs/paper/table4.csv, which `make table4` makes.",
-)
-
-OWN_SPLIT = (
-    "The samplers' own split (`--splits 5 authors`) is the one that their published code draws: torch's permutation of "
-    "the rows with seed 42, the first 80 % for training; offered for diabetes, taking their file to list its rows as "
-    "UCI's does and ours. What is printed for one split is to be held against its row; a mean over random splits is "
-    "another quantity."
-)
+def dataset_tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
+    """Dataset, head and rows of the narrow tables of compare.md."""
+    for dataset in _datasets(comparison):
+        yield dataset, PAGE_HEAD, [row.page_cells() for row in _rows(comparison, dataset)]
 
 
-def _rows(found: Comparison, dataset: str) -> list[list[str]]:
-    rows = []
+def _datasets(comparison: Comparison) -> list[str]:
+    return [dataset for dataset in comparison.datasets if dataset in published.TABLE4]
+
+
+def _rows(comparison: Comparison, dataset: str) -> Iterator[PaperRow]:
     for estimate, printed in zip(("weighted", "unweighted"), published.TABLE4[dataset], strict=True):
-        title = f"ProxLearn, the paper's settings, {estimate}"
-        rows.append([dataset, title, "tanh network, 50/50", _ours(found, dataset, estimate), printed.text(3), "", ""])
-    best, likelihood = published.JKO_ICNN_RUNS[dataset]
-    jko, swgf = (each.text(4) for each in published.TABLE4_QUOTED[dataset])
+        accuracy, runs = _paper_settings(comparison, dataset, estimate)
+        title, short_title = f"ProxLearn, the paper's settings, {estimate}", f"ProxLearn, paper, {estimate}"
+        yield PaperRow(title, short_title, "tanh network, 50/50", accuracy, printed.text(3), runs=runs)
+    single_run, likelihood = published.JKO_ICNN_RUNS[dataset]
+    jko, swgf = (quoted.text(4) for quoted in published.TABLE4_QUOTED[dataset])
     for name, model, accuracy, printed_likelihood in (
         (OURS, NETWORK, "", ""),
-        ("jko_icnn", LINEAR, f"{jko} ({best:.4f})", f"{likelihood:.4f}"),
+        ("jko_icnn", LINEAR, f"{jko} ({single_run:.4f})", f"{likelihood:.4f}"),
         ("swgf", LINEAR, swgf, ""),
         ("svgd", LINEAR, "", ""),
         ("langevin", LINEAR, "", ""),
         ("logistic", LINEAR, "", ""),
         ("majority", "80/20", "", ""),
     ):
-        title = "ProxLearn, recipe=tuned" if name == OURS else METHODS[name].title
-        if METHODS[name].block == "sampler" and found.preset != "paper":
-            # What is printed is not of these settings.
-            title += f", preset {found.preset}"
-        run = [_run(found, dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
-        rows.append([dataset, title, model, run[0], accuracy, run[1], printed_likelihood])
-        single = [found.authors(dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
+        short_title = "ProxLearn, tuned" if name == OURS else METHODS[name].title
+        title = "ProxLearn, recipe=tuned" if name == OURS else short_title
+        if METHODS[name].block == "sampler" and comparison.preset != "paper":
+            # What is printed has other settings.
+            title += f", preset {comparison.preset}"
+        run = [_mean_text(comparison, dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
+        yield PaperRow(title, short_title, model, run[0], accuracy, run[1], printed_likelihood)
+        single = [comparison.authors(dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
         if None not in single:
-            run = [f"{each:.4f}" for each in single]
-            rows.append(
-                [dataset, f"{title}, on the samplers' own split", model, run[0], accuracy, run[1], printed_likelihood]
-            )
-    return rows
+            run = [f"{figure:.4f}" for figure in single]
+            title, short_title = f"{title}, on the samplers' own split", f"{short_title}, their split"
+            yield PaperRow(title, short_title, model, run[0], accuracy, run[1], printed_likelihood)
 
 
-def _run(found: Comparison, dataset: str, name: str, measure: str) -> str:
-    return summarise(found.values(dataset, name, measure).values()).text(4) or NOT_RUN
+def _mean_text(comparison: Comparison, dataset: str, name: str, measure: str) -> str:
+    return summarise(comparison.values(dataset, name, measure).values()).text(4) or NOT_RUN
 
 
-def _ours(found: Comparison, dataset: str, estimate: str) -> str:
-    stored = found.ours.get(dataset, {})
+def _paper_settings(comparison: Comparison, dataset: str, estimate: str) -> tuple[str, str]:
+    """Our accuracy with the paper's settings, and the number of runs behind it."""
+    stored = comparison.ours.get(dataset, {})
     mean, sd = (_number(stored.get(f"{estimate}{end}")) for end in ("", " sd"))
     if math.isnan(mean):
-        return f"{NOT_RUN} (make table4)"
-    return f"{MeanSd(mean, sd).text(3)} ({stored.get('runs')} runs, {stored.get('recursions')} recursions)"
+        return f"{NOT_RUN} (make table4)", ""
+    return MeanSd(mean, sd).text(3), f" ({stored.get('runs')} runs, {stored.get('recursions')} recursions)"
 
 
 def _number(text: object) -> float:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxlearn.baselines.registry import METHODS
 from proxlearn.commands import compare as command
-from proxlearn.compare.cells import DONE, FAILED, Cell, CellRecord
+from proxlearn.compare.cells import Cell, CellResult
 from proxlearn.compare.comparison import PLAN, read_comparison, write_plan
-from proxlearn.compare.spec import AUTHORS, ComparisonSpec, scaling_of
+from proxlearn.compare.spec import AUTHORS, CELLS, ComparisonSpec, scaling_of
 from proxlearn.compare.statistics import summarise
 from proxlearn.errors import InputError
-from proxlearn.views.compare.comparison_views import render_comparison, summary, write_tables
+from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.views.compare.comparison_views import block_sections, render_comparison, summary, write_tables
+from proxlearn.views.compare.page import MAX_WIDTH, conclusion, narrow_tables
 from proxlearn.views.latex import escaped
 from tests.conftest import config_of
 
@@ -37,34 +42,36 @@ def accuracy(method: str, split: int) -> float:
     return ACCURACY[method] + float(wiggle)
 
 
-def made(
+def write_comparison(
     folder: Path, protocol: str = "matched", missing: str | None = None, ours: dict | None = None, authors: str = ""
 ) -> Path:
     """A comparison of figures that are known, with nothing fitted."""
     datasets = tuple(config_of(f"dataset={name}").dataset for name in ("banana", "twonorm"))
-    asked = ComparisonSpec(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
-    cells = []
+    spec = ComparisonSpec(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
+    cells, cache = [], ResultCache(folder / CELLS)
     for split in range(SPLITS):
         for config in datasets:
-            for method in asked.methods:
+            for method in spec.methods:
                 if method.only and config.name not in method.only:
                     continue
-                scaling = scaling_of(asked.protocol, method, config.name)
+                scaling = scaling_of(spec.protocol, method, config.name)
                 cell = Cell(method, config, "a" * 64, split, "b" * 64, 0.25, scaling)
                 cells.append(cell)
                 figures = {"accuracy": accuracy(method.name, split), "log_likelihood": -0.3, "calibration_error": 0.1}
-                record = CellRecord(DONE, figures | {"seconds": 1.5}, None, {"N": 500} if method.name == "adam" else {})
-                cell.write(folder, CellRecord(FAILED, {}, "a reason") if method.name == missing else record)
+                result = CellResult(figures | {"seconds": 1.5}, {"N": 500} if method.name == "adam" else {})
+                if method.name != missing:
+                    cache.put(cell.identity, result.values())
     if authors:
         alone = Cell(METHODS[authors], datasets[0], "a" * 64, AUTHORS, "c" * 64, 0.25, "standard")
         figures = {"accuracy": 0.125, "log_likelihood": -7.0, "calibration_error": 0.5, "seconds": 99.0}
-        alone.write(folder, CellRecord(DONE, figures, None, {}))
+        cache.put(alone.identity, CellResult(figures).values())
         cells.append(alone)
-    return write_plan(asked, cells, folder, "proxlearn compare ...", ours or {})
+    errors = {cell.key: "a reason" for cell in cells if cell.method.name == missing}
+    return write_plan(spec, cells, folder, "proxlearn compare ...", ours or {}, errors)
 
 
 def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = write_comparison(tmp_path)
     names = sorted(path.name for path in render_comparison(folder))
     stems = ("networks", "samplers")
     assert names == sorted(["compare.md", *(f"{stem}.{end}" for stem in stems for end in ("csv", "tex", "png", "pdf"))])
@@ -91,7 +98,7 @@ def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Pat
 
 
 def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = write_comparison(tmp_path)
     write_tables(read_comparison(folder))
     values = {name: np.array([accuracy(name, split) for split in range(SPLITS)]) for name in ("proxlearn", "adam")}
     shown = summarise(values["adam"]).text(4)
@@ -107,10 +114,50 @@ def test_every_form_has_the_mean_the_deviation_and_the_paired_difference(tmp_pat
     assert ratio == pytest.approx(np.sqrt(1 + SPLITS * 0.25), rel=1e-4)
 
 
+def test_the_page_begins_with_its_conclusion_and_has_narrow_tables_and_no_command(tmp_path: Path) -> None:
+    for protocol in ("matched", "paper"):
+        folder = write_comparison(tmp_path / protocol, protocol=protocol)
+        write_tables(read_comparison(folder))
+        lines = (folder / "compare.md").read_text().splitlines()
+        assert lines[2] == (
+            "By the corrected 95 % intervals of test accuracy, of the networks, Adam is lower on banana and twonorm; "
+            "of the samplers, all 2 are lower on banana and twonorm."
+        )
+        assert max(len(line) for line in lines if line.startswith("|")) <= MAX_WIDTH
+        assert not any("proxlearn compare ..." in line for line in lines)
+        assert json.loads((folder / PLAN).read_text())["command"] == "proxlearn compare ..."
+
+
+def test_without_proxlearn_the_conclusion_names_the_best_and_counts_what_is_missing(tmp_path: Path) -> None:
+    folder = write_comparison(tmp_path, missing="bayes")
+    comparison = read_comparison(folder)
+    some = replace(comparison, methods=tuple(m for m in comparison.methods if m.name != "proxlearn"))
+    means = [summarise(accuracy("adam", split) for split in range(SPLITS)).mean] * 2
+    assert conclusion(some, block_sections(some)) == (
+        "4 of 52 cells are not finished. Highest mean test accuracy: "
+        f"banana {means[0]:.4f} (Adam), twonorm {means[1]:.4f} (Adam)."
+    )
+    nothing = replace(some, cells=tuple(replace(cell, result=None) for cell in some.cells))
+    assert conclusion(nothing, block_sections(nothing)) == "52 of 52 cells are not finished. No cell has finished."
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(1, 5))
+def test_narrow_tables_hold_every_column_once_and_fit_if_a_column_alone_does(widths, count) -> None:
+    head = ["row", *(f"c{place}" for place in range(len(widths)))]
+    rows = [[f"r{row}", *("x" * width for width in widths)] for row in range(count)]
+    parts = list(narrow_tables(head, rows))
+    columns = [column.strip() for part in parts for column in part.splitlines()[0].strip("|").split("|")[1:]]
+    assert columns == head[1:]
+    assert all(part.startswith("| row") and part.count("\n") == count + 2 for part in parts)
+    assert max(len(line) for part in parts for line in part.splitlines()) <= MAX_WIDTH
+
+
 def test_what_has_failed_is_said_and_the_rest_stands(tmp_path: Path) -> None:
-    folder = made(tmp_path, missing="swgf")
-    (absent,) = (tmp_path / "cells" / "banana").glob("2-adam-*")
-    absent.unlink()
+    folder = write_comparison(tmp_path, missing="swgf")
+    cache = ResultCache(tmp_path / CELLS)
+    adam = ("adam", "banana", 2)
+    (absent,) = (r for r in cache if tuple(r.identity[key] for key in ("method", "dataset", "split")) == adam)
+    cache.remove(absent.identity)
     write_tables(read_comparison(folder))
     document = (folder / "compare.md").read_text()
     assert "- banana, split 0, swgf: a reason" in document
@@ -120,7 +167,7 @@ def test_what_has_failed_is_said_and_the_rest_stands(tmp_path: Path) -> None:
 
 
 def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines_stand_alone(tmp_path: Path) -> None:
-    folder = made(tmp_path)
+    folder = write_comparison(tmp_path)
     render_comparison(folder)
     plan = json.loads((folder / PLAN).read_text())
     for kept, section in ((("adam", "majority"), "## A. Two-layer networks"), (("majority",), "## Reference lines")):
@@ -141,7 +188,7 @@ def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines
 
 def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path: Path) -> None:
     ours = {"banana": {"runs": "5", "recursions": "3500", "weighted": "0.5541", "weighted sd": "0.0111"}}
-    folder = made(tmp_path, protocol="paper", ours=ours)
+    folder = write_comparison(tmp_path, protocol="paper", ours=ours)
     assert {"paper.csv", "paper.tex"} <= {path.name for path in write_tables(read_comparison(folder))}
     with (folder / "paper.csv").open() as file:
         rows = {(row["dataset"], row["row"]): row for row in csv.DictReader(file)}
@@ -160,7 +207,7 @@ def test_the_papers_protocol_sets_what_was_run_beside_what_was_printed(tmp_path:
 def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path) -> None:
     written = {}
     for authors in ("", "jko_icnn"):
-        folder = made(tmp_path / f"with {authors}", protocol="paper", authors=authors)
+        folder = write_comparison(tmp_path / f"with {authors}", protocol="paper", authors=authors)
         render_comparison(folder)
         written[authors] = {path.name: path.read_text() for path in folder.iterdir() if path.suffix in (".csv", ".md")}
     for name in ("networks.csv", "samplers.csv"):
@@ -170,21 +217,21 @@ def test_the_samplers_own_split_has_a_row_and_no_part_in_any_mean(tmp_path: Path
         'banana,"JKO-ICNN, preset light, on the samplers\' own split","linear, 80/20",0.1250,'
         "0.5500 ± 0.0100 (0.5613),-7.0000,-0.6910"
     }
-    told = "- banana, JKO-ICNN: 0.1250 (log-likelihood -7.0000)"
-    assert told in summary(folder)
-    for authors, said in (("", False), ("jko_icnn", True)):
-        assert ("- The samplers' own split (`--splits 5 authors`) is" in written[authors]["compare.md"]) is said
+    line = "- banana, JKO-ICNN: 0.1250 (log-likelihood -7.0000)"
+    assert line in summary(folder)
+    for authors, explained in (("", False), ("jko_icnn", True)):
+        assert ("- The samplers' own split (`--splits 5 authors`;" in written[authors]["compare.md"]) is explained
 
 
 def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = ComparisonSpec((), (), 1, "light", "paper", 1.0)
-    assert command.paper_settings_rows(asked) == {}
+    spec = ComparisonSpec((), (), 1, "light", "paper", 1.0)
+    assert command.paper_settings_rows(spec) == {}
     command.PAPER_TABLE.parent.mkdir(parents=True)
     command.PAPER_TABLE.write_text("dataset,runs,recursions,weighted,weighted sd\nbanana,5,3500,0.55,0.01\n")
-    assert command.paper_settings_rows(asked)["banana"]["weighted"] == "0.55"
+    assert command.paper_settings_rows(spec)["banana"]["weighted"] == "0.55"
     assert command.paper_settings_rows(ComparisonSpec((), (), 1, "light", "matched", 1.0)) == {}
 
 
@@ -193,3 +240,12 @@ def test_a_plan_that_cannot_be_read_is_one_line(content, tmp_path: Path) -> None
     (tmp_path / PLAN).write_text(content)
     with pytest.raises(InputError, match="give the `proxlearn compare"):
         read_comparison(tmp_path)
+
+
+def test_the_committed_pages_conclude_in_their_third_line() -> None:
+    folder = Path(__file__).parents[3] / "outputs" / "compare"
+    for page in folder.glob("*/compare.md"):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        statement = "no network differs from ProxLearn; of the samplers, all 4 are lower on banana"
+        assert statement in lines[2], page
+        assert max(len(line) for line in lines if line.startswith("|")) <= MAX_WIDTH
