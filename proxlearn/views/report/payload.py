@@ -13,7 +13,9 @@ import pandas as pd
 from proxlearn import __version__
 from proxlearn.compare.statistics import MeanSd
 from proxlearn.core.scores import ESTIMATES
-from proxlearn.paper.published import Experiment, Figures, printed
+from proxlearn.paper.published import Figures
+from proxlearn.paper.published import PublishedExperiment as Experiment
+from proxlearn.paper.published import find_experiments as printed
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.views.report.report_runs import ReportRuns, RunEntry, flat
 from proxlearn.views.run.curves import SMALLEST_SHARE
