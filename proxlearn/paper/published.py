@@ -1,6 +1,6 @@
 """The figures that the paper prints, by table, and the experiments that they belong to.
 
-Accuracies are in per cent but for Table 4's shares.
+Accuracies are in per cent, those of Table 4 are shares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {
     "table5": 5000,
     "shd": 1_000_000,
 }
-"""Recursions of a run, which decide whether one of ours is complete."""
+"""Recursions of the paper's runs: one of ours is complete if it is as long."""
 
 TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
 """beta: unweighted, weighted."""
@@ -69,26 +69,26 @@ SHD = {"test": 61.079, "train": 75.330}
 SHD_HOURS = 5.3
 
 Figures = dict[tuple[str, str, str], MeanSd]
-"""(part, estimate, quantity) -> what the paper prints, in the units of accuracy.csv."""
+"""(part, estimate, quantity) -> the printed figure, in the units of accuracy.csv."""
 
 REPEATED = ("seed", "split_seed")
-"""Settings in which the paper's own repetitions of an experiment differ."""
+"""Settings in which the paper's repetitions of an experiment differ."""
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """An experiment of the paper: the settings that its figures were printed for, and the figures."""
+class PublishedExperiment:
+    """An experiment of the paper: its settings, and the figures that the paper prints for them."""
 
     source: str
     dataset: str
     steps: int
     figures: Figures
     overrides: Mapping[str, Any]
-    """What differs from the dataset's own settings, in nested groups as in the config."""
+    """Settings that differ from the dataset's defaults, in nested groups as in the config."""
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The whole config of one of its runs."""
+        """The complete config of one of its runs."""
         return paper_config(self.dataset, {"steps": self.steps, **self.overrides})
 
     @cached_property
@@ -96,28 +96,32 @@ class Experiment:
         return experiment_settings(self.config)
 
 
-def printed(config: Mapping[str, Any]) -> list[Experiment]:
-    """The paper's experiments with exactly these settings, but for their length; none for any other config.
+def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
+    """The paper's experiments with exactly these settings, the number of steps aside; none for any other config.
 
-    A reader must compare the experiment's ``steps`` with those that the run has made.
+    The caller compares the experiment's ``steps`` with those that the run has made.
     """
     try:
         checked = build(TrainConfig, config)
     except InputError:
-        # A config that this version cannot check is not known to be the paper's.
+        # A config that does not pass the checks of this version cannot be compared.
         return []
     settings = experiment_settings(checked)
-    return [each for each in EXPERIMENTS if each.dataset == checked.dataset.name and each.settings == settings]
+    return [
+        experiment
+        for experiment in EXPERIMENTS
+        if experiment.dataset == checked.dataset.name and experiment.settings == settings
+    ]
 
 
 def experiment_settings(config: TrainConfig) -> dict[str, Any]:
-    """Every setting that distinguishes one experiment from another: the trajectory's, but for repetitions and place."""
+    """The settings that tell experiments apart: those of the trajectory without seeds, file path and device."""
     settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
     # The datasets of the paper have a known checksum, wherever their file is.
     settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
     precision = {key: value for key, value in settings["device"].items() if key != "device"}
     if precision["fallback_dtype"] == "float64":
-        # A run without it stops at the first value that is not finite; until then both are the same.
+        # A run without the fallback stops at the first value that is not finite; until then both runs are the same.
         precision["fallback_dtype"] = None
     return settings | {"device": precision}
 
@@ -137,8 +141,8 @@ GROUPS = {"device": "cpu", "logger": "csv"}
 FIELDS = frozenset(field.name for field in fields(TrainConfig))
 
 
-def _wdbc(table: str, figures: Figures, **overrides: Any) -> Experiment:
-    return Experiment(f"Table {table[-1]}", "wdbc", STEPS[table], figures, overrides)
+def _wdbc(table: str, figures: Figures, **overrides: Any) -> PublishedExperiment:
+    return PublishedExperiment(f"Table {table[-1]}", "wdbc", STEPS[table], figures, overrides)
 
 
 def _accuracies(weighted: MeanSd, unweighted: MeanSd, rule: str = "unweighted") -> Figures:
@@ -146,7 +150,7 @@ def _accuracies(weighted: MeanSd, unweighted: MeanSd, rule: str = "unweighted") 
 
 
 def _percentages(unweighted: float, weighted: float) -> Figures:
-    """Of Tables 1 and 2, whose "unweighted" counts saturated points."""
+    """Figures of Tables 1 and 2, whose "unweighted" column counts saturated points."""
     return _accuracies(MeanSd(weighted / 100), MeanSd(unweighted / 100), "unweighted_saturated")
 
 
@@ -160,9 +164,9 @@ EXPERIMENTS = (
         _wdbc("table3", {("test", "unweighted", "risk_paper"): MeanSd(risk)}, beta=0.05, epsilon=epsilon)
         for epsilon, (risk, _) in TABLE3.items()
     ),
-    *(Experiment("Table 4", name, STEPS[name], _accuracies(*figures), {}) for name, figures in TABLE4.items()),
+    *(PublishedExperiment("Table 4", name, STEPS[name], _accuracies(*figures), {}) for name, figures in TABLE4.items()),
     *(
-        Experiment(
+        PublishedExperiment(
             "Table 5 (which does not define its figure)",
             "sine",
             STEPS["table5"],
@@ -171,7 +175,7 @@ EXPERIMENTS = (
         )
         for N, risk in TABLE5.items()
     ),
-    Experiment(
+    PublishedExperiment(
         "Section 5",
         "shd",
         STEPS["shd"],
@@ -179,4 +183,4 @@ EXPERIMENTS = (
         {},
     ),
 )
-"""Everything that a run can be compared with."""
+"""All experiments that a run can be compared with."""

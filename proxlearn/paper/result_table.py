@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ from proxlearn.compare.statistics import MeanSd
 from proxlearn.files.atomic import write_atomically
 from proxlearn.paper.archive import ArchivedRun
 from proxlearn.views.latex import tabular
-
-NEGATIVE_ZERO = re.compile(r"(?<![\d.e])-(0(?:\.0+)?)(?![\d.])")
 
 
 @dataclass(frozen=True)
@@ -144,11 +141,11 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def cell_text(cell: Cell, digits: int) -> str:
-    """A cell as readers see it; a number that rounds to zero has no sign."""
+    """A cell as readers see it."""
     if isinstance(cell, LabelledCell):
         return cell.text
     number = MeanSd(cell) if isinstance(cell, float) else cell
-    return NEGATIVE_ZERO.sub(r"\1", number.text(digits)) if isinstance(number, MeanSd) else str(number)
+    return number.text(digits) if isinstance(number, MeanSd) else str(number)
 
 
 def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from proxlearn.compare.statistics import MeanSd
+from proxlearn.compare.statistics import MeanSd, without_negative_zero
 from proxlearn.paper.archive import ArchivedRun
 
 PARTIAL = "no verdict: partial"
@@ -15,7 +15,7 @@ def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete
     """Agreement: within ``allowance``, or within twice the joint standard deviation of the two figures."""
     if not complete or math.isnan(ours.mean):
         return PARTIAL
-    difference = signed(ours.mean - paper.mean, digits)
+    difference = f"{without_negative_zero(ours.mean - paper.mean, digits):+.{digits}f}"
     distance = abs(ours.mean - paper.mean)
     spread = 2 * math.hypot(*(0.0 if math.isnan(figure.sd) else figure.sd for figure in (ours, paper)))
     if distance <= spread:
@@ -25,12 +25,6 @@ def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete
     # The spread of one run is not known.
     one_run = " (one run)" if math.isnan(ours.sd) else ""
     return f"differs by {difference}{one_run}"
-
-
-def signed(value: float, digits: int) -> str:
-    """A difference with its sign, or a zero without one."""
-    text = f"{value:+.{digits}f}"
-    return text if float(text) else text[1:]
 
 
 def conclusion(verdicts: Mapping[str, str], noun: str) -> str:

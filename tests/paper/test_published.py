@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxlearn.config.run_name import NOT_TRAJECTORY
 from proxlearn.config.schema import DatasetConfig, DeviceConfig, TrainConfig, build
 from proxlearn.errors import InputError
-from proxlearn.paper.published import EXPERIMENTS, STEPS, printed
+from proxlearn.paper.published import EXPERIMENTS, STEPS, find_experiments
 from tests.conftest import config_of
 
 SAME = {*NOT_TRAJECTORY, "seed", "split_seed", "dataset.path", "device.device"}
@@ -39,7 +39,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(typing.get_args(hint))
     if hint in MAKERS:
         return MAKERS[hint]
-    return st.one_of(*(values_of(each) for each in typing.get_args(hint)))
+    return st.one_of(*(values_of(choice) for choice in typing.get_args(hint)))
 
 
 def is_same_precision(leaf: tuple[str, ...], old: Any, new: Any) -> bool:
@@ -51,7 +51,7 @@ def is_same_precision(leaf: tuple[str, ...], old: Any, new: Any) -> bool:
 @given(st.data(), st.sampled_from(EXPERIMENTS), st.sampled_from(LEAVES))
 def test_one_changed_setting_and_the_papers_figures_are_gone(data, experiment, leaf) -> None:
     config = dataclasses.asdict(experiment.config)
-    assert experiment in printed(config)
+    assert experiment in find_experiments(config)
     *groups, key = leaf
     section = config[groups[0]] if groups else config
     old = section[key]
@@ -66,7 +66,7 @@ def test_one_changed_setting_and_the_papers_figures_are_gone(data, experiment, l
         build(TrainConfig, config)
     except InputError:
         assume(False)
-    assert experiment not in printed(config)
+    assert experiment not in find_experiments(config)
 
 
 @settings(deadline=None)
@@ -75,7 +75,7 @@ def test_repetitions_logging_and_place_leave_it_the_papers_experiment(experiment
     config = dataclasses.asdict(experiment.config)
     config |= {"seed": seed, "split_seed": split, "steps": steps, "films": films, "log_every": 7, "threads": 1}
     config["device"] |= {"device": "auto", "threads": 2}
-    assert experiment in printed(config)
+    assert experiment in find_experiments(config)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_repetitions_logging_and_place_leave_it_the_papers_experiment(experiment
 def test_the_packaged_experiments_are_the_papers(words) -> None:
     """Composed by Hydra here, by hand there."""
     config = config_of(f"experiment={words[0]}", *words[1:])
-    sources = {each.source: each.steps for each in printed(dataclasses.asdict(config))}
+    sources = {experiment.source: experiment.steps for experiment in find_experiments(dataclasses.asdict(config))}
     title = {"fig3": "Section 5", "table5": "Table 5 (which does not define its figure)"}
     source = title.get(words[0], f"Table {words[0][-1]}")
     assert sources[source] == config.steps
@@ -102,6 +102,6 @@ def test_the_packaged_experiments_are_the_papers(words) -> None:
 
 def test_a_config_that_cannot_be_checked_has_no_figures_of_the_papers() -> None:
     config = dataclasses.asdict(EXPERIMENTS[0].config)
-    assert printed(config)
+    assert find_experiments(config)
     for wrong in ({"beta": "a"}, {"dataset": 5}, {"unknown": 1}, {"dataset": config["dataset"] | {"name": ["wdbc"]}}):
-        assert not printed(config | wrong)
+        assert not find_experiments(config | wrong)

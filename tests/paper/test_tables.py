@@ -16,7 +16,7 @@ from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import sine_table
 from proxlearn.paper.health_measures import is_changed
 from proxlearn.paper.result_table import LabelledCell, PageSection, ResultTable, TableColumn, TableRow, cell_text
-from proxlearn.paper.verdicts import PARTIAL, conclusion, signed, verdict
+from proxlearn.paper.verdicts import PARTIAL, conclusion, verdict
 
 
 def test_one_run_has_no_spread_and_none_has_no_mean() -> None:
@@ -41,7 +41,7 @@ def test_a_figure_is_shown_with_its_spread_and_one_that_ran_away_by_its_size() -
         (MeanSd(92.0, 1.6), MeanSd(95.0), "agrees within the spread (-3.0)"),
         (MeanSd(92.0, 1.2), MeanSd(95.0, 1.2), "agrees within the spread (-3.0)"),
         (MeanSd(92.0, 1.2), MeanSd(95.0), "differs by -3.0"),
-        (MeanSd(94.99), MeanSd(95.0), "agrees within 2.0 (0.0)"),
+        (MeanSd(94.99), MeanSd(95.0), "agrees within 2.0 (+0.0)"),
     ],
 )
 def test_a_verdict_is_by_the_allowance_or_by_twice_the_joint_spread(ours, paper, words) -> None:
@@ -114,7 +114,6 @@ def test_no_number_is_shown_as_a_negative_zero(value: float, digits: int) -> Non
     for text in (
         cell_text(value, digits),
         cell_text(MeanSd(value, 0.5), digits).split(" ± ")[0],
-        signed(value, digits),
     ):
         assert float(text) != 0 or not text.startswith("-")
         assert float(text) == float(f"{value:.{digits}f}")

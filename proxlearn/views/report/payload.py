@@ -13,7 +13,7 @@ import pandas as pd
 from proxlearn import __version__
 from proxlearn.compare.statistics import MeanSd
 from proxlearn.core.estimates import ESTIMATES
-from proxlearn.paper.published import Experiment, Figures, printed
+from proxlearn.paper.published import Figures, PublishedExperiment, find_experiments
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.views.markdown import format_cell
 from proxlearn.views.report.report_runs import SINGLE_RUNS, ReportRuns, RunEntry, flatten
@@ -52,7 +52,7 @@ def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dic
 def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
     """Return what the page shows of one run."""
     run = entry.run
-    experiments = printed(run.config)
+    experiments = find_experiments(run.config)
     notes = [] if run.accuracy is None else [" ".join(note.split()) for note in table_notes(run.accuracy)]
     return {
         "name": entry.name,
@@ -106,7 +106,7 @@ def as_table(frame: pd.DataFrame) -> Table:
     }
 
 
-def results_table(run: RunData, experiments: list[Experiment]) -> Table | None:
+def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table | None:
     """Return accuracy.csv, with the paper's values if the run is one of its experiments and has the same length."""
     if run.accuracy is None:
         return None
@@ -172,7 +172,7 @@ def _logged_metrics(runs: list[RunEntry]) -> dict[str, list[str]]:
 def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dict[str, Any]:
     means = mean_over_seeds(states)
     table = as_table(readable_table(states))
-    experiments = {entry.run.path: printed(entry.run.config) for entry in report.runs}
+    experiments = {entry.run.path: find_experiments(entry.run.config) for entry in report.runs}
     published = [
         # The metrics of this table are those of the newest logged row.
         _published_values(experiments.get(state.run.folder, []), state.run.newest_step) if state.run else {}
@@ -189,7 +189,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
     }
 
 
-def _published_values(experiments: list[Experiment], step: int | None) -> Figures:
+def _published_values(experiments: list[PublishedExperiment], step: int | None) -> Figures:
     """Return the paper's values of experiments that end at ``step``: a shorter or longer run is not comparable."""
     return {
         key: value
@@ -209,7 +209,7 @@ def _insert_paper_column(table: Table, metric: str, published: list[MeanSd | Non
         row.insert(index, "" if value is None else value.text(5 if "risk" in metric else 4))
 
 
-def _paper_notes(run: RunData, experiments: list[Experiment]) -> list[str]:
+def _paper_notes(run: RunData, experiments: list[PublishedExperiment]) -> list[str]:
     """Say where the paper's values are from, or why they are not shown."""
     reason = "these results are of another step" if run.results_note else f"this run has made {run.status['step']}"
     return [
