@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,24 @@ from proxlearn.cli import main
 from proxlearn.config.run_name import run_name
 from proxlearn.run.run_folder import RunFolder
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "version_0_1_0"
-FOLDERS = sorted(path.parent.relative_to(FIXTURES) for path in FIXTURES.rglob("config.yaml"))
+ARCHIVE = Path(__file__).parents[1] / "fixtures" / "version_0_1_0.tar.xz"
+with tarfile.open(ARCHIVE) as archive:
+    FOLDERS = sorted(Path(name).parent for name in archive.getnames() if name.endswith("config.yaml"))
+
+
+@pytest.fixture(scope="module")
+def fixtures(tmp_path_factory) -> Path:
+    """The archive's content."""
+    folder = tmp_path_factory.mktemp("version_0_1_0")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture(params=FOLDERS, ids=[folder.name for folder in FOLDERS])
-def folder(request, tmp_path, monkeypatch) -> Path:
+def folder(request, fixtures, tmp_path, monkeypatch) -> Path:
     """A copy of one folder at the place where the command that made it would look for it."""
-    shutil.copytree(FIXTURES / request.param, tmp_path / request.param)
+    shutil.copytree(fixtures / request.param, tmp_path / request.param)
     monkeypatch.chdir(tmp_path)
     return request.param
 
@@ -33,7 +44,7 @@ def test_the_name_still_follows_from_the_config(folder):
     assert run_name(RunFolder(folder).read_config()) == folder.name
 
 
-def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_ended(folder, capfd):
+def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_ended(folder, fixtures, capfd):
     before = (folder / "metrics.csv").read_text().splitlines()
     stopped_at = json.loads((folder / "status.json").read_text())["step"]
     assert main(command_of(folder)) == 0, capfd.readouterr().err
@@ -43,7 +54,7 @@ def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_e
     assert status["step"] > stopped_at
     metrics = pd.read_csv(folder / "metrics.csv")
     assert len(metrics) > len(before) - 1
-    expected = pd.read_csv(FIXTURES / f"{folder}-uninterrupted.csv")
+    expected = pd.read_csv(fixtures / f"{folder}-uninterrupted.csv")
     assert list(metrics["step"]) == list(expected["step"])
     # Rounding differs between processors. In a cloud that has diverged this far, version 0.1.0 did not keep the mass.
     finite = expected["test_risk_weighted"] < 1e80
