@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ from proxlearn.run.run_config import validate_config
 
 torch.set_num_threads(1)
 PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")
+ARCHIVE = Path(__file__).parent / "fixtures" / "version_0_1_0.tar.xz"
+with tarfile.open(ARCHIVE) as archive:
+    OLD_FOLDERS = sorted(Path(name).parent for name in archive.getnames() if name.endswith("config.yaml"))
+"""Run folders of version 0.1.0, relative to the fixture ``old_folders``."""
+
+
+@pytest.fixture(scope="session")
+def old_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folders of version 0.1.0, to be copied and not changed."""
+    folder = tmp_path_factory.mktemp("version_0_1_0")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import shlex
 import shutil
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -13,25 +12,13 @@ import pytest
 from proxlearn.cli import main
 from proxlearn.config.run_name import run_name
 from proxlearn.run.run_folder import RunFolder
-
-ARCHIVE = Path(__file__).parents[1] / "fixtures" / "version_0_1_0.tar.xz"
-with tarfile.open(ARCHIVE) as archive:
-    FOLDERS = sorted(Path(name).parent for name in archive.getnames() if name.endswith("config.yaml"))
+from tests.conftest import OLD_FOLDERS
 
 
-@pytest.fixture(scope="module")
-def fixtures(tmp_path_factory) -> Path:
-    """The archive's content."""
-    folder = tmp_path_factory.mktemp("version_0_1_0")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
-@pytest.fixture(params=FOLDERS, ids=[folder.name for folder in FOLDERS])
-def folder(request, fixtures, tmp_path, monkeypatch) -> Path:
+@pytest.fixture(params=OLD_FOLDERS, ids=[folder.name for folder in OLD_FOLDERS])
+def folder(request, old_folders, tmp_path, monkeypatch) -> Path:
     """A copy of one folder at the place where the command that made it would look for it."""
-    shutil.copytree(fixtures / request.param, tmp_path / request.param)
+    shutil.copytree(old_folders / request.param, tmp_path / request.param)
     monkeypatch.chdir(tmp_path)
     return request.param
 
@@ -44,7 +31,7 @@ def test_the_name_still_follows_from_the_config(folder):
     assert run_name(RunFolder(folder).read_config()) == folder.name
 
 
-def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_ended(folder, fixtures, capfd):
+def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_ended(folder, old_folders, capfd):
     before = (folder / "metrics.csv").read_text().splitlines()
     stopped_at = json.loads((folder / "status.json").read_text())["step"]
     assert main(command_of(folder)) == 0, capfd.readouterr().err
@@ -54,7 +41,7 @@ def test_the_same_command_finds_the_folder_and_ends_where_an_uninterrupted_run_e
     assert status["step"] > stopped_at
     metrics = pd.read_csv(folder / "metrics.csv")
     assert len(metrics) > len(before) - 1
-    expected = pd.read_csv(fixtures / f"{folder}-uninterrupted.csv")
+    expected = pd.read_csv(old_folders / f"{folder}-uninterrupted.csv")
     assert list(metrics["step"]) == list(expected["step"])
     # Rounding differs between processors. In a cloud that has diverged this far, version 0.1.0 did not keep the mass.
     finite = expected["test_risk_weighted"] < 1e80

@@ -8,7 +8,7 @@ import pytest
 from small_runs import run, small, status
 
 from proxlearn.cli import main
-from tests.run.test_old_folders import FIXTURES, FOLDERS
+from tests.conftest import OLD_FOLDERS
 
 VIEWS = ("plot", "report", "film")
 
@@ -68,9 +68,11 @@ def test_numbers_that_were_selected_are_those_of_the_run(folder: Path, capsys: p
     assert f"was trained with beta={beta}, but selection.json has {2 * beta}" in capsys.readouterr().err
 
 
-def test_of_an_old_folder_the_checkpoints_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old = next(folder for folder in FOLDERS if "sine" in folder.parts)
-    folder = Path(shutil.copytree(FIXTURES / old, tmp_path / "old"))
+def test_of_an_old_folder_the_checkpoints_tell(
+    old_folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = next(folder for folder in OLD_FOLDERS if "sine" in folder.parts)
+    folder = Path(shutil.copytree(old_folders / old, tmp_path / "old"))
     assert "settings_sha256" not in status(folder)
     assert main(["plot", str(folder)]) == 0
     capsys.readouterr()
