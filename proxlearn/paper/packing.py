@@ -29,21 +29,20 @@ OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
 
 
 def pack_new_runs(archive: Archive, quick: bool) -> None:
-    """Pack every planned run whose folder is ahead of the archive."""
+    """Pack every planned run that is finished and that the archive lacks."""
     if (archive.root / RUNS_FOLDER).is_dir():
         pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
 
 
 def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
-    """Pack the runs whose folders are ahead of the archive; one that cannot be read is reported and left out.
+    """Pack the finished runs that the archive lacks; one that cannot be read is reported and left out.
 
-    A run that is running is left out: it is packed when its session ends. So is one that was killed, until the next
-    session.
+    A run that is not finished stays in its folder: in a table it would take the verdict from its row.
     """
     packed_runs = defaultdict(list)
     for run in runs:
         stored = archive.find(run.experiment, run.name)
-        if _is_ahead(run.folder, None if stored is None else stored.status):
+        if _is_new(run.folder, None if stored is None else stored.status):
             try:
                 packed_runs[run.experiment].append(pack_run(run))
             except InputError as error:
@@ -72,18 +71,15 @@ def pack_run(run: PlannedRun) -> PackedRun:
     )
 
 
-def _is_ahead(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Whether no session is in progress and the folder has more than the archive: more steps, or another state."""
+def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
+    """Whether the folder holds a finished run, and the archive an unfinished or a shorter one, or none."""
     try:
         status = read_json(RunFolder(folder).status)
     except AbsentFile:
         return False
-    if status.get("state") == "running":
+    if status.get("state") != "finished":
         return False
-    if stored is None or not isinstance(status.get("step"), int):
-        return stored is None
-    further, as_far = status["step"] > stored["step"], status["step"] == stored["step"]
-    return bool(further or (as_far and status.get("state") != stored["state"]))
+    return stored is None or stored["state"] != "finished" or status.get("step") != stored["step"]
 
 
 def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:

@@ -1,7 +1,7 @@
 """Making the paper's runs: jobs of the common runner, one process per run.
 
 A run that is finished, in the archive or in its folder, is skipped; one whose folder holds a part of it goes on from
-there; any other one starts from its first step. What the folders hold afterwards is packed into the archive.
+there; any other one starts from its first step. Runs that are finished are packed into the archive.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
         except InputError as error:
             notice(str(error))
             code = 1
-    notice(f"{len(runs)} runs, {len(missing)} of them to be made or continued")
+    notice(f"{len(runs)} runs, {len(missing)} of them not finished")
     first = starting_runs(missing, archive.root, quick)
     folder = archive.root / RUNS_FOLDER
     with ExitStack() as held:
@@ -77,8 +77,6 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel:
     if not quick:
         jobs = [_run_job(run, config) for run, config in prepared]
     outcome = run_jobs(jobs, records, LocalPool(parallel), preload=PRELOAD, caption="runs")
-    for name, record in outcome.failures.items():
-        notice(f"{name}: {record.error or record.state}")
     if outcome.signal is not None:
         notice("stopped; the same command goes on from there")
     return outcome.exit_code or code

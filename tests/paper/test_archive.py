@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,23 +106,25 @@ def test_clouds_keep_their_bits_and_their_precision(tmp_path_factory, dtype, N, 
         assert torch.equal(before, after)
 
 
-def test_a_run_is_packed_when_its_session_has_ended_and_never_replaced_by_less(
+def test_a_run_is_packed_when_it_is_finished_and_never_replaced_by_an_unfinished_one(
     trained: dict[str, PlannedRun], tmp_path: Path
 ) -> None:
     run, archive = trained["table2"], Archive(tmp_path)
     status = run.folder / "status.json"
     content = status.read_text()
+    values = json.loads(content)
     try:
-        status.write_text(json.dumps(json.loads(content) | {"state": "running"}))
-        pack_runs(archive, [run])
-        assert archive.runs("table2") == []
-        status.write_text(json.dumps(json.loads(content) | {"state": "stopped"}))
-        pack_runs(archive, [run])
-        assert [archived.status["state"] for archived in archive.runs("table2")] == ["stopped"]
+        for state in ("running", "stopped", "failed"):
+            status.write_text(json.dumps(values | {"state": state}))
+            pack_runs(archive, [run])
+            assert archive.runs("table2") == []
+        # An archive may hold an unfinished run, which says so; its finished run takes its place.
+        unfinished = replace(pack_run(run), status=values | {"state": "stopped", "step": 5})
+        archive.add("table2", [unfinished])
         status.write_text(content)
         pack_runs(archive, [run])
         assert [archived.status["state"] for archived in archive.runs("table2")] == ["finished"]
-        status.write_text(json.dumps(json.loads(content) | {"step": 1, "state": "stopped"}))
+        status.write_text(json.dumps(values | {"state": "stopped", "step": 10**6}))
         pack_runs(archive, [run])
         assert [archived.status["state"] for archived in archive.runs("table2")] == ["finished"]
     finally:
