@@ -45,17 +45,17 @@ def csv_rows(name: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("dataset", ["wdbc", "banana", "diabetes", "twonorm", "shd", "digits"])
 def test_readmes_table_of_tuned_fits_is_the_generated_one(dataset: str) -> None:
-    said = re.search(rf"\| {dataset} \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ", text_of("README.md"))
-    assert said is not None
+    row = re.search(rf"\| {dataset} \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ", text_of("README.md"))
+    assert row is not None
     tables = tables_of(OUTPUTS / "tuned.md")
     accuracies, times = tables["Test accuracy"][dataset], tables["Seconds"][dataset]
-    for shown, stored in (
-        (said[1], accuracies["majority class"]),
-        (said[2], accuracies["accuracy"].split()[0]),
-        (said[4], accuracies["paper's accuracy"]),
+    for quoted, stored in (
+        (row[1], accuracies["majority class"]),
+        (row[2], accuracies["accuracy"].split()[0]),
+        (row[4], accuracies["paper's accuracy"]),
     ):
-        assert shown == "-" if not stored else abs(float(shown) - float(stored)) <= 0.51e-3
-    assert said[3] == times["seconds, mean (most)"].split()[0]
+        assert quoted == "-" if not stored else abs(float(quoted) - float(stored)) <= 0.51e-3
+    assert row[3] == times["seconds, mean (most)"].split()[0]
 
 
 def test_readme_says_which_differences_between_weights_are_clear() -> None:
@@ -68,10 +68,10 @@ def test_readme_says_which_differences_between_weights_are_clear() -> None:
         if cell.endswith("*")
     }
     assert clear == {("banana", "− fisher_rao", "accuracy"), ("digits", "− fisher_rao", "risk")}
-    said = (
+    sentence = (
         "no difference to `weights=uniform`, in accuracy or in risk, is beyond its interval corrected for overlapping"
     )
-    assert said in text_of("README.md")
+    assert sentence in text_of("README.md")
     assert "to `weights=fisher_rao` two are, both in favour" in text_of("README.md")
     assert "(accuracy on banana, risk on digits)" in text_of("README.md")
 
@@ -128,11 +128,11 @@ def test_docs_say_until_when_the_saturated_count_lags_in_tables_1_and_2() -> Non
     last = every[every["lag"] >= 2].sort_values("step").iloc[-1]
     beta = re.match(r"beta([\d.]+)-", last["run"])
     assert beta is not None
-    said = (
+    sentence = (
         "between k = 6e4 and 2.3e5, while f grows past log 1000 = 6.9, and by less than 2 from then on (the last "
         f"larger lag is {last['lag']:.2f} at k = {last['step']}, β = {beta[1]})"
     )
-    assert said in text_of("docs/reproduction.md")
+    assert sentence in text_of("docs/reproduction.md")
 
 
 def test_the_majority_class_stands_beside_every_accuracy() -> None:

@@ -30,8 +30,8 @@ Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIM
 checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
 finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
 and packed into the archive when it is finished. A stopped run goes on from its run folder; where that folder is gone,
-for example in a clean clone, it starts again from its first step. So does a run that is wanted with more steps than the
-archive has. The fits of tuned and weights are stored one by one in outputs/tuned/results.jsonl and
+for example in a clean clone, it starts again from its first step. So does a run whose experiment has more steps than
+the archived run. The fits of tuned and weights are stored one by one in outputs/tuned/results.jsonl and
 outputs/weights/results.jsonl, and are not repeated either.
 
 examples:

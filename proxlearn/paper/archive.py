@@ -131,8 +131,8 @@ class Archive:
         if not self.root.is_dir() or not any(self.root.iterdir()):
             return False
         experiments = {entry.experiment for entry in PLAN}
-        known = [self.root / RUNS_FOLDER, *(self.root / name / RUNS for name in experiments)]
-        return not any(path.exists() for path in known)
+        own_paths = [self.root / RUNS_FOLDER, *(self.root / name / RUNS for name in experiments)]
+        return not any(path.exists() for path in own_paths)
 
     def _experiment(self, experiment: str) -> dict[str, ArchivedRun]:
         if experiment not in self._runs:

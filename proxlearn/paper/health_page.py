@@ -93,7 +93,7 @@ class Effect:
 def health(archive: Archive) -> list[Path]:
     """Write health.md and the file of its sources."""
     groups = {group: archive.runs(*group.entries, where=group.where) for group in GROUPS}
-    effects = {group: effect(archive, group, runs) for group, runs in groups.items()}
+    effects = {group: measure_effect(archive, group, runs) for group, runs in groups.items()}
     runs = [run for group in GROUPS for run in (*groups[group], *effects[group].controls)]
     path = archive.root / "health.md"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,8 +114,8 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
     """The page in one line."""
     present = {group: runs for group, runs in groups.items() if runs}
     frozen = sum(all(math.isfinite(identity_start(run)) for run in runs) for runs in present.values())
-    differing = _split({group.name: made.estimates_differ for group, made in effects.items()})
-    changing = _split({group.name: made.step_matters for group, made in effects.items()})
+    differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()})
+    changing = _split({group.name: effect.step_matters for group, effect in effects.items()})
     return (
         f"The proximal step stops changing the weights in {frozen} of {len(present)} experiments. The weighted and the "
         f"unweighted estimate differ in {differing}; with and without the proximal step, results differ in {changing}."
@@ -129,7 +129,7 @@ def _split(answers: dict[str, str]) -> str:
     return f"{len(positive)} of {len(decided)}" + (f" ({'; '.join(positive)})" if positive else "")
 
 
-def effect(archive: Archive, group: HealthGroup, runs: Sequence[ArchivedRun]) -> Effect:
+def measure_effect(archive: Archive, group: HealthGroup, runs: Sequence[ArchivedRun]) -> Effect:
     weighted, unweighted = ([final_result(run, estimate) for run in runs] for estimate in ("weighted", "unweighted"))
     controls = {run["seed"]: run for run in archive.runs(*group.controls, where=group.where)}
     pairs = [(run, controls[run["seed"]]) for run in runs if run["seed"] in controls]

@@ -103,5 +103,5 @@ def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointC
             clouds[step] = stored.cloud
     if not clouds:
         return {}
-    nearest = {min(clouds, key=lambda step: abs(math.log(step / wanted))) for wanted in steps}
+    nearest = {min(clouds, key=lambda step: abs(math.log(step / needed))) for needed in steps}
     return {step: clouds[step] for step in sorted(nearest)}

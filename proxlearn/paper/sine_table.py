@@ -18,7 +18,7 @@ from proxlearn.paper.verdicts import is_complete, length_text
 ALLOWED_SHARE = 0.15
 """Of the paper's figure, within which one of ours agrees."""
 DIVERGED_FACTOR = 100
-"""A run whose test risk ends above so many times its first one has diverged."""
+"""A run has diverged if its test risk ends above this multiple of its first value."""
 DIGITS = 5
 DATA = {
     "table5": "100 points, weights 1/N",
@@ -160,12 +160,12 @@ def readings_of(archive: Archive) -> list[Reading]:
 
 def reading_verdict(readings: Sequence[Reading]) -> str:
     """Which reading is nearest, and whether it is near."""
-    known = [reading for reading in readings if not math.isnan(reading.distance)]
-    if not known:
+    complete = [reading for reading in readings if not math.isnan(reading.distance)]
+    if not complete:
         return "No reading has runs at every N yet: no verdict."
     if not all(is_complete(reading.runs, published.STEPS["table5"]) for reading in readings):
         return "Some runs are shorter than the paper's: no verdict on which reading matches best."
-    best = min(known, key=lambda reading: reading.distance)
+    best = min(complete, key=lambda reading: reading.distance)
     agrees = best.distance <= math.log(1 + ALLOWED_SHARE)
     start = "One reading agrees with the paper" if agrees else "No reading agrees with the paper; the nearest one"
     slopes = f"slope {best.line[0]:.3g} against the paper's {line(published.TABLE5)[0]:.3g}"

@@ -41,8 +41,7 @@ def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
         elif word in (*TARGETS, *MEASUREMENTS):
             names.append(word)
         else:
-            known = (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)
-            raise InputError(f"no target `{word}`", did_you_mean(word, known))
+            raise InputError(f"no target `{word}`", did_you_mean(word, (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)))
         if quick and word in MEASUREMENTS:
             raise InputError(f"`{word}` has no quick form", "leave --quick out")
     return list(dict.fromkeys(names))

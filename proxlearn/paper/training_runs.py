@@ -33,7 +33,7 @@ from proxlearn.run.train import train
 from proxlearn.terminal.notice import notice
 
 QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 100, 8
-"""In quick mode a run has one in so many steps, so many at most, and about so many of them are logged."""
+"""Quick mode: the divisor of the number of steps, their maximum, and the approximate number of logged rows."""
 RECORDS_FOLDER = ".proxlearn-jobs"
 PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
 

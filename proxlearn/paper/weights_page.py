@@ -64,7 +64,7 @@ def difference(dataset: str, fits: list[FitResult], figure: str, other: Weights)
     """Proximal minus another update; None where a dataset has no such figure, or a fit has diverged."""
     if fits[0]["proximal"][figure] is None or (figure == "risk" and diverged(fits, other)):
         return None
-    first, second = (dict(enumerate(each[weights][figure] for each in fits)) for weights in ("proximal", other))
+    first, second = (dict(enumerate(result[weights][figure] for result in fits)) for weights in ("proximal", other))
     return paired(first, second, split_ratio(dataset))
 
 

@@ -85,7 +85,7 @@ def test_a_finished_run_is_known_by_its_folder_or_its_archive_and_another_settin
     assert make_runs([plan_entry("fig4")], archive, quick=True) == 0
     assert not run.folder.exists()
     longer = replace(run, quick=False)
-    assert not is_finished(longer, archive), "the archived run has fewer steps than are wanted"
+    assert not is_finished(longer, archive), "the archived run has fewer steps than the experiment"
 
 
 def test_a_partial_run_goes_on_from_its_folder_and_its_newest_cloud_is_packed(tmp_path: Path) -> None:
