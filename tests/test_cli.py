@@ -1,4 +1,4 @@
-"""The command line: what a newcomer types, and what it says to wrong input."""
+"""The command line: help, completion, and the answers to wrong input."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR", "0"))
 
 
-@pytest.mark.parametrize("args, said", BAD_INPUT, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "args, message", BAD_INPUT, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_bad_input_gets_one_line_exit_code_2_and_leaves_nothing(
-    args: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    args: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if args == ["device=cuda"]:
         import torch
@@ -53,7 +55,7 @@ def test_bad_input_gets_one_line_exit_code_2_and_leaves_nothing(
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert captured.err.startswith("proxlearn: ")
-    assert said in captured.err
+    assert message in captured.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,7 +80,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 SLOW_IMPORTS = ("torch", "numba", "pandas", "scipy", "sklearn", "matplotlib", "hydra")
-"""Packages that take from .1 s to seconds to import: an answer at once needs none of them."""
+"""Packages that take from .1 s to seconds to import: help and version need none of them."""
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["trian"]], ids=" ".join)
@@ -88,27 +90,27 @@ def test_help_version_and_a_wrong_word_import_nothing_slow(words: list[str]) -> 
         f"cli.main({words!r})\n"
         f"print('imported:', *(name for name in {SLOW_IMPORTS!r} if name in sys.modules))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.splitlines()[-1].strip() == "imported:"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.splitlines()[-1].strip() == "imported:"
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in cli.COMMANDS:
-        assert f"\n  {name} " in shown
+        assert f"\n  {name} " in output
 
 
 def test_help_of_train_teaches_the_groups_and_hyperparameters() -> None:
-    shown = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "proxlearn", "train", "--help"], capture_output=True, text=True, check=True
     )
     for word in ("dataset: ", "wdbc", "sine", "jetson-float32-to-float64", "inverse temperature", "orientation=paper"):
-        assert word in shown.stdout
+        assert word in output.stdout
 
 
 @pytest.mark.parametrize(
-    "line, wanted",
+    "line, completions",
     [
         ("proxlearn ", ["train", "plot"]),
         ("proxlearn tr", ["train"]),
@@ -117,13 +119,13 @@ def test_help_of_train_teaches_the_groups_and_hyperparameters() -> None:
         ("proxlearn train bet", ["beta="]),
     ],
 )
-def test_tab_completion_knows_the_subcommand(line: str, wanted: list[str]) -> None:
+def test_tab_completion_knows_the_subcommand(line: str, completions: list[str]) -> None:
     environment = os.environ | {"COMP_LINE": line, "COMP_POINT": str(len(line))}
     command = [sys.executable, "-m", "proxlearn", "-sc", "query=bash"]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-    assert set(wanted) <= {word.split("=")[0] + "=" if word.endswith("=") else word for word in shown}
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    assert set(completions) <= {word.split("=")[0] + "=" if word.endswith("=") else word for word in output}
 
 
 def test_tab_completion_can_be_installed() -> None:
-    shown = subprocess.run([sys.executable, "-m", "proxlearn", "-sc", "install=bash"], capture_output=True, text=True)
-    assert "complete -o nospace" in shown.stdout
+    output = subprocess.run([sys.executable, "-m", "proxlearn", "-sc", "install=bash"], capture_output=True, text=True)
+    assert "complete -o nospace" in output.stdout

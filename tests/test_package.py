@@ -1,4 +1,4 @@
-"""The package as users get it: a wheel with its configs, that runs from any folder."""
+"""The package as it is installed: a wheel with its configs that runs from any folder, and the order of its layers."""
 
 from __future__ import annotations
 
@@ -129,23 +129,25 @@ def test_the_wheel_trains_from_an_empty_folder(installed: Path, tmp_path: Path, 
     # PYTHONPATH brings the dependencies without this environment's own (editable) proxlearn.
     environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib"), "OMP_NUM_THREADS": "1"}
     where = [str(installed), "-c", "import proxlearn; print(proxlearn.__file__)"]
-    found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
-    assert Path(found.strip()).is_relative_to(installed.parents[1])
-    shipped = {path.name for path in (Path(found.strip()).parent / "views" / "report" / "assets").iterdir()}
+    package_file = subprocess.run(
+        where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert Path(package_file.strip()).is_relative_to(installed.parents[1])
+    shipped = {path.name for path in (Path(package_file.strip()).parent / "views" / "report" / "assets").iterdir()}
     assert shipped == {path.name for path in (ROOT / "proxlearn" / "views" / "report" / "assets").iterdir()}
     train = [str(installed.parent / "proxlearn"), "train", f"dataset={dataset}", "beta=0.05", "steps=20", "N=40"]
-    shown = subprocess.run(train, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert shown.returncode == 0, shown.stderr
-    assert "| test " in shown.stdout
+    completed = subprocess.run(train, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    assert "| test " in completed.stdout
     (run,) = (tmp_path / "outputs" / dataset).iterdir()
     assert (run / "risk.png").exists()
 
 
 def test_a_bare_checkout_runs_without_installation(tmp_path: Path) -> None:
-    """-S leaves the site-packages, and with it any installed proxlearn, out."""
+    """With -S Python ignores the site-packages, and with them any installed proxlearn."""
     paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     code = f"import sys; sys.path[:0] = {paths!r}; from proxlearn.cli import main; sys.exit(main())"
     command = [sys.executable, "-S", "-c", code, "train", "dataset=sine", "N=5", "steps=1"]
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert shown.returncode == 0, shown.stderr
-    assert "finished at step 1" in shown.stdout
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    assert "finished at step 1" in completed.stdout

@@ -138,7 +138,7 @@ FLAGS = [
 
 
 def command_line(draw: random.Random) -> list[str]:
-    """Mostly one to four overrides, some of them right; now and then a flag or plain noise."""
+    """Draw one to four words: mostly overrides, some of them valid, sometimes a flag or random characters."""
     args = ["dataset=sine"] if draw.random() < 0.7 else []
     for _ in range(draw.randint(1, 4)):
         kind = draw.random()
@@ -157,13 +157,13 @@ def command_line(draw: random.Random) -> list[str]:
 
 
 def verdict(args: list[str]) -> int:
-    """The exit code of a command line that is not run."""
+    """Return the exit code of a command line without running it."""
     try:
         preflight(args)
     except InputError as error:
         return error.exit_code if "\n" not in str(error) else -1
     except SystemExit as ending:
-        # argparse, on a flag that is none.
+        # argparse ends the process for an unknown flag.
         return ending.code
     return 0
 

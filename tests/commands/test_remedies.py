@@ -1,4 +1,4 @@
-"""Remedies help: following one gets past its error, and none names what is set already."""
+"""Remedies: following one resolves its error, and none suggests a value that is set already."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WRONG = st.one_of(
 
 
 def suggested_values(remedy: str) -> list[tuple[str, str]]:
-    """The key=value words of a remedy; of `key=a|b` the first."""
+    """Return the key=value words of a remedy; for `key=a|b` the first value."""
     words = re.findall(r"(?:^|[ (])('[\w.+]+=[^']*'|[\w.+]+=[^\s,;]+)", remedy)
     pairs = [shlex.split(word)[0].partition("=") for word in words]
     return [(key, value.split("|")[0]) for key, _, value in pairs]
@@ -90,7 +90,7 @@ def test_every_leaf_of_one_section_is_found_by_its_name_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "key, said",
+    "key, remedy",
     [
         ("path", "did you mean `dataset.path`?"),
         ("target", "did you mean `dataset.target`?"),
@@ -108,11 +108,11 @@ def test_every_leaf_of_one_section_is_found_by_its_name_alone() -> None:
         ("xyzzy", "`proxlearn train --cfg job` lists all keys"),
     ],
 )
-def test_an_unknown_key_is_answered_with_the_key_that_is_meant(key: str, said: str) -> None:
+def test_an_unknown_key_is_answered_with_the_key_that_is_meant(key: str, remedy: str) -> None:
     for word in (f"{key}=1", f"+{key}=1") if not key.startswith("hydra") else (f"{key}=1",):
         with pytest.raises(InputError) as caught:
             config_of(word)
-        assert str(caught.value) == f"unknown key `{key}`; {said}"
+        assert str(caught.value) == f"unknown key `{key}`; {remedy}"
 
 
 ALREADY_SET = [

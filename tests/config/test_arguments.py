@@ -1,4 +1,4 @@
-"""Overrides as users type them: names with any signs in them, and the words that messages suggest."""
+"""Overrides as users type them: names with any characters, and the words that messages suggest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from proxlearn.config.quoting import override_word, quote_literal
 from proxlearn.errors import InputError
 from tests.conftest import config_of
 
-SIGNS = st.text(st.sampled_from("ab1 \\'\"${}()[],=~#!:*?%&|;<>@ü日.-"), min_size=1, max_size=10)
-NAMES = SIGNS | st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp")), min_size=1, max_size=8)
+CHARACTERS = st.text(st.sampled_from("ab1 \\'\"${}()[],=~#!:*?%&|;<>@ü日.-"), min_size=1, max_size=10)
+NAMES = CHARACTERS | st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp")), min_size=1, max_size=8)
 ODD_NAMES = [
     *("my file (1).csv", "Blood Pressure (mm)", "a=b.csv", "it's", 'q"q', "a#b", "a!b", "{x}", "[x].csv", "üñ", "a;b"),
     *("a\\", "\\", '\\"', "1.50", "1e5", "1_000", "true", "null", "f(x)", "-x", "(", "range(3)", "${beta}", "\\${h}"),
@@ -27,14 +27,14 @@ ODD_NAMES = [
 
 
 def value_of(word: str, key: str) -> object:
-    """What a word of a command line sets, as the run gets it."""
+    """Return the value that a command-line word gives to a key of the dataset."""
     composed = compose(parse([word]))
     return composed.dataset[key]
 
 
 @settings(max_examples=150, deadline=None)
 @given(NAMES.filter(lambda name: name != "???"))
-def test_a_suggested_word_means_its_text_whatever_signs_it_has(name: str) -> None:
+def test_a_suggested_word_means_its_text_whatever_characters_it_has(name: str) -> None:
     (word,) = shlex.split(override_word("dataset.target", name))
     key, _, value = word.partition("=")
     assert prepare_override(word) == word
@@ -43,7 +43,7 @@ def test_a_suggested_word_means_its_text_whatever_signs_it_has(name: str) -> Non
 
 
 def parsed_text(word: str) -> object:
-    """The same without composing a config: Hydra's parser, then OmegaConf's resolution."""
+    """Return the same value without composing a config: by Hydra's parser, then OmegaConf's resolution."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
@@ -96,7 +96,7 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
 
 
 @pytest.mark.parametrize(
-    "word, said",
+    "word, message",
     [
         ("beta=0,05", "write beta=0.05, or add -m"),
         ("steps=1,000", "write steps=1000, or add -m"),
@@ -116,13 +116,13 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("x/" * 3000, "is not of the form key=value; write key=value"),
     ],
 )
-def test_what_is_no_override_gets_the_word_that_is(word: str, said: str) -> None:
+def test_a_malformed_override_is_answered_with_a_correct_one(word: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         preflight([word])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_the_values_of_a_sweep_are_told_apart() -> None:
+def test_the_values_of_a_sweep_are_separated() -> None:
     assert prepare_override("dataset.target=1.50,true,x", is_sweep=True) == 'dataset.target="1.50","true",x'
     with pytest.raises(InputError, match="quote each of them") as caught:
         prepare_override("dataset.path=a (1).csv,b.csv", is_sweep=True)

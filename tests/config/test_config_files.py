@@ -63,9 +63,9 @@ def test_the_base_is_not_offered_as_a_dataset(tmp_path: Path, monkeypatch: pytes
     for words in (["train", "dataset=nosuch"], ["train", "--help"], ["data"], ["data", "verify", "nosuch"]):
         with contextlib.suppress(SystemExit):
             main(words)
-        shown = capsys.readouterr()
-        assert "banana" in shown.out + shown.err
-        assert "dataset_base" not in shown.out + shown.err
+        captured = capsys.readouterr()
+        assert "banana" in captured.out + captured.err
+        assert "dataset_base" not in captured.out + captured.err
     with pytest.raises(InputError, match="no dataset `base`"):
         config_of("dataset=base")
 

@@ -27,12 +27,12 @@ def _in_empty_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_folder_settings_that_would_be_ignored_or_unsafe_are_refused(name, tmp_path, capsys):
-    words, said = REFUSED[name]
+    words, message = REFUSED[name]
     assert main(["train", *words, *SMALL]) == 2
-    shown = capsys.readouterr()
-    assert said in shown.err
-    assert shown.err.count("\n") == 1
-    assert shown.out == ""
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
     assert not list(tmp_path.iterdir())
 
 
@@ -89,14 +89,14 @@ def test_only_temporary_files_of_our_own_are_deleted(tmp_path):
     assert [name for name in kept + removed if (folder / name).exists()] == kept
 
 
-@pytest.mark.parametrize("made", ["", "a", "a/b/c"])
-def test_a_refused_run_leaves_no_folder_and_removes_none_that_was_there(made, tmp_path, capsys):
-    (tmp_path / made).mkdir(parents=True, exist_ok=True)
+@pytest.mark.parametrize("existing", ["", "a", "a/b/c"])
+def test_a_refused_run_leaves_no_folder_and_removes_none_that_was_there(existing, tmp_path, capsys):
+    (tmp_path / existing).mkdir(parents=True, exist_ok=True)
     words = ["dataset=csv", "dataset.path=nofile.csv", "dataset.target=y", "hydra.run.dir=a/b/c"]
     assert main(["train", *words]) == 2
     assert "no file nofile.csv" in capsys.readouterr().err
-    there = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))]
-    assert there == ["a", "a/b", "a/b/c"][: len(made.split("/")) if made else 0]
+    folders = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))]
+    assert folders == ["a", "a/b", "a/b/c"][: len(existing.split("/")) if existing else 0]
 
 
 def test_a_run_killed_before_it_began_leaves_a_folder_that_can_be_used(tmp_path):

@@ -1,4 +1,4 @@
-"""The schema: what leaves the command line is typed, in range and finite, and names its run."""
+"""The schema: every value of a valid config is typed, finite and in range, and the config determines the name of a run."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def config(*overrides: str) -> TrainConfig:
 @given(st.floats() | st.integers() | st.text() | st.none() | st.booleans() | st.lists(st.integers()))
 def test_a_real_is_finite_and_in_range_or_refused(value: Any) -> None:
     try:
-        found = real(above=0, below=10, example=1)("x", value)
+        number = real(above=0, below=10, example=1)("x", value)
     except InputError:
         assert isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 10
     else:
-        assert math.isfinite(found)
-        assert 0 < found < 10
+        assert math.isfinite(number)
+        assert 0 < number < 10
 
 
 @given(st.floats() | st.integers() | st.text() | st.none() | st.booleans())
 def test_an_integer_is_whole_and_in_range_or_refused(value: Any) -> None:
     try:
-        found = integer(at_least=1, below=10**6, example=1)("x", value)
+        whole = integer(at_least=1, below=10**6, example=1)("x", value)
     except InputError:
-        number = not isinstance(value, bool) and isinstance(value, (int, float))
-        assert not (number and 1 <= value < 10**6 and value == int(value))
+        is_number = not isinstance(value, bool) and isinstance(value, (int, float))
+        assert not (is_number and 1 <= value < 10**6 and value == int(value))
     else:
-        assert type(found) is int
-        assert found == value
+        assert type(whole) is int
+        assert whole == value
 
 
 def test_the_dataset_brings_the_papers_settings_and_the_command_line_overrides_them() -> None:
@@ -53,9 +53,9 @@ def test_the_dataset_brings_the_papers_settings_and_the_command_line_overrides_t
 
 
 def test_a_run_folders_config_builds_the_same_config() -> None:
-    made = config("dataset=sine", "device=jetson-float32-to-float64")
-    stored = json.loads(json.dumps(dataclasses.asdict(made)))
-    assert build(TrainConfig, stored) == made
+    original = config("dataset=sine", "device=jetson-float32-to-float64")
+    stored = json.loads(json.dumps(dataclasses.asdict(original)))
+    assert build(TrainConfig, stored) == original
 
 
 @pytest.mark.parametrize("override", ["steps=7", "log_every=3", "checkpoint_every=9", "threads=1", "logger=mlflow"])

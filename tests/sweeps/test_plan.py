@@ -1,4 +1,4 @@
-"""A sweep before it starts: what is wrong as a whole is refused, what is wrong in a job is that job's."""
+"""The plan of a sweep: an error in every job refuses the sweep, an error in some jobs is reported for these jobs."""
 
 import pytest
 
@@ -18,15 +18,15 @@ def _in_empty_folder(tmp_path, monkeypatch):
 
 
 def test_every_combination_is_a_job_with_its_own_run_folder(tmp_path):
-    made = planned("beta=0.1,0.2", "epsilon=1,2,3")
-    assert [job.values for job in made.jobs[:4]] == [
+    sweep = planned("beta=0.1,0.2", "epsilon=1,2,3")
+    assert [job.values for job in sweep.jobs[:4]] == [
         {"beta": "0.1", "epsilon": "1"},
         {"beta": "0.1", "epsilon": "2"},
         {"beta": "0.1", "epsilon": "3"},
         {"beta": "0.2", "epsilon": "1"},
     ]
-    assert len({made.folder.run_folder(job) for job in made.jobs}) == 6
-    assert made.missing() == list(range(6))
+    assert len({sweep.folder.run_folder(job) for job in sweep.jobs}) == 6
+    assert sweep.missing() == list(range(6))
     assert not list(tmp_path.iterdir())
 
 
@@ -36,10 +36,10 @@ def test_an_interpolation_refers_to_the_values_of_its_own_job():
 
 
 def test_a_bad_value_in_some_jobs_is_their_error_only():
-    made = planned("beta=0.1,-1,0.2")
-    assert [job.error is None for job in made.jobs] == [True, False, True]
-    assert made.jobs[1].error == "beta must be a finite number > 0, got -1; try beta=0.05"
-    assert made.missing() == [0, 2]
+    sweep = planned("beta=0.1,-1,0.2")
+    assert [job.error is None for job in sweep.jobs] == [True, False, True]
+    assert sweep.jobs[1].error == "beta must be a finite number > 0, got -1; try beta=0.05"
+    assert sweep.missing() == [0, 2]
 
 
 WRONG_AS_A_WHOLE = [
@@ -58,13 +58,15 @@ WRONG_AS_A_WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("words, said", WRONG_AS_A_WHOLE, ids=lambda value: value[0] if isinstance(value, list) else "")
-def test_what_is_wrong_as_a_whole_gets_one_line_and_starts_nothing(words, said, tmp_path, capsys):
+@pytest.mark.parametrize(
+    "words, message", WRONG_AS_A_WHOLE, ids=lambda value: value[0] if isinstance(value, list) else ""
+)
+def test_what_is_wrong_as_a_whole_gets_one_line_and_starts_nothing(words, message, tmp_path, capsys):
     assert main(["train", "-m", "dataset=sine", *words]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert said in shown.err
-    assert shown.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -96,9 +98,9 @@ def test_the_sweep_folder_depends_on_what_is_swept_and_not_on_who_runs_it_or_how
 
 
 def test_jobs_that_are_the_same_run_are_done_once_by_the_longest():
-    made = planned("steps=10,30,20", "beta=0.1")
-    assert [job.same_as for job in made.jobs] == [1, None, 1]
-    assert made.missing() == [1]
+    sweep = planned("steps=10,30,20", "beta=0.1")
+    assert [job.same_as for job in sweep.jobs] == [1, None, 1]
+    assert sweep.missing() == [1]
 
 
 def test_a_config_can_name_the_swept_values_and_the_command_line_has_the_last_word(tmp_path):
@@ -106,16 +108,16 @@ def test_a_config_can_name_the_swept_values_and_the_command_line_has_the_last_wo
     (tmp_path / "recipe" / "mine.yaml").write_text(
         "# @package _global_\ndefaults: [paper]\nhydra: {sweeper: {params: {beta: '0.1,0.2', epsilon: '1,2'}}}\n"
     )
-    made = planned("recipe=mine", "epsilon=5", "--config-dir", str(tmp_path))
-    assert [job.values for job in made.jobs] == [{"beta": "0.1"}, {"beta": "0.2"}]
-    assert [made.configs[number].epsilon for number in (0, 1)] == [5, 5]
+    sweep = planned("recipe=mine", "epsilon=5", "--config-dir", str(tmp_path))
+    assert [job.values for job in sweep.jobs] == [{"beta": "0.1"}, {"beta": "0.2"}]
+    assert [sweep.configs[number].epsilon for number in (0, 1)] == [5, 5]
 
 
 def test_two_trajectories_in_one_folder_are_refused_and_one_with_more_steps_is_not(tmp_path, capsys):
     words = ["train", "-m", "dataset=sine", "hydra.sweep.dir=s", "hydra.sweep.subdir=x"]
     assert main([*words, "beta=100,1e4"]) == 2
-    said = capsys.readouterr().err
-    assert "jobs 0 (beta=100) and 1 (beta=10000.0) have one folder" in said
-    assert said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert "jobs 0 (beta=100) and 1 (beta=10000.0) have one folder" in errors
+    assert errors.count("\n") == 1
     assert not list(tmp_path.iterdir())
     assert planned("steps=10,20", "hydra.sweep.subdir=x").missing() == [1]

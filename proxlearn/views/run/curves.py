@@ -50,6 +50,7 @@ def plot_risk(axes: Axes, run: RunData) -> None:
             )
     if len(logged):
         axes.set_xscale("log")
+        plain_ticks(axes.xaxis)
     if np.isfinite(axes.dataLim.y1):  # Otherwise no value can be drawn, and a logarithmic axis has no range.
         axes.set_yscale("log")
         plain_ticks(axes.yaxis)
@@ -80,6 +81,7 @@ def draw_health(run: RunData) -> list[Path]:
     right.set(xlabel="recursion k", ylabel="largest off-diagonal share", title="kernel")
     for axes in (left, right):
         axes.set_xscale("log")
+        plain_ticks(axes.xaxis)
     return save(fig, run.path, "health")
 
 

@@ -40,6 +40,7 @@ def draw_curves(sweep: SweepData) -> list[Path]:
                 selected = part if value is None else part[part[sweep.parameters[0]] == value]
                 plot_band(axes, selected, metric, colour, value)
             axes.set(xscale="log", xlabel="recursion k")
+            plain_ticks(axes.xaxis)
             if metric == RISK:
                 axes.set_yscale("log")
                 plain_ticks(axes.yaxis)
