@@ -1,4 +1,4 @@
-"""The schema: every value of a valid config is typed, finite and in range, and the config determines the name of a run."""
+"""The schema: the values of a valid config are typed, finite and in range, and the config determines the run's name."""
 
 from __future__ import annotations
 
