@@ -92,7 +92,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        labels: np.ndarray = self.classes_[self._predict(X).predicted]
+        # First the prediction, which raises NotFittedError: classes_ does not exist before a fit.
+        indices = self._predict(X).predicted
+        labels: np.ndarray = self.classes_[indices]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -18,11 +18,11 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from proxlearn.baselines.method import Request
-from proxlearn.baselines.registry import fit_of, method, settings_of
-nearest = method("nearest")
+from proxlearn.baselines.registry import find_method, load_fit, method_settings
+nearest = find_method("nearest")
 X = np.random.default_rng(0).normal(size=(60, 2))
-fitted = fit_of(nearest)(X, np.sign(X[:, 0]), Request("banana", 0))
-print(settings_of(nearest, "light", "banana"), np.mean((fitted.probability(X) > 0.5) == (X[:, 0] > 0)))
+fitted = load_fit(nearest)(X, np.sign(X[:, 0]), Request("banana", 0))
+print(method_settings(nearest, "light", "banana"), np.mean((fitted.probability(X) > 0.5) == (X[:, 0] > 0)))
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic
 
 import pytest
 
+from proxlearn.config.run_name import run_name
 from proxlearn.config.schema import TrainConfig, config_values
 from proxlearn.core import hyper
 from proxlearn.core.hyper import Hyper, Hyperparameters, Number, hyperparameter
@@ -71,7 +72,7 @@ def test_a_new_field_is_a_key_of_the_config_and_reaches_the_step(monkeypatch: py
     config = schema.build(schema.TrainConfig, values | {"momentum": 0.3})
     assert config.momentum == 0.3
     assert list(schema.config_values(config)) == [*values, "momentum"]
-    assert schema.run_name(config) != schema.run_name(replace(config, momentum=0.4))
+    assert run_name(config) != run_name(replace(config, momentum=0.4))
     with pytest.raises(InputError, match=r"momentum must be a finite number >= 0 and < 1, got 1\.5"):
         schema.build(schema.TrainConfig, values | {"momentum": 1.5})
     fit = settings.Settings(beta=1.0, h=0.1, epsilon=1.0, momentum=0.3)

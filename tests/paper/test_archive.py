@@ -20,7 +20,7 @@ from proxlearn.paper.archive_files import PackedRun, TextTable, read_packed_runs
 from proxlearn.paper.packing import pack_run, pack_runs
 from proxlearn.paper.run_plan import PlannedRun, plan_entry
 from proxlearn.paper.training_runs import planned_config, train_run
-from proxlearn.predict.model_loader import load
+from proxlearn.predict.model_loader import load_model
 from proxlearn.views.run.run_data import read_run_data
 
 
@@ -54,7 +54,7 @@ def test_what_comes_out_is_what_the_run_folder_holds(trained: dict[str, PlannedR
     else:
         pd.testing.assert_frame_equal(archived.points, data.points, check_exact=True)
         x = np.linspace(-3, 3, 7)[:, None]
-        for estimate, f in load(run.folder).values(x).items():
+        for estimate, f in load_model(run.folder).values(x).items():
             assert (archived.model(50).values(x)[estimate] == f).all()
 
 

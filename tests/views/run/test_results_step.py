@@ -9,6 +9,7 @@ import pytest
 from small_runs import run, small, status
 
 from proxlearn.cli import main
+from proxlearn.run.run_state import RunState
 from proxlearn.run.status import Status
 from proxlearn.views.report.page import PageBuilder, render_page
 from proxlearn.views.run.run_data import read_run_data
@@ -29,13 +30,13 @@ def killed_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config) -> Path
     original, copy = tmp_path / "original", tmp_path / "killed"
     run(config(steps=FINISHED), original)
 
-    def running(self: Status, now) -> None:
-        if now.cloud.step == KILLED:
-            self.write("running", now)
+    def after_step(self: Status, state: RunState) -> None:
+        if state.step == KILLED:
+            self.write("running", state.checkpoint)
             shutil.copytree(original, copy)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Status, "running", running)
+        patched.setattr(Status, "after_step", after_step)
         run(config(steps=EXTENDED), original)
     return copy
 
