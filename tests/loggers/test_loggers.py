@@ -6,12 +6,8 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
-import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +19,7 @@ from proxlearn.cli import main
 from proxlearn.config.run_name import digest
 from proxlearn.config.schema import LoggerConfig, TrainConfig, build
 from proxlearn.errors import InputError, RunError
-from proxlearn.loggers.logger import LOGGER_KINDS
 from proxlearn.run.logger_session import log_session_end
-from proxlearn.run.signals import StopRequest
 from tests.loggers.reading import Figures, assert_same, client, read_csv, read_events, read_mlflow, read_tensorboard
 
 LOGGERS = ("tensorboard", "mlflow")
@@ -307,49 +301,3 @@ def test_a_damaged_event_file_is_made_up_for(damage: str, tmp_path: Path) -> Non
     path.write_bytes({"torn": content[:-7], "garbage": b"garbage" * 100, "empty": b""}[damage])
     run(with_logger("tensorboard"), tmp_path)
     assert_logged("tensorboard", tmp_path)
-
-
-@pytest.fixture
-def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a server on this machine that takes connections and never answers."""
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-def test_a_silent_server_is_one_notice_and_the_run_goes_on(
-    silent_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    folder, config = tmp_path / "run", small(logger=LoggerConfig("mlflow", silent_server), **LENGTH)
-    start = time.monotonic()
-    assert run(config, folder).state == "finished"
-    log_session_end(config.logger, folder, [])
-    assert time.monotonic() - start < 30
-    message = capfd.readouterr().err
-    assert message.count("proxlearn: ") == 1
-    assert f"MLflow at {silent_server} has failed: " in message
-    assert "metrics.csv holds all rows" in message
-
-
-def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_path: Path) -> None:
-    """The signal comes during the first call, which a limit of the whole call ends."""
-    from proxlearn.loggers import mlflow_run
-
-    start = time.monotonic()
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with StopRequest() as stop:
-        with pytest.raises(TimeoutError, match="did not answer within 1 s"):
-            mlflow_run.call_with_timeout(1, lambda: time.sleep(20))
-        assert stop.signal == signal.SIGTERM
-    assert time.monotonic() - start < 10
-    config = small(logger=LoggerConfig("mlflow", silent_server), **(LENGTH | {"steps": 10**7}))
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    outcome = run(config, tmp_path / "run")
-    assert (outcome.state, outcome.signal) == ("stopped", signal.SIGTERM)
-
-
-def test_requests_have_a_short_time_out_unless_the_user_sets_one() -> None:
-    names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
-    seconds, retries = (int(LOGGER_KINDS["mlflow"].environment[name]) for name in names)
-    assert seconds * (1 + retries) <= 20

@@ -10,7 +10,7 @@ import pytest
 from small_runs import FORKSERVER, FULL, assert_same_run, run, small
 
 from proxlearn.cli import main
-from proxlearn.errors import InputError, RunError, continue_command
+from proxlearn.errors import InputError, RunError
 from proxlearn.run import overwrite
 from proxlearn.run.checkpoint import newest_valid
 from proxlearn.run.lock import FolderLock
@@ -342,18 +342,3 @@ def test_no_run_is_made_inside_a_stage(stage, tmp_path):
     with pytest.raises(InputError, match="is a name that proxlearn reserves"):
         run(OLD, tmp_path / stage / "run")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_removed_working_directory_is_named(tmp_path, monkeypatch, capsys):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    assert main(["train", *SMALL]) == 2
-    assert "the working directory has been removed" in capsys.readouterr().err
-    monkeypatch.chdir(tmp_path)
-
-
-def test_what_continues_a_run_is_never_to_start_it_again():
-    assert continue_command(False) == "the same command"
-    assert continue_command(True) == "the same command without overwrite=true"
