@@ -51,10 +51,10 @@ class StoppedBySignal(ProxlearnError):
 def system_failure(error: BaseException) -> RunError:
     """Return the error for a failure of a disk, a device or the memory."""
     if not isinstance(error, OSError):
-        return RunError("this machine's memory is not enough", "choose a smaller N, fewer rows, or a larger machine")
+        return RunError("not enough memory on this machine", "choose a smaller N, fewer rows, or a larger machine")
     prefix = f"{error.filename}: " if error.filename is not None else ""
     reason = error.strerror or str(error) or type(error).__name__
-    return RunError(f"{prefix}{reason}", "put that right, and give the same command again")
+    return RunError(f"{prefix}{reason}", "fix the cause, then repeat the same command")
 
 
 def did_you_mean(word: str, valid_names: Iterable[str]) -> str:

@@ -64,4 +64,4 @@ def out_of_memory_as_run_error(remedy: str = "choose a smaller N, or fewer rows"
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise RunError("the memory is not enough", remedy) from error
+        raise RunError("not enough memory", remedy) from error

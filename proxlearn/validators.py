@@ -72,7 +72,7 @@ def text(name: str, value: Any) -> str:
     """Validate a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise InputError(
-            f"{name} must be a text, got {_describe(value)}", f"write {name}=TEXT, or {name}=null for none"
+            f"{name} must be a string, got {_describe(value)}", f"write {name}=TEXT, or {name}=null for none"
         )
     return value
 

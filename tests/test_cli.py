@@ -25,7 +25,7 @@ BAD_INPUT = [
     (["device=cuda"], "device=cuda, but torch finds no CUDA device here; use device=cpu"),
     (["hydra.run.dir=/dev/null/run"], "cannot write to /dev/null"),
     (["kernel=fast"], "kernel cannot be 'fast'; choose kernel="),
-    (["solver=literal", "drift=first_variation"], "solver=literal is the paper's print and has drift=paper only"),
+    (["solver=literal", "drift=first_variation"], "solver=literal supports drift=paper only"),
     (["dataset.initial.w=[1,-1]"], "dataset.initial.w must be two finite numbers, low < high"),
     (["dataset=null"], "override"),
     (["beta"], "key=value"),

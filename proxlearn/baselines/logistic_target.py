@@ -42,7 +42,7 @@ class Potential(Protocol):
         """Gradient of V at every particle, B x D; ``rows`` are the row numbers of a data batch, None: all rows."""
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
-        """Draw the numbers of ``size`` rows for one iteration; None: all of them."""
+        """Draw ``size`` row indices for one iteration; None stands for all rows."""
 
 
 @dataclass(frozen=True)

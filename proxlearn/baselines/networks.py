@@ -1,4 +1,4 @@
-"""Two-layer tanh networks of the same width, trained by the recursion with each of its weight updates.
+"""Two-layer tanh networks of the same width, trained by the recursion with each of the three weight updates.
 
 Each network is the one that `proxlearn train recipe=tuned weights=...` fits: hyperparameters are selected on the
 training part, separately for each update, and the fit uses the whole training part, from the same cloud_0.

@@ -1,4 +1,4 @@
-"""What the samplers of block B share: rows in, a target to descend, samples out, probabilities from the samples."""
+"""Common code of the samplers of block B: rows in, a target to descend, samples out, probabilities from the samples."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: SampleFu
 
 
 def request_settings(request: Request, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsT:
-    """The settings of a request's preset; a trial takes one step of everything."""
+    """The settings of a request's preset; a trial sets all numbers of steps and iterations to 1."""
     if request.trial:
         lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
         return replace(light, **dict.fromkeys(lengths, 1))
@@ -144,7 +144,7 @@ def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temp
     mean_log_rho = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())
     functional = potential + temperature * mean_log_rho
     if not math.isfinite(functional):
-        raise RunError(f"the particles have diverged in step {len(ledger)}", "scale the features, or try another seed")
+        raise RunError(f"the particles diverged at step {len(ledger)}", "scale the features, or try another seed")
     row: dict[str, Any] = {"step": len(ledger), "functional": functional, "potential": potential}
     if ledger:
         previous = ledger[-1]["functional"]

@@ -84,7 +84,7 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
 
 
 class RecursionBench:
-    """One dataset's record, measured in several passes: a machine's speed changes within minutes, too."""
+    """One dataset's record, measured in several passes, because a machine's speed changes within minutes."""
 
     def __init__(self, config: TrainConfig, burn_in: float = 1.0) -> None:
         """``burn_in``: the share of the dataset's recursions before the measurement."""

@@ -54,7 +54,7 @@ def main(args: list[str]) -> int:
     spec, output = parse_spec(options), absolute_folder(options.output)
     launcher = parse_launcher(options, output)
     if OURS not in {method.name for method in spec.methods}:
-        notice(f"without `{OURS}` among the methods there are no differences to it")
+        notice(f"`{OURS}` is not among the methods, so no differences to it are shown")
     from proxlearn.compare.comparison import write_plan
     from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
     from proxlearn.compare.output_files import refuse_foreign_files
@@ -220,7 +220,7 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
     if registry.dataset_info(name).classes != 2:
         raise InputError(f"dataset {name} does not have two classes", "choose from " + ", ".join(DATASETS))
     if all(method.only and name not in method.only for method in methods):
-        raise InputError(f"none of the methods is for {name}", "add another --method")
+        raise InputError(f"none of the methods supports {name}", "add another --method")
     unpublished = [method.name for method in methods if method.name in PUBLISHED and name not in PAPERS]
     if preset == "paper" and unpublished:
         problem = f"no published settings of {' and '.join(unpublished)} for {name}"
@@ -228,7 +228,7 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
 
 
 def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
-    """What runs the cells: a pool of processes on this machine, or a Hydra launcher."""
+    """Return the launcher of the cells: a pool of processes on this machine, or a Hydra launcher."""
     from proxlearn.jobs.launchers import available_cores
     from proxlearn.jobs.local_pool import LocalPool
 
@@ -242,7 +242,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
     if options.launcher is None:
         return LocalPool(jobs, threads)
     if options.jobs is not None or options.threads is not None:
-        raise InputError("--jobs and --threads are not for --launcher", "use settings of the launcher")
+        raise InputError("--jobs and --threads do not apply to --launcher", "use the launcher's settings")
     from proxlearn.compare.grid import JOBS_FOLDER
     from proxlearn.jobs.hydra_launcher import named_launcher
 

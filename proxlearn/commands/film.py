@@ -41,9 +41,9 @@ def main(args: list[str]) -> int:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the .gif or .mp4 to write (default: RUN_FOLDER/film.gif)"
     )
-    parser.add_argument("--frames", type=float, help=f"largest number of frames, log-spaced (default: {FRAMES})")
+    parser.add_argument("--frames", type=float, help=f"maximum number of frames, log-spaced (default: {FRAMES})")
     parser.add_argument(
-        "--particles", type=float, default=PARTICLES, help=f"largest number of particles (default: {PARTICLES})"
+        "--particles", type=float, default=PARTICLES, help=f"maximum number of particles (default: {PARTICLES})"
     )
     parser.add_argument(
         "--seconds",

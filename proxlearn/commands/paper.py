@@ -13,8 +13,8 @@ from proxlearn.train_session import echo
 from proxlearn.validators import integer, parse_number
 
 DESCRIPTION = """\
-Build the paper's tables and figures from the stored runs, in seconds and without the data. With the word `runs` first
-make what is missing.
+Build the paper's tables and figures from the stored runs, in seconds and without the data. With the first word `runs`,
+train the missing runs first.
 
 targets:
   table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="make short runs, a hundredth of the steps and 100 at most, and build from them (not tuned and weights)",
+        help="train short runs (1/100 of the steps, at most 100) and build from them; not for tuned and weights",
     )
     parser.add_argument(
         "--into",
@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs: bool, parallel: int | None) -> int:
-    """Make and build targets that rest on runs."""
+    """Make and build targets based on runs."""
     if not names:
         return 0
     # torch, pandas and matplotlib: not before the words are known to be good.
@@ -112,7 +112,7 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
     for name in names:
         paths = build(name, archive)
         if not paths:
-            notice(f"{name}: there are no runs of it; `proxlearn paper runs {name}` makes them")
+            notice(f"{name}: it has no runs yet; `proxlearn paper runs {name}` trains them")
         for path in paths:
             echo(f"{path}\n")
     return code
@@ -126,7 +126,7 @@ def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None
     code = page.measure(folder, parallel or 1) if makes_fits else 0
     path = page.write(folder)
     if path is None:
-        notice(f"{name}: nothing has been measured; `proxlearn paper runs {name}` does it")
+        notice(f"{name}: it has no results yet; `proxlearn paper runs {name}` computes them")
     else:
         echo(f"{path}\n")
     return code

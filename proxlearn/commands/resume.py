@@ -33,7 +33,7 @@ def main(args: list[str]) -> int:
     parsed = parser.parse_args(args)
     folder: Path = absolute_folder(parsed.folder)
     if not folder.is_dir():
-        raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` made")
+        raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` created")
     RunFolder(folder).refuse_links()
     recover_locked(folder)
     # A path in a file must not lead out of the folder. The first cloud of an init_from run is in the folder itself.
@@ -50,8 +50,8 @@ def main(args: list[str]) -> int:
 
 
 def refuse_remote_logger(logger: LoggerConfig) -> None:
-    """Refuse a logger that a run folder sends to a server, which might get a password, or out of the current folder."""
+    """Refuse a logger address from a run folder that is a server (password leak) or outside the current folder."""
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
-        problem = f"the config in this folder logs to {uri!r:.100}, and resume does not follow such an address"
+        problem = f"the config in this folder logs to {uri!r:.100}, which `resume` does not accept"
         raise InputError(problem, "repeat its `proxlearn train ... logger=mlflow logger.uri=...` command")

@@ -16,8 +16,8 @@ Show the runs and sweeps below folders: state, progress, speed, time left, and t
 these metrics are not of the run's newest step, the column "logged" has their step.
 
 states of a run:
-  running    its process computes
-  finished   it has made all its steps
+  running    its process is active
+  finished   all its steps are done
   stopped    by a signal; the same command continues it
   failed     the remark says why
   dead       its process is gone; the same command continues from the newest checkpoint

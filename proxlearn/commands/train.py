@@ -58,7 +58,7 @@ def main(args: list[str]) -> int:
 
 
 def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
-    """Compose and check what a command line asks for, before a folder is made.
+    """Compose and check the run or sweep of a command line before any folder is created.
 
     Returns None if nothing is to be trained: help, tab completion, or a config to print.
     """
@@ -82,7 +82,7 @@ def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
 
 
 def check_run(config: TrainConfig, folder: object) -> RunPlan:
-    """Refuse a run that this machine cannot do, and a folder that it must not write to."""
+    """Refuse a run that this machine cannot execute, and a folder that it must not write to."""
     if not isinstance(folder, str) or not folder:
         raise InputError(f"hydra.run.dir must name a folder, got {folder!r}", "leave it out, or try hydra.run.dir=mine")
     check_memory(config)

@@ -34,7 +34,7 @@ class CellResult:
     threads: int = 1
 
     def values(self) -> dict[str, Any]:
-        """As the cache stores it."""
+        """Return the result as the plain values that the cache stores."""
         return asdict(self)
 
 
@@ -77,7 +77,7 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        """Of the method."""
+        """The seed of the method."""
         return 0 if self.split == AUTHORS else self.split
 
     @property

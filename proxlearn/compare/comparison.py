@@ -94,7 +94,7 @@ def write_plan(
     ours: dict[str, Any],
     errors: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write plan.json into the folder of this command's tables, which is returned; ``errors`` are by cell key."""
+    """Write plan.json beside this command's tables and return their folder; ``errors`` maps cell keys to messages."""
     folder = output / spec.name
     folder.mkdir(parents=True, exist_ok=True)
     values = {
@@ -146,4 +146,4 @@ def read_comparison(folder: Path) -> Comparison:
         return Comparison(folder, datasets=datasets, methods=methods, cells=tuple(cells), **values)
     except UNREADABLE as error:
         problem = f"{folder / PLAN} cannot be read ({type(error).__name__})"
-        raise InputError(problem, "give the `proxlearn compare ...` command again") from error
+        raise InputError(problem, "repeat the `proxlearn compare ...` command") from error

@@ -31,7 +31,7 @@ PRELOAD = (
 
 
 def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
-    """Split by split, so that a comparison that is stopped has its results for all methods."""
+    """Return all cells, ordered by split, so that a stopped comparison has results for all methods."""
     tables = {config.name: registry.load(config) for config in spec.datasets}
     cells = []
     for config, name in dataset_splits(spec):

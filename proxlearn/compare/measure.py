@@ -25,7 +25,7 @@ from proxlearn.data import registry
 from proxlearn.errors import RunError
 from proxlearn.jobs.result_cache import ResultCache
 
-RETRY = "correct it, and give the same command again"
+RETRY = "correct it, then repeat the same command"
 
 
 def run_cell(cell: Cell, output: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
-    """The tables and plots in ``folder`` that the command wrote, by its plan.
+    """The tables and plots in ``folder`` that the command wrote, according to its plan.
 
     A plan of version 0.1.0 has no such list: that version wrote what follows from the plan's methods.
     """

@@ -74,7 +74,7 @@ def split_identity(table: Table, config: DatasetConfig, name: SplitName) -> dict
 
 
 def _train_rows(rows: int, name: SplitName) -> int:
-    """The samplers' authors round down."""
+    """Return the number of training rows; the samplers' authors round down."""
     return math.floor(TRAIN_FRACTION * rows) if name == AUTHORS else math.ceil(TRAIN_FRACTION * rows)
 
 

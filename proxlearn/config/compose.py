@@ -100,10 +100,10 @@ def refuse_code(composed: DictConfig) -> None:
     refuse_targets(OmegaConf.to_container(own_part(composed)), "")
     hydra: Any = OmegaConf.to_container(composed.hydra)
     if hydra["callbacks"]:
-        raise InputError("hydra.callbacks would be imported and called", VALUES_ONLY)
+        raise InputError("hydra.callbacks is not allowed: it imports and calls code", VALUES_ONLY)
     for logging in ("job_logging", "hydra_logging"):
         if hydra[logging] not in SILENT_LOGGING:
-            raise InputError(f"hydra.{logging} would import handlers", "leave it out: the run's log is train.log")
+            raise InputError(f"hydra.{logging} is not allowed: it imports code", "leave it out: the log is train.log")
     if hydra["job"]["env_set"]:
         problem = "hydra.job.env_set changes the environment of other programs"
         raise InputError(problem, "set the variables in your shell")
@@ -113,10 +113,10 @@ def refuse_code(composed: DictConfig) -> None:
         plugin: Any = OmegaConf.to_container(composed.hydra[name], resolve=True)
         if not isinstance(plugin, dict) or not allowed_class.fullmatch(str(plugin.pop("_target_", ""))):
             options = "joblib|submitit_local|submitit_slurm|ray, or leave it out" if name == "launcher" else "basic"
-            raise InputError(f"hydra.{name} is not one that proxlearn can use", f"choose hydra/{name}={options}")
+            raise InputError(f"hydra.{name} is not supported", f"choose hydra/{name}={options}")
         refuse_targets(plugin, f"hydra.{name}.")
         if any(str(key).lstrip("+~").startswith("hydra") for key in plugin.get("params") or ()):
-            raise InputError("hydra.sweeper.params cannot sweep over hydra's own settings", "take them out")
+            raise InputError("hydra.sweeper.params cannot sweep over hydra's own settings", "remove them")
 
 
 def own_part(composed: DictConfig) -> DictConfig:
@@ -131,11 +131,11 @@ def _check_interpolations(composed: DictConfig) -> None:
     for text in iterate_texts(OmegaConf.to_container(composed, resolve=False)):
         copies *= max(1, text.count("${"))
     if copies > MAX_COPIES:
-        raise InputError("the config's texts hold too many interpolations ${...}", "write the values themselves")
+        raise InputError("the config has too many interpolations ${...}", "write the values themselves")
 
 
 def _check_folders(composed: DictConfig) -> None:
-    """Refuse output folders that are no local path, and those that start with an unexpanded `~`."""
+    """Refuse output folders that are not local paths, and those that start with an unexpanded `~`."""
     hydra: Any = OmegaConf.to_container(composed.hydra, resolve=False)
     for name in ("run", "sweep"):
         folder = hydra[name]["dir"] if isinstance(hydra[name], dict) else None
@@ -145,4 +145,5 @@ def _check_folders(composed: DictConfig) -> None:
         if folder.startswith("~"):
             # `~` is expanded on the command line only, and stays if the user does not exist.
             remedy = "write ${oc.env:HOME}/..., or ./~... for a folder of that name"
-            raise InputError(f"hydra.{name}.dir={folder:.200}: no such home folder, or it is set in a file", remedy)
+            problem = f"hydra.{name}.dir={folder:.200}: `~` is not expanded (unknown user, or in a file)"
+            raise InputError(problem, remedy)

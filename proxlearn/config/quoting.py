@@ -18,7 +18,7 @@ def quote(text: str) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """Return a text in Hydra's double quotes, in which ``${`` is no interpolation."""
+    """Return a text in Hydra's double quotes, in which ``${`` is not an interpolation."""
     return quote(re.sub(r"(\\*)\$\{", r"\1\1\\${", text))
 
 

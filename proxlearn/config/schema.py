@@ -110,14 +110,14 @@ class TrainConfig(Hyperparameters[float | None]):
         if self.solver == "literal":
             for key in ("drift", "orientation", "prox_potential", "tolerance"):
                 if getattr(self, key) != "paper":
-                    raise InputError(f"solver=literal is the paper's print and has {key}=paper only", f"drop {key}=...")
+                    raise InputError(f"solver=literal supports {key}=paper only", f"drop {key}=...")
             if self.weights != "proximal":
-                raise InputError("solver=literal always makes the proximal step", "drop weights=... or solver=literal")
+                raise InputError("solver=literal always takes the proximal step", "drop weights=... or solver=literal")
         for key in self.selected:
             if self.init != "normal":
                 expected = "a whole number >= 0" if key == "steps" else "a finite number > 0"
                 selection = "use init=normal" if self.recipe == "tuned" else "use recipe=tuned"
-                raise InputError(f"{key} must be {expected}, got None", f"set {key}=..., or {selection} to select it")
+                raise InputError(f"{key} must be {expected}, got null", f"set {key}=..., or {selection} to select it")
 
     @property
     def selected(self) -> tuple[str, ...]:

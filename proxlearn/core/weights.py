@@ -69,7 +69,7 @@ def ess_below(cloud: PointCloud, threshold: float) -> bool:
 
 
 def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
-    """Draw as many particles, all of the same weight, with one number u in [0, 1).
+    """Resample N particles of equal weight, using a single number u in [0, 1).
 
     A particle with the share s of the mass is drawn floor(N s) or ceil(N s) times, N s on average: no other
     resampling with unbiased counts changes the cloud less.

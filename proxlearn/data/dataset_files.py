@@ -69,7 +69,7 @@ def find(file: DataFile, path: str | None = None) -> Path | None:
         given = user_path("dataset.path", path)
         given = given / file.name if given.is_dir() else given
         if not given.is_file():
-            raise InputError(f"dataset.path={path}: no file {given}", f"it should hold {file.name}, or leave it out")
+            raise InputError(f"dataset.path={path}: no file {given}", f"point it to {file.name}, or leave it out")
         return given
     folders = [cache_folder()]
     if os.environ.get(VARIABLE):

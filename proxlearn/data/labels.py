@@ -57,7 +57,7 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
     if 2 * len(distinct) > len(values):
         remedy = "choose another dataset.target" + (", or dataset.task=regression" if numeric else "")
         raise InputError(
-            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: less than two rows per class",
+            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: fewer than two per class",
             remedy,
         )
     classes = tuple(_class_name(value) for value in distinct)

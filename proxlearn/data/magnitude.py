@@ -39,5 +39,5 @@ def check_scaled(
         bad = np.argwhere(~(np.abs(numbers) <= largest))
         if len(bad):
             row, column = (int(i) for i in bad[0])
-            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, too large{suffix}"
+            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, which is too large{suffix}"
             raise InputError(problem, OTHER_UNIT if not suffix else remedy)

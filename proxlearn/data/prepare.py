@@ -43,7 +43,7 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
     train_rows = table.train_rows or math.ceil(config.train_fraction * rows)
     if not 0 < train_rows < rows:
         raise InputError(
-            f"dataset.train_fraction={config.train_fraction:g} of {rows} rows leaves a part empty",
+            f"dataset.train_fraction={config.train_fraction:g} of {rows} rows leaves the training or test part empty",
             "choose another dataset.train_fraction",
         )
     return order[:train_rows], order[train_rows:]

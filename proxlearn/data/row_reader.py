@@ -143,10 +143,10 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
         if (np.abs(X) > MAX_MAGNITUDE).any():
             row, column = (int(i) for i in np.argwhere(np.abs(X) > MAX_MAGNITUDE)[0])
             problem = f"column `{columns[column]}` holds {X[row, column]:.6g} in data row {first + row + 1}"
-            raise InputError(f"{problem}, too large", OTHER_UNIT)
+            raise InputError(f"{problem}, which is too large", OTHER_UNIT)
         return
     row, column = (int(i) for i in np.argwhere(~finite)[0])
-    fault = "lacks a value" if np.isnan(X[row, column]) else "is infinite"
+    fault = "lacks a value" if np.isnan(X[row, column]) else "has an infinite value"
     count = int((~finite[:, column]).sum())
     rows = f"in data row {first + row + 1}" + (f" and {count - 1} more" if count > 1 else "")
     raise InputError(

@@ -73,7 +73,7 @@ def _read_file(path: Path) -> bytes:
 def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
     """Refuse features that a neuron cannot use: numbers that are not finite, and constant columns."""
     if len(X) < 2:
-        raise InputError(f"{path} has less than two rows of data", "give at least one to train on and one to test on")
+        raise InputError(f"{path} has fewer than two rows of data", "give at least one to train on and one to test on")
     if not columns:
         raise InputError(f"{path} has no column besides the target", "add the columns to predict from")
     check_finite(X, columns)

@@ -13,7 +13,7 @@ from typing import Any
 from proxlearn.errors import SAME_COMMAND, RunError
 from proxlearn.portability import PLAIN
 
-CONTINUES_FROM_CHECKPOINT = "goes on from the newest checkpoint"
+CONTINUES_FROM_CHECKPOINT = "continues from the newest checkpoint"
 TEMPORARY_NAME = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
 OLD_TEMPORARY_NAME = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"

@@ -57,7 +57,7 @@ def named_launcher(name: str, settings: Sequence[str], folder: Path) -> HydraLau
 
 
 def folder_overrides(folder: Path) -> list[str]:
-    """What Hydra must know of a job: its folder. The job itself gets its arguments from its supervisor."""
+    """Return the overrides that give Hydra the folder of a job; the job gets its arguments from its supervisor."""
     return [
         f"hydra.sweep.dir={quote_for_hydra(str(folder.parent))}",
         f"hydra.sweep.subdir={quote_for_hydra(folder.name)}",

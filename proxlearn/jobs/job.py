@@ -131,7 +131,7 @@ class JobBatch:
 
 
 def _stop_message(job: Job) -> str:
-    """How far a job had got whose process ended before it could record that (a second signal, or one between the last
+    """Return how far a job got if its process ended before recording it (a second signal, or one between the last
     step and the plots)."""
     if job.run_folder is None:
         return "stopped"
@@ -171,7 +171,7 @@ def run_target(batch: JobBatch, job: Job) -> int:
 
 
 def _call_until_free(batch: JobBatch, job: Job, records: JobRecords) -> Mapping[str, Any] | None:
-    """The target's result; while another process is at work in its folder, the job waits: that result is its own."""
+    """Return the target's result; while another process holds the run folder, wait and try again."""
     while True:
         try:
             return job.target(*job.args)

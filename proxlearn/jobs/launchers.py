@@ -93,7 +93,7 @@ def shutdown_launcher(master: DictConfig) -> None:
 def install_sacct_shim(folder: Path) -> None:
     """Put an `sacct` on PATH where SLURM has no accounting: a dead job would block the launcher for ever."""
     if shutil.which("sbatch") is None:
-        raise InputError("this machine has no `sbatch`", "give the command on a machine that can submit jobs to SLURM")
+        raise InputError("this machine has no `sbatch`", "run the command on a machine that can submit jobs to SLURM")
     if shutil.which("sacct") is not None and subprocess.run(["sacct", "-n"], capture_output=True).returncode == 0:
         return
     folder.mkdir(parents=True, exist_ok=True)

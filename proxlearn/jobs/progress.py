@@ -92,7 +92,7 @@ class JobsWatcher:
             tqdm.write(printable(line), file=sys.stderr)
 
     def _show_running(self, running: list[str]) -> None:
-        """The jobs that run now: always in the bar, and in a line where none was written for a while."""
+        """Show the running jobs: always in the bar; without a bar, in a line if none was written recently."""
         if self._bar is None and time.monotonic() - self._last_line < LINE_SECONDS:
             return
         parts = [f"{self._jobs[name].title} {self._progress(name)}".strip() for name in running[:3]]
@@ -115,7 +115,7 @@ class JobsWatcher:
 
 
 def store_result(cache: ResultCache | None, job: Job, record: JobRecord | None) -> bool:
-    """Put the result of a finished job into the cache; whether there was one of this very job."""
+    """Store the result of a finished job in the cache; return whether the record has a result of this job."""
     if cache is None or job.identity is None or record is None or record.state != DONE:
         return False
     if record.result is None or record.key != job.key:

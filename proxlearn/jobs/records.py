@@ -1,4 +1,4 @@
-"""Records of how jobs go as processes: FOLDER/NAME.json per job, beside FOLDER/NAME.log with what the job printed.
+"""Records of the states of jobs' processes: FOLDER/NAME.json per job, beside FOLDER/NAME.log with what the job printed.
 
 A job that was killed cannot say so itself, and its supervisor may be another process on another machine: files in a
 folder that all of them see carry the states, the results and the request to stop. Torch is not imported here.
@@ -23,7 +23,7 @@ ACTIVE = ("running", "waiting")
 
 @dataclass(frozen=True)
 class JobRecord:
-    """How a job goes as a process."""
+    """The state of a job's process."""
 
     state: str
     """running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""

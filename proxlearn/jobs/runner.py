@@ -53,7 +53,7 @@ LAST_JOBS_SECONDS = 60.0
 
 
 class JobLauncher(Protocol):
-    """What runs a batch of jobs: LocalPool or HydraLauncher."""
+    """The interface of a launcher of job batches: LocalPool or HydraLauncher."""
 
     def open(self) -> None:
         """Prepare for jobs; an InputError where this machine cannot launch them."""
@@ -179,7 +179,7 @@ def _launch_in_rounds(
             if not any(records.read(job.name) for job in jobs):
                 # It has not begun at all: a wrong address, no permission. A second attempt would not help.
                 return
-            notice(f"starting the {len(left)} jobs that it left undone once more")
+            notice(f"restarting the {len(left)} jobs that the launcher did not finish")
         size = launcher.batch_size(len(left))
         for start in range(0, len(left), size):
             some = tuple(left[start : start + size])

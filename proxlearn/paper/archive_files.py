@@ -152,7 +152,7 @@ def _read_records(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _read_tables(path: Path) -> dict[str, TextTable]:
-    """The tables of a long table, by its first column; of no file, none."""
+    """Split a long table by its first column; return no tables if the file does not exist."""
     try:
         (_, *columns), *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES)))
     except AbsentFile:

@@ -143,5 +143,5 @@ def _logarithmic(axes: Axes, label: str) -> None:
 
 
 def _about(name: str, runs: Sequence[ArchivedRun]) -> str:
-    """For the metadata of the files."""
+    """Return the description for the metadata of the files."""
     return "\n".join(sources(name, runs))

@@ -1,4 +1,4 @@
-"""Pages that rest on fits of recipe=tuned over splits: the fits, their cache, and the page.
+"""Pages based on fits of recipe=tuned over splits: the fits, their cache, and the page.
 
 Every fit is a job of the common runner. Its result is stored in FOLDER/NAME/results.jsonl under everything that
 determines it, so that an interrupted measurement goes on, and the page FOLDER/NAME.md can be built without fitting.
@@ -59,7 +59,7 @@ class FitMeasurement:
         return replace(base, split_seed=split, seed=0 if self.overrides[dataset] else split)
 
     def identity(self, dataset: str, split: int) -> dict[str, Any]:
-        """Everything that determines a result but the data."""
+        """Everything that determines a result except the data."""
         settings = trajectory(self.config(dataset, split))
         return {"measurement": self.name, "revision": REVISION, "settings": settings}
 

@@ -123,7 +123,7 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
 
 
 def _split(answers: dict[str, str]) -> str:
-    """How many of the answers that rest on several runs are yes, and which."""
+    """Count and list the positive answers among those based on several runs."""
     decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
     positive = [name for name in decided if answers[name].startswith("yes")]
     return f"{len(positive)} of {len(decided)}" + (f" ({'; '.join(positive)})" if positive else "")

@@ -149,7 +149,7 @@ def cell_text(cell: Cell, digits: int) -> str:
 
 
 def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
-    """What a file was made with: its own command, then each run's version, steps and command (with the seed)."""
+    """The provenance of a file: its own command, then each run's version, steps and command (with the seed)."""
     lines = [f"make {name}"]
     for run in runs:
         status = run.status

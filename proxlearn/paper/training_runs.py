@@ -78,7 +78,7 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel:
         jobs = [_run_job(run, config) for run, config in prepared]
     outcome = run_jobs(jobs, records, LocalPool(parallel), preload=PRELOAD, caption="runs")
     if outcome.signal is not None:
-        notice("stopped; the same command goes on from there")
+        notice("stopped; the same command continues from there")
     return outcome.exit_code or code
 
 
@@ -151,7 +151,7 @@ def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place
     planned.pop("init_sha256", None)
     different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
     if different:
-        problem = f"{place} is a run with another {', '.join(different)}"
+        problem = f"{place} holds a run with a different {', '.join(different)}"
         raise InputError(problem, "remove it, or restore the experiment's settings")
 
 

@@ -50,7 +50,7 @@ def is_complete(runs: Sequence[ArchivedRun], steps: int) -> bool:
 
 
 def length_text(runs: Sequence[ArchivedRun], steps: int | None = None) -> str:
-    """The recursions of the runs, and "of" how many where some are missing."""
+    """The number of recursions of the runs, with "of STEPS" if some runs are shorter."""
     lengths = sorted({run.last_step for run in runs})
     text = " to ".join(str(length) for length in dict.fromkeys((lengths[0], lengths[-1]))) if lengths else "none"
     return text if steps is None or is_complete(runs, steps) else f"{text} of {steps}"

@@ -116,8 +116,8 @@ def table2(archive: Archive) -> ResultTable:
         "table2",
         "Table 2: WDBC, 250000 recursions, float32 until a value is not finite, then float64",
         conclusion(verdicts, "accuracies"),
-        (TableColumn("beta"), *ACCURACY_COLUMNS, TableColumn("went on in float64")),
-        accuracy_sections(("beta",), ("went on in float64",)),
+        (TableColumn("beta"), *ACCURACY_COLUMNS, TableColumn("switched to float64")),
+        accuracy_sections(("beta",), ("switched to float64",)),
         rows,
         (
             ACCURACY_RULE,

@@ -32,7 +32,7 @@ def check_prediction_output(output: str, data: str) -> None:
         # `predict --data x.csv >> x.csv` would read its own output without end.
         status = os.fstat(1)
         if stat.S_ISREG(status.st_mode) and same_file(status, source):
-            raise InputError("the standard output is the table to predict", "write to another file: -o FILE")
+            raise InputError("standard output is redirected to the input", "write to another file: -o FILE")
 
 
 def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> None:

@@ -30,7 +30,7 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
     needed = OUTPUT_COPIES * _itemsize(config) * config.N * rows * (classes if classes > 2 else 1)
     if needed > device_memory(device):
         raise InputError(
-            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, and {_memory_text(device)}",
+            f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, but {_memory_text(device)}",
             "choose a smaller N, or fewer rows",
         )
 
@@ -52,7 +52,7 @@ def check_memory(config: TrainConfig) -> None:
             if not eager:
                 remedy += ", or kernel=auto with an epsilon so small that few particles are neighbours"
         raise InputError(
-            f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, and {_memory_text(device)}",
+            f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, but {_memory_text(device)}",
             remedy,
         )
 

@@ -32,7 +32,7 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
     if not original:
         # The same values in another notation, such as 1 and 1.0.
         return
-    raise InputError(f"{folder.path} started with {original}, and config.yaml has {present}", "set it back")
+    raise InputError(f"{folder.path} started with {original}, but config.yaml has {present}", "undo the edit")
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:

@@ -103,7 +103,7 @@ def choose_neuron(table: Table, name: str | None) -> Neuron:
     fitting = [key for key, neuron in neurons.items() if table.task in neuron.tasks]
     neuron = neurons[name or fitting[0]]
     if table.task not in neuron.tasks:
-        raise InputError(f"the {name} neuron cannot do {table.task}", f"use dataset.neuron={'|'.join(fitting)}")
+        raise InputError(f"the {name} neuron does not support {table.task}", f"use dataset.neuron={'|'.join(fitting)}")
     return neuron
 
 
@@ -147,7 +147,7 @@ def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) 
             )
     raise InputError(
         f"the cloud that this run started from (checksum {sha256[:12]}) was not found",
-        "give the `proxlearn train ... init_from=FOLDER` command again",
+        "repeat the `proxlearn train ... init_from=FOLDER` command",
     )
 
 

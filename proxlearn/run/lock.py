@@ -100,7 +100,7 @@ class FolderLock:
         os.close(self._handle)
 
     def _remove_after_closing(self) -> None:
-        """Release the lock on Windows, which removes no open file.
+        """Release the lock on Windows, where an open file cannot be removed.
 
         A process that has opened the file meanwhile keeps it; the file is emptied first, so that it names no holder.
         """
@@ -126,7 +126,7 @@ class FolderLock:
         owner = OwnerFile(self._folder)
         holder = owner.take()
         if holder is not None:
-            problem = f"{self._folder} is in use by {holder}, as far as can be told where file locks do not exist"
+            problem = f"{self._folder} seems to be in use by {holder} (file locks are not available here)"
             raise FolderInUse(problem, f"wait for it; if that process is gone, delete {owner.path}")
         self._owner = owner
 
@@ -165,7 +165,7 @@ def _try_lock(handle: int) -> bool:
 
 
 def _open_existing(path: Path) -> int:
-    """Open a lock file for a look at its lock. NFS locks exclusively only what is open for writing."""
+    """Open a lock file to inspect its lock, for writing if possible: NFS needs that for exclusive locks."""
     try:
         return os.open(path, os.O_RDWR | PLAIN | NO_WAIT)
     except FileNotFoundError:

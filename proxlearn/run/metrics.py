@@ -92,7 +92,7 @@ class MetricsLog:
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """Lines that ``start`` would cut off and that no session wrote: they are no rows of steps after the mark's."""
+        """Lines that ``start`` would cut off and that no session wrote: they are not rows of steps after the mark's."""
         content = self._content()
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
         first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
@@ -152,7 +152,7 @@ class MetricsLog:
 
 
 def _step_of(row: bytes) -> int:
-    """The step of a row; -1 where the line is no row."""
+    """The step of a row; -1 if the line is not a row."""
     cell = row.partition(b",")[0]
     return int(cell) if re.fullmatch(rb"\d{1,18}", cell) else -1
 

@@ -39,7 +39,7 @@ def _problem(values: dict[str, Any]) -> str:
     if not isinstance(task, str) or task not in TASKS or not isinstance(neuron, str) or neuron not in NEURONS:
         return f"its task {task!r:.40} or its neuron {neuron!r:.40} is unknown"
     if task not in NEURONS[neuron](max(2, len(classes))).tasks:
-        return f"the {neuron} neuron cannot do {task}"
+        return f"the {neuron} neuron does not support {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
         return f"{len(columns)} columns and {len(classes)} classes do not fit the task {task}"

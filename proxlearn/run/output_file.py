@@ -46,14 +46,14 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
     is_file = status is None or stat.S_ISREG(status.st_mode)
     if _descriptor(output) is None and is_file:
         if not target.parent.is_dir() or not os.access(target.parent, os.W_OK | os.X_OK):
-            raise InputError(f"cannot write to {output}: no folder {target.parent} to write to", REMEDY)
+            raise InputError(f"cannot write to {output}: the folder {target.parent} does not exist", REMEDY)
         if _is_run_file(target):
             raise InputError(f"-o {output} is a file of the run", REMEDY)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise InputError(f"cannot write to {output}: it is a folder", REMEDY)
     for source in inputs:
         if status is not None and is_file and same_file(status, source):
-            raise InputError(f"-o {output} is the input", REMEDY)
+            raise InputError(f"-o {output} is also the input file", REMEDY)
 
 
 def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str) -> None:
@@ -141,7 +141,7 @@ def _status(output: Path) -> os.stat_result | None:
     except FileNotFoundError:
         if not output.is_symlink():
             return None
-        raise InputError(f"cannot write to {output}: it is a link to nothing", REMEDY) from None
+        raise InputError(f"cannot write to {output}: it is a broken link", REMEDY) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the name is invalid"
         raise InputError(f"cannot write to {output}: {reason}", REMEDY) from error

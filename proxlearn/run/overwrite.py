@@ -133,8 +133,8 @@ def _restore_old(folder: RunFolder) -> None:
     for name in _stage_files(old):
         if name != PurePosixPath(NEW_FILES_LIST):
             if (folder.path / name).exists():
-                remedy = f"move {old} away, or its files into their places"
-                raise InputError(f"an overwrite of {folder.path} was interrupted, and {name} is there twice", remedy)
+                remedy = f"move {old} elsewhere, or move its files back into place"
+                raise InputError(f"an overwrite of {folder.path} was interrupted, and {name} exists twice", remedy)
             _move(old / name, folder.path / name)
     if old.is_dir():
         sync_folder(folder.checkpoints if folder.checkpoints.is_dir() else folder.path)

@@ -69,7 +69,7 @@ def parse_owner(content: bytes) -> Owner | None:
 
 
 def is_held(folder: Path) -> bool | None:
-    """Return whether the owner of a folder shows signs of life; None where there is no such file."""
+    """Return whether the owner file is recent and its process may be alive; None if there is no owner file."""
     path = folder / NAME
     try:
         age = time.time() - path.stat(follow_symlinks=False).st_mtime

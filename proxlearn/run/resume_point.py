@@ -67,7 +67,7 @@ class ResumePoints:
         step = checkpoint.cloud.step
         if step > steps:
             problem = f"{self.folder.path} is at step {step} already, beyond steps={steps}"
-            raise InputError(problem, f"ask for steps={step} or more, or set overwrite=true")
+            raise InputError(problem, f"set steps={step} or more, or set overwrite=true")
         return checkpoints.move_to_device(
             replace(checkpoint, metrics=self._present_position(checkpoint)), self.experiment.device
         )

@@ -64,7 +64,7 @@ def newest_cloud_sha256(folder: Path) -> str:
     """Return the checksum of the newest valid checkpoint of the run in a folder."""
     refuse_interrupted(folder)
     problem = InputError(
-        f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` made"
+        f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` created"
     )
     try:
         newest = newest_checkpoint_file(RunFolder(folder))

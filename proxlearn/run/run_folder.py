@@ -97,7 +97,7 @@ class RunFolder:
             return build(TrainConfig, read_yaml(self.config))
         except AbsentFile as error:
             raise InputError(
-                f"{self.path} is not a run folder: no config.yaml in it", "name one `train` made"
+                f"{self.path} is not a run folder: no config.yaml", "name a folder that `proxlearn train` created"
             ) from error
         except InputError as error:
             reason = error.why if isinstance(error, UnreadableFile) else error.problem

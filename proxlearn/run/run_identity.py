@@ -48,7 +48,7 @@ def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
 
 @cache
 def _warn_once(path: Path, why: str) -> None:
-    """Cached, because each plot of a run searches for its newest checkpoint."""
+    """Print the notice once per process: each plot of a run searches for its newest checkpoint."""
     notice(f"skipping the checkpoint {path.name}: {why}")
 
 

@@ -80,7 +80,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
                 experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress, store=store
             )
     except Interrupted as stopped:
-        remedy = f"the same command goes on with it: {len(store)} results of candidates are kept"
+        remedy = f"the same command continues it; {len(store)} candidate results are stored"
         if experiment.config.overwrite:
             # The new run is prepared in a folder of its own, which is deleted.
             remedy = "the old run is unchanged, and the same command begins again"

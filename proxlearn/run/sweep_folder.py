@@ -89,10 +89,10 @@ class SweepFolder:
                 raise ValueError("its jobs do not fit together")
             return jobs
         except AbsentFile as error:
-            raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml in it", "name another") from error
+            raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml", "name a sweep folder") from error
         except (ValueError, TypeError, KeyError, UnreadableFile) as error:
             why = error.why if isinstance(error, UnreadableFile) else "it is not a list of jobs"
-            raise UnreadableFile(self.plan, why, "give the `proxlearn train -m ...` command again") from error
+            raise UnreadableFile(self.plan, why, "repeat the `proxlearn train -m ...` command") from error
 
     def run_folder(self, job: SweepJob) -> Path | None:
         return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
@@ -128,7 +128,7 @@ class SweepFolder:
 
 
 def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
-    """Whether a job failed after the newest session of its run began: the job was refused, so the run is not its."""
+    """Whether a job failed after its run's newest session began: the job was refused, and the run is another job's."""
     if record is None or record.state != "failed":
         return False
     try:

@@ -41,7 +41,7 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
             return _train(config, path, command, stop, resources)
     except Interrupted as stopped:
         # The new run of an overwrite is not in its place before the first step.
-        remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} goes on"
+        remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} continues"
         raise StoppedBySignal(stopped.signal, "stopped before the first step of this session", remedy) from stopped
 
 
@@ -60,7 +60,7 @@ def _train(
         experiment = build_experiment(config)
     # Before the run is called finished: old figures must not pass for those of a file that was edited since.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
-        raise InputError(f"the data of {path} has changed since it began", "restore it, or set overwrite=true")
+        raise InputError(f"the data of {path} has changed since the run started", "restore it, or set overwrite=true")
     with disk_errors_as_run_error(path, remedy):
         complete = with_stored_selection(experiment, work)
         ResumePoints(work, complete or experiment, previous).check_settings(complete is not None)
@@ -86,8 +86,8 @@ def _train(
     checkpoint = load_resume_point(work, experiment, previous, warnings.append) or first_checkpoint(experiment)
     if experiment.steps < previous.steps:
         warnings.append(
-            f"the run was on its way to {previous.steps} steps and now ends at {experiment.steps};"
-            f" steps={previous.steps} goes on to there, with the result of an uninterrupted run"
+            f"the run was set to {previous.steps} steps and now ends at {experiment.steps};"
+            f" steps={previous.steps} continues it to there, with the result of an uninterrupted run"
         )
     with (
         disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {CONTINUES_FROM_CHECKPOINT}"),

@@ -33,14 +33,14 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
     overwrites = any(config.overwrite for config in plan.configs.values())
     echo(summary(sweep.path, continue_command(overwrites)))
     if signal_number is not None:
-        notice(f"the sweep was stopped; {continue_command(overwrites)} goes on")
+        notice(f"the sweep was stopped; {continue_command(overwrites)} continues it")
         return 128 + signal_number
     states = sweep.look()
     for state in states:
         job, steps = state.job, state.run.step if state.run is not None else 0
         if state.state == DONE and job.same_as is None and job.steps is not None and steps > job.steps:
-            more = f"more than the {job.steps} asked for, and was taken as it is"
-            notice(f"job {job.number} ({job.title}) had made {steps} steps before, {more}")
+            more = f"more than the requested {job.steps}; its result is used unchanged"
+            notice(f"job {job.number} ({job.title}) already has {steps} steps, {more}")
     return 0 if all(state.state == DONE for state in states) else 1
 
 

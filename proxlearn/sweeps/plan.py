@@ -72,7 +72,7 @@ class SweepPlan:
 
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
-    """Expand and check a sweep; raise an InputError if all of it is wrong. No folder is made."""
+    """Expand and check a sweep; raise an InputError if all of it is wrong. No folder is created."""
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
     count = count_combinations(overrides, MAX_JOBS)
@@ -151,7 +151,7 @@ def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
             continue
         owner = owners.setdefault(os.path.realpath(folder), job)
         if owner.settings_sha256 != job.settings_sha256:
-            problem = f"jobs {owner.number} ({owner.title}) and {job.number} ({job.title}) have one folder, {folder}"
+            problem = f"jobs {owner.number} ({owner.title}) and {job.number} ({job.title}) share the folder {folder}"
             raise InputError(problem, "leave hydra.sweep.subdir out, or use hydra.sweep.subdir='${hydra.job.num}'")
 
 

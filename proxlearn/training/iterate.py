@@ -39,7 +39,7 @@ def iterate(
     until : last step; None: without end.
     engine : "fused", "eager" or "literal"; None: fused where it can run.
     threads : of the compiled passes; None: as many as torch uses. The last bits depend on it.
-    fallback : precision that takes over for good at the first cloud that is not finite, of which ``on_switch`` is told;
+    fallback : precision used permanently from the first non-finite cloud on, when ``on_switch`` is called;
         without it such a cloud raises RunError.
     """
     hyper.check()

@@ -72,8 +72,8 @@ def test_without_runs_it_says_how_to_make_them(tmp_path: Path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     assert cli.main(["paper", "table4", "tuned"]) == 0
     captured = capsys.readouterr()
-    assert "there are no runs of it; `proxlearn paper runs table4` makes them" in captured.err
-    assert "nothing has been measured; `proxlearn paper runs tuned`" in captured.err
+    assert "it has no runs yet; `proxlearn paper runs table4` trains them" in captured.err
+    assert "it has no results yet; `proxlearn paper runs tuned`" in captured.err
 
 
 def test_a_folder_of_other_files_is_left_alone(tmp_path: Path, capsys) -> None:

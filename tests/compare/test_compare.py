@@ -110,7 +110,7 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         (["--method", "adm"], "no method `adm`; did you mean `adam`?"),
         (["--dataset", "banan"], "no dataset `banan`; did you mean `banana`?"),
         (["--dataset", "sine"], "dataset sine does not have two classes; choose from banana, diabetes, twonorm, wdbc"),
-        (["--dataset", "wdbc", "--method", "bayes"], "none of the methods is for wdbc; add another --method"),
+        (["--dataset", "wdbc", "--method", "bayes"], "none of the methods supports wdbc; add another --method"),
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
         (["--splits", "many"], "--splits must be a whole number >= 1 and <= 1000, got 'many'; try --splits=5"),
         (["--splits", "5", "4"], "--splits has 2 numbers; give one, and NAME=NUMBER where a dataset differs"),

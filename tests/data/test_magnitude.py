@@ -29,7 +29,7 @@ def test_what_cannot_be_scaled_or_held_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"^a cannot be scaled"):
         check_scaler(standard(X), ["a", "b"])
     rows = np.array([[1.0, 2.0], [1.0, 1e200]])
-    with pytest.raises(InputError, match=r"^b holds 1e\+200 in row 1, too large once"):
+    with pytest.raises(InputError, match=r"^b holds 1e\+200 in row 1, which is too large once"):
         check_scaled(rows, rows, ["a", "b"], max_scaled_magnitude("float32"), lambda i: f"row {i}", "correct it")
     check_scaled(rows, rows / 1e100, ["a", "b"], max_scaled_magnitude("float32", "float64"), str, "correct it")
 
@@ -46,7 +46,7 @@ def test_estimators_learn_from_large_numbers_and_refuse_impossible_ones() -> Non
     assert np.isfinite(p).all()
     with pytest.raises(ValueError, match=r"feature . holds .* too far"):
         classifier.predict(np.array([[1.7e308, -1.7e308]]))
-    with pytest.raises(ValueError, match=r"feature 1 holds 1e\+305 in row 3, too large"):
+    with pytest.raises(ValueError, match=r"feature 1 holds 1e\+305 in row 3, which is too large"):
         ProxLearnRegressor(**QUICK).fit(np.where(np.arange(80).reshape(40, 2) == 7, 1e305, X), y)
     with pytest.raises(ValueError, match=r"feature 0 holds .* once it is scaled"):
         classifier.partial_fit(X * 1e200, y > 0)

@@ -121,8 +121,8 @@ MALFORMED = {
     "surplus field in every row": ("x,z,label\n1,2,a,8\n2,3,b,9\n", "rows have more fields than the header"),
     "open quote": ('x,z,label\n1,2,"a\n2,3,b\n', "cannot be read as a table"),
     "empty": ("", "is empty"),
-    "header only": ("x,z,label\n", "has less than two rows of data"),
-    "one row": ("x,z,label\n1,2,a\n", "has less than two rows of data"),
+    "header only": ("x,z,label\n", "has fewer than two rows of data"),
+    "one row": ("x,z,label\n1,2,a\n", "has fewer than two rows of data"),
     "two columns, one constant": ("z,label\n1,a\n1,b\n", "column `z` is the same in every row"),
 }
 

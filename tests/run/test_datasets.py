@@ -154,9 +154,12 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
         ),
         (
             ["dataset.path=one.csv", "dataset.target=two", "dataset.neuron=softmax"],
-            "the softmax neuron cannot do binary",
+            "the softmax neuron does not support binary",
         ),
-        (["dataset.path=one.csv", "dataset.target=two", "dataset.train_fraction=0.999"], "leaves a part empty"),
+        (
+            ["dataset.path=one.csv", "dataset.target=two", "dataset.train_fraction=0.999"],
+            "leaves the training or test part empty",
+        ),
         (["dataset.path=one.csv", "dataset.target=two", "N=10000000000", "weights=uniform"], "rows need about"),
     ],
 )

@@ -144,6 +144,6 @@ def test_a_run_out_of_memory_ends_with_one_line_and_its_first_checkpoint(tmp_pat
     process.join()
     assert process.exitcode == 1
     (line,) = stderr_path.read_text().splitlines()
-    assert line == "proxlearn: the memory is not enough; choose a smaller N, or fewer rows"
+    assert line == "proxlearn: not enough memory; choose a smaller N, or fewer rows"
     assert status(folder)["state"] == "failed"
     assert checkpoint.newest_valid(folder / "checkpoints").cloud.step == 0

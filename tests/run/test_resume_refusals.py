@@ -81,7 +81,7 @@ DAMAGE = {
     ),
     "edited config": (
         lambda folder: edit_config(folder, beta=5.0),
-        "it started with beta=0.3, and config.yaml has beta=5.0",
+        "it started with beta=0.3, but config.yaml has beta=5.0",
         "set it back",
     ),
     "no checkpoints": (remove_checkpoints, "the checkpoints of", "copy them back"),
@@ -143,7 +143,7 @@ def test_an_edited_setting_of_a_finished_run_is_named_before_its_result_is_shown
     edit_config(folder, beta=5.0, seed=3)
     assert main(["resume", str(folder)]) == 2
     shown = capsys.readouterr()
-    assert "it started with beta=0.3, seed=0, and config.yaml has beta=5.0, seed=3" in shown.err
+    assert "it started with beta=0.3, seed=0, but config.yaml has beta=5.0, seed=3" in shown.err
     assert "| test" not in shown.out
 
 
@@ -169,7 +169,7 @@ def test_an_edit_is_found_where_only_the_status_is_left(folder, capsys):
     assert main(["resume", str(folder)]) == 0
     edit_config(folder, h=0.5)
     assert main(["resume", str(folder)]) == 2
-    assert "and config.yaml has h=0.5" in capsys.readouterr().err
+    assert "but config.yaml has h=0.5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", [{"steps": 14}, {"log_every": 3}, {"keep_checkpoints": 2}, {"threads": 2}])

@@ -222,7 +222,7 @@ BUDGET = 400
 
 
 def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
-    """A radius, at least the given empty one, within which there is no pair: as wide as a cheap search can tell."""
+    """A radius without pairs, at least as large as the given one: the largest that a cheap search finds."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)

@@ -48,7 +48,7 @@ REACH = 4.0
 
 
 def saturates(problem: Problem) -> bool:
-    """Whether the neurons will saturate, decided by the data alone, so that a resumed run decides alike."""
+    """Whether the neurons will saturate, decided by the data alone, so that a resumed run makes the same choice."""
     lengths = torch.linalg.vector_norm(problem.samples.X, dim=1)
     return not problem.batch and bool(lengths.median() >= LARGE)
 
@@ -130,7 +130,7 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
-    """T c, T e where e is given, and Euler-Maruyama. Dense rows are computed again, with the same bits."""
+    """Compute T c (and T e if e is given) and the Euler-Maruyama update; dense rows are recomputed bit for bit."""
     sample, values, pair_count = pairs
     N, n = signs.shape
     p = len(X1t)

@@ -1,4 +1,4 @@
-"""The files of a comparison: two blocks, never one, with the same reference lines under each.
+"""The files of a comparison: two separate blocks, each with the same reference lines.
 
 compare.md is for people; networks and samplers are files of their own for programs (.csv) and papers (.tex).
 """
@@ -46,7 +46,7 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
 
 
 def render_comparison(folder: Path) -> list[Path]:
-    """Write compare.md and each block's tables and plot; those of blocks that only an earlier command had go."""
+    """Write compare.md and each block's tables and plot; delete those of blocks that are no longer compared."""
     comparison = read_comparison(folder)
     names = table_names({method.block for method in comparison.methods}, comparison.protocol)
     # The cells may have taken hours, in which the user may have put a file here.

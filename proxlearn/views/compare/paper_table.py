@@ -1,4 +1,4 @@
-"""The paper's own comparison table: what it prints, what it quotes, and what running the same here gives."""
+"""The paper's own comparison table: what it prints, what it quotes, and what the same settings give here."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Film:
         return f"the other checkpoints of the {self._stored_count} stored ones are not at log-spaced steps"
 
     def images(self, width: int) -> Iterator[Image.Image]:
-        """Yield RGB images of ``width`` pixels, 16 to 9, from the first stored step to the newest."""
+        """Yield RGB images, ``width`` pixels wide (16:9), from the first stored step to the newest."""
         with house_style():
             fig = Figure(figsize=INCHES, dpi=width / INCHES[0])
             canvas: Any = FigureCanvasAgg(fig)

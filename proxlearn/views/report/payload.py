@@ -211,7 +211,7 @@ def _insert_paper_column(table: Table, metric: str, published: list[MeanSd | Non
 
 def _paper_notes(run: RunData, experiments: list[PublishedExperiment]) -> list[str]:
     """Say where the paper's values are from, or why they are not shown."""
-    reason = "these results are of another step" if run.results_note else f"this run has made {run.status['step']}"
+    reason = "these results are of another step" if run.results_note else f"this run has {run.status['step']}"
     return [
         f'"paper\'s": {experiment.source} of the paper, after {experiment.steps} recursions.'
         if experiment.steps == run.results_step

@@ -43,7 +43,7 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 def test_a_view_names_the_setting_that_was_edited(view: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(folder, "\nN: 8\n", "\nN: 500\n")
     line = refusal(view, folder, capsys)
-    assert "started with N=8, and config.yaml has N=500" in line
+    assert "started with N=8, but config.yaml has N=500" in line
     assert "set it back" in line
 
 
