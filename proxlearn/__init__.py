@@ -12,7 +12,7 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
-    # torch and scikit-learn take seconds to import: imported only when an estimator is used.
+    # torch and scikit-learn take seconds to import, so they are imported only when an estimator is used.
     if name in ("ProxLearnClassifier", "ProxLearnRegressor"):
         from proxlearn import estimator
 

@@ -1,6 +1,6 @@
 """The command line: the table of commands. A command takes its words and returns an exit code.
 
-Modules that are slow to import are not imported here, so that ``proxlearn --help`` answers at once. ``train`` composes
+Modules that are slow to import are not imported here, so that ``proxlearn --help`` is fast. ``train`` composes
 its config with Hydra; every other command uses argparse.
 """
 
@@ -101,7 +101,7 @@ def run(name: str, args: list[str]) -> int:
         notice(str(error))
         return error.exit_code
     except OutputClosed:
-        # `proxlearn data | head` closes the pipe early; this is no error.
+        # `proxlearn data | head` closes the pipe early; this is not an error.
         return 0
     except (OSError, MemoryError) as error:
         notice(str(system_failure(error)))
@@ -179,7 +179,7 @@ def console() -> NoReturn:
     open_standard_streams()
     try:
         code = main()
-        # Inside of the try block, because writing the rest of a result can fail too.
+        # The flush is inside the try block, because writing the rest of a result can fail too.
         sys.stdout.flush()
     except SystemExit as error:
         code = _exit_code(error)

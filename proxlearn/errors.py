@@ -15,7 +15,7 @@ MAX_NAMES = 20
 
 
 def continue_command(overwrite: bool) -> str:
-    """Return the words for the command that continues a run; with ``overwrite`` the same one would start it again."""
+    """Return the words for the command that continues a run; with ``overwrite`` the same command restarts it."""
     return f"{SAME_COMMAND} without overwrite=true" if overwrite else SAME_COMMAND
 
 

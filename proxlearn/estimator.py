@@ -45,7 +45,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return self._learn(X, y, None, continues, None)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS) -> Self:
-        """Make ``steps`` recursions on these rows, for data that arrives in pieces.
+        """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
         The first piece determines the scalings and, where parameters are None, the settings. ``classes`` lists the
         labels of all pieces; by default they are those of the first piece.
@@ -91,20 +91,20 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         )
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row."""
-        # First the prediction, which raises NotFittedError: classes_ does not exist before a fit.
+        """Return the most probable class of each row."""
+        # The prediction comes first, because it raises NotFittedError: classes_ does not exist before a fit.
         indices = self._predict(X).predicted
         labels: np.ndarray = self.classes_[indices]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, n x C, from the regressed values: at least 1e-6 each and summing to 1."""
+        """Return each class's probability, n x C, from the regressed values: at least 1e-6 each, with sum 1."""
         return self._predict(X).probabilities
 
     def predict_std(self, X: Any) -> np.ndarray:
-        """The standard error of each class's probability, n x C, as a mean over the cloud's particles.
+        """Return the standard error of each class's probability, n x C, as a mean over the cloud's particles.
 
-        How far it would typically move if as many particles were drawn again, independently, from the law that the
+        It is the typical change if as many particles were drawn again, independently, from the law that the
         cloud represents: it shows where the particles disagree. Trained particles compensate for one another, so that
         a fit with another seed differs far less. The uncertainty of a label is given by the probabilities themselves.
         """
@@ -129,7 +129,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return self._learn(X, y, self.warm_start and self.__sklearn_is_fitted__(), None)
 
     def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS) -> Self:
-        """Make ``steps`` recursions on these rows, for data that arrives in pieces.
+        """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
         The first piece determines the scalings and, where parameters are None, the settings.
         """
@@ -159,12 +159,12 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         cloud = self._fitted.cloud.to("cpu", torch.float64)
         self._model = Model(neuron, TASKS["regression"], cloud, scaler, target_scaler, columns=())
         residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
-        # In scaled units first: the square of 1e200 is infinite.
+        # The square is computed in scaled units, because the square of 1e200 is infinite.
         fitted_noise = np.sqrt(np.mean((residuals * target_scaler.factor) ** 2, axis=0))
         self.noise_ = self._held_out_noise(fitted_noise, outputs) / target_scaler.factor
 
     def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
-        """Standard deviation of the residuals on held-out rows, in scaled units; ``fitted_noise``: on the fitted rows.
+        """Return the residuals' standard deviation on held-out rows, scaled; ``fitted_noise``: on the fitted rows.
 
         Selection's candidate was fitted on fewer rows. At a step that selection did not choose it may have stopped
         earlier, or have a lower risk than the fit by chance: then the larger of the two values is taken.
@@ -178,13 +178,13 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return held_out if step == selection.best_step else np.maximum(held_out, fitted_noise)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The values, in the target's own units: n, or n x targets."""
+        """Return the predicted values, in the target's own units: n, or n x targets."""
         return self._predict(X).predicted
 
     def predict_std(self, X: Any) -> np.ndarray:
-        """The standard error of f(x) as a mean over the cloud's particles, in the target's own units.
+        """Return the standard error of f(x) as a mean over the cloud's particles, in the target's own units.
 
-        How far it would typically move if as many particles were drawn again, independently, from the law that the
+        It is the typical change if as many particles were drawn again, independently, from the law that the
         cloud represents: it shows where the particles disagree. Trained particles compensate for one another, so that
         a fit with another seed differs far less. The noise of the targets is not included: see ``noise_``.
         """
@@ -193,7 +193,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def predict_interval(
         self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends of a normal interval with the given coverage.
+        """Return the lower and upper ends of a normal interval with the given coverage.
 
         ``of="target"``: of new targets, with the standard deviation ``noise_``, which includes every error of f on
         new rows. ``of="mean"``: of f(x) under redrawn particles, with ``predict_std``.
@@ -208,7 +208,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
 
 def _quantile(coverage: float) -> float:
-    """The number of standard deviations that cover this share of a normal law."""
+    """Return the number of standard deviations that cover this share of a normal law."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
     return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -159,14 +159,14 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "_model")
 
     def _settings(self) -> Settings:
-        """The parameters as settings, checked as the keys of the command line."""
+        """Return the parameters as settings, checked as the keys of the command line."""
         names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
         with _value_errors():
             values: dict[str, Any] = {name: CHECKS[name](name, _plain(getattr(self, name))) for name in names}
         return Settings(**values)
 
     def _scaled(self, X: np.ndarray, scaler: Scaler, name: Callable[[int], str]) -> torch.Tensor:
-        """The scaled numbers; a column that exceeds the range of the recursion's precision is refused by its name."""
+        """Return the scaled numbers; refuse, by name, a column that exceeds the range of the recursion's precision."""
         names = [name(i) for i in range(X.shape[1])]
         with _value_errors(), np.errstate(over="ignore", invalid="ignore"):
             check_scaler(scaler, names)
@@ -233,7 +233,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             raise
 
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """The settings of a continued fit, and its start without an epsilon that other settings have measured."""
+        """Return a continued fit's settings, and its start without an epsilon measured under other settings."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}")
         before = Settings(**self.settings_)
@@ -306,12 +306,12 @@ def _value_errors() -> Iterator[None]:
 
 
 def _seed(random_state: Any) -> int:
-    """The seed: an integer itself, as on the command line, or a number drawn from a generator."""
+    """Return the seed: an integer itself, as on the command line, or a number drawn from a generator."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _plain(value: Any) -> Any:
-    """A Python number for one of numpy's, which searches pass."""
+    """Return a Python number for a numpy number, which searches pass."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Memory: what the machine has, what a kernel needs, and how an allocation that failed is reported."""
+"""Memory of the machine, memory that a kernel needs, and the report of a failed allocation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
 
 
 def device_memory(device: str) -> int:
-    """Bytes of memory of a device: this machine's, or its GPU's."""
+    """Return the bytes of memory of a device: this machine's, or its GPU's."""
     if device == "cuda":
         import torch
 
@@ -26,17 +26,17 @@ def device_memory(device: str) -> int:
 
 
 def kernel_bytes(N: int, itemsize: int) -> int:
-    """Bytes that kernel=dense, kernel=log and the eager engine need for N particles."""
+    """Return the bytes that kernel=dense, kernel=log and the eager engine need for N particles."""
     return KERNEL_COPIES * itemsize * N**2
 
 
 def largest_N(memory: int, itemsize: int) -> int:
-    """The largest number of particles whose N x N kernel fits."""
+    """Return the largest number of particles whose N x N kernel fits."""
     return math.isqrt(memory // (KERNEL_COPIES * itemsize))
 
 
 def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> str:
-    """The remedy where a step is not possible with a neighbour list, for this N and this machine.
+    """Return the remedy where a step is not possible with a neighbour list, for this N and this machine.
 
     Up to ``largest`` particles an N x N kernel is formed instead; ``crowded``: the list would be too long.
     """

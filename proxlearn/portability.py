@@ -11,7 +11,7 @@ import os
 import sys
 
 PLAIN: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-"""Flags for every os.open: a symbolic link is refused, and Windows translates no line ends."""
+"""Flags for every os.open: a symbolic link is refused, and Windows does not translate line ends."""
 NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 """Flag for opening a file that may be a pipe: without it, open waits until a process writes to the pipe."""
 
@@ -26,7 +26,7 @@ def physical_memory() -> int:
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-    # Looked up by name: only the ctypes of Windows has windll.
+    # windll is looked up by name, because only the ctypes of Windows has it.
     getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # noqa: B009
     return int(status.total)
 
@@ -37,7 +37,7 @@ def peak_memory() -> float:
         import resource
     except ImportError:
         return math.nan
-    # In KiB, on macOS in bytes.
+    # ru_maxrss is in KiB, on macOS in bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 

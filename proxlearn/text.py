@@ -10,12 +10,12 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """One line: control and format characters as escapes (``\\x1b``), line ends and tabs as spaces."""
+    """Return one line: control and format characters become escapes (``\\x1b``), line ends and tabs spaces."""
     return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """Several lines: control and format characters as escapes; line ends stay."""
+    """Return several lines: control and format characters become escapes; line ends stay."""
     return "".join(character if character == "\n" else _escape(character) for character in text)
 
 

@@ -36,7 +36,7 @@ def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
     echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
-    # torch, pandas and matplotlib take seconds to import, so the input is checked before.
+    # torch, pandas and matplotlib take seconds to import, so the input is checked first.
     from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.memory import out_of_memory_as_run_error
     from proxlearn.run.logger_session import log_session_end

@@ -59,7 +59,7 @@ def choice(options: Any) -> Check:
 
 
 def parse_number(word: str) -> Any:
-    """Convert a command-line word to a number; return the word itself if it is none."""
+    """Convert a command-line word to a number; return the word itself if it is not a number."""
     for kind in (int, float):
         try:
             return kind(word)
@@ -69,7 +69,7 @@ def parse_number(word: str) -> Any:
 
 
 def text(name: str, value: Any) -> str:
-    """Validate a text that is not empty."""
+    """Validate a string that is not empty."""
     if not isinstance(value, str) or not value:
         raise InputError(
             f"{name} must be a string, got {_describe(value)}", f"write {name}=TEXT, or {name}=null for none"
@@ -78,7 +78,7 @@ def text(name: str, value: Any) -> str:
 
 
 def word(example: str) -> Check:
-    """Return a validator of texts that can be part of a folder's name, without separators."""
+    """Return a validator of strings that can be part of a folder's name, without separators."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):

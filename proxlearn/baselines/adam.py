@@ -35,7 +35,7 @@ DTYPE = torch.float32
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """The network's settings, and the candidates and rules of the selection."""
+    """Return the network's settings, and the candidates and rules of the selection."""
     rules = selection_rules() | {"candidates": list(CANDIDATES), "most_steps": MAX_STEPS}
     return {"N": Settings().N, "neuron": NEURON, "dtype": str(DTYPE), **rules}
 
@@ -65,7 +65,7 @@ def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def select_candidate(problem: Problem, N: int, request: Request) -> CandidateResult:
-    """The candidate and the step with the least risk on a held-out quarter of the training part."""
+    """Return the candidate and the step with the least risk on a held-out quarter of the training part."""
     training, held_out = hold_out(problem.samples, request.seed)
     training_problem, held_out = Problem(problem.neuron, training), held_out.to("cpu", DTYPE)
     best_results: list[CandidateResult] = []
@@ -83,13 +83,13 @@ def select_candidate(problem: Problem, N: int, request: Request) -> CandidateRes
 
 
 def draw_initial_cloud(problem: Problem, N: int, init_scale: float, seed: int) -> PointCloud:
-    """cloud_0 of the recursion with this seed, in Adam's precision."""
+    """Return cloud_0 of the recursion with this seed, in Adam's precision."""
     return initial_cloud(problem.neuron, problem.samples.X.shape[1], N, init_scale, seed).to("cpu", DTYPE)
 
 
 @torch.no_grad()
 def descend(problem: Problem, cloud: PointCloud, rate: float, steps: int) -> Iterator[PointCloud]:
-    """Run Adam from a cloud, whose weights rho stay constant; yields the cloud at log-spaced steps and at the last."""
+    """Run Adam from a cloud, whose weights rho stay constant; yield it at log-spaced steps and at the last."""
     problem = problem.to("cpu", cloud.theta.dtype)
     theta = torch.nn.Parameter(cloud.theta.clone())
     adam = torch.optim.Adam([theta], lr=rate)

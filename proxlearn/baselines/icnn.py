@@ -88,7 +88,7 @@ class ConvexNet:
         return PackedNet(self, Q0, torch.addmm(Q1, Q0, self.W))
 
     def push(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """grad f and log det Hess f at each particle; NaN where rounding makes the Hessian indefinite."""
+        """Return grad f and log det Hess f at each particle; NaN where rounding makes the Hessian indefinite."""
         packed = self.pack()
         results = []
         for chunk in torch.split(x, PUSH_CHUNK):
@@ -116,7 +116,7 @@ class PackedNet:
         return NetResponse(self, x)
 
     def gradient(self) -> Tensor:
-        """Gradient with respect to the network's parameter vector, of everything that was pulled back."""
+        """Return the gradient of all terms pulled back so far with respect to the network's parameter vector."""
         net, D = self.net, self.net.dim
         bar = self.units_bar
         M_bar, p_bar = self.full_bar.view(D + 1, D, -1).tensor_split((D,))
@@ -150,7 +150,7 @@ class NetResponse:
         self.mapped = torch.baddbmm(sums[:, net.pairs : -1, None], self.cM, x[:, :, None])[:, :, 0]
 
     def hessian(self) -> Tensor:
-        """Hessian of f at every particle."""
+        """Return the Hessian of f at every particle."""
         H = torch.empty_like(self.cM)
         kernels.hessians(self.x1.numpy(), self.packed.full.numpy(), self.sqrt_a.numpy(), self.cM.numpy(), H.numpy())
         return H
@@ -162,7 +162,7 @@ class NetResponse:
         """
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        # a times the derivative in a; the derivative in c is a product with the packed units again.
+        # This is a times the derivative in a; the derivative in c is a product with the packed units again.
         aq = torch.zeros_like(self.a)
         needs_hessian = P is not None or log_det != 0
         P = torch.zeros_like(self.cM) if P is None else P.clone()

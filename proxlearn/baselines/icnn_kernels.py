@@ -23,7 +23,7 @@ CHUNK = 1024
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
-    """s = sigmoid(u), c = w s, a = w s (1 - s); u becomes sqrt(a)."""
+    """Compute s = sigmoid(u), c = w s, a = w s (1 - s); u becomes sqrt(a)."""
     one = u.dtype.type(1)
     for b in range(len(u)):
         ub, sb, cb, ab = u[b], s[b], c[b], a[b]
@@ -55,7 +55,7 @@ def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
-    """E = sqrt(a) G of the particles from ``first`` to ``last``, where G is (x, 1) times ``full``."""
+    """Compute E = sqrt(a) G of the particles from ``first`` to ``last``, where G is (x, 1) times ``full``."""
     rows, size = full.shape
     width = root.shape[1]
     flat = E.reshape(LANES, size)
@@ -89,7 +89,7 @@ def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped
 
 @compile_pass(fastmath=FAST)
 def add_outer_product(E, base, H):  # type: ignore[no-untyped-def]
-    """H = base + E E' of one particle."""
+    """Compute H = base + E E' of one particle."""
     D, width = E.shape
     zero = E.dtype.type(0)
     for i in range(0, D, 3):
@@ -120,7 +120,7 @@ def add_outer_product(E, base, H):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
-    """H = cM + E E' of every particle."""
+    """Compute H = cM + E E' of every particle."""
     B, D, _ = H.shape
     E = np.empty((LANES, D, root.shape[1]), H.dtype)
     for first in range(0, B, LANES):
@@ -262,7 +262,7 @@ def pull_back_hessians(x1, full, root, cM, log_det, P, aq, full_bar):  # type: i
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def adam_step(parameters, gradient, first, second, lr, step):  # type: ignore[no-untyped-def]
-    """One step of Adam with its usual constants: for a few thousand parameters, calling torch's takes longer."""
+    """Make one step of Adam with its usual constants: for a few thousand parameters, torch's call takes longer."""
     kind = parameters.dtype.type
     a, b, tiny, one = kind(0.9), kind(0.999), kind(1e-8), kind(1)
     rate, correction = kind(lr / (1 - 0.9**step)), kind(np.sqrt(1 - 0.999**step))

@@ -10,8 +10,8 @@ gradient and the inverse of the Hessian, and pulls both back through the closed 
 
 The preset ``paper`` starts as the published code does: with particles of the prior, far wider than the posterior; each
 step with a network that was pretrained to be the identity; and with likelihoods bounded from below, so that a row that
-theta gets very wrong does not contribute. From there the published number of steps ends far from the posterior on
-diabetes and twonorm: the ledger records how far. The preset ``light`` starts with N(0, I), and each step with the
+theta badly misclassifies does not contribute. From there the published number of steps ends far from the posterior on
+diabetes and twonorm (see the ledger). The preset ``light`` starts with N(0, I), and each step with the
 identity itself (lambda = 1).
 
 Differences from the published code: batches are drawn from a pool of particles that is pushed once per step, instead
@@ -112,7 +112,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all steps; returns samples that no network has seen in training, and the ledger."""
+    """Run all steps; return samples that no network has seen in training, and the ledger."""
     start = draw_prior if settings.from_prior else draw_standard_normal
     pool, _ = start(settings.pool, target.dim, generator)
     x, log_rho = start(NUM_SAMPLES, target.dim, generator)
@@ -134,7 +134,7 @@ def flow(
 
 
 def make_net(pool: Tensor, settings: JkoIcnnSettings, generator: torch.Generator) -> ConvexNet:
-    """A network that is nearly the identity, or one that is still to be pretrained."""
+    """Return a network that is nearly the identity, or one that is still to be pretrained."""
     with_lamda = not settings.pretraining
     return ConvexNet(pool.shape[1], settings.width, settings.rank, generator, pool.dtype, with_lamda=with_lamda)
 

@@ -72,7 +72,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run the chains from N(0, I); returns their snapshots, which are the samples, and the ledger."""
+    """Run the chains from N(0, I); return their snapshots, which are the samples, and the ledger."""
     x, log_rho = draw_standard_normal(settings.chains, target.dim, generator)
     v = torch.linalg.solve_triangular(L, x.T, upper=False).T
     ledger: Ledger = []

@@ -10,7 +10,7 @@ from proxlearn.core.fused.vector_math import FAST, exp
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def sum_logistic_gradients(theta, At, factor, bound, gradient):  # type: ignore[no-untyped-def]
-    """gradient[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, with columns a_m of At; rows of theta may be longer.
+    """Compute gradient[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, a_m: column of At; theta may be wider.
 
     Products above ``bound`` are left out.
 

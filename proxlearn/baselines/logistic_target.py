@@ -36,10 +36,10 @@ class Potential(Protocol):
         """D, the length of a state."""
 
     def value(self, x: Tensor) -> Tensor:
-        """V of every particle: B x D -> B."""
+        """Return V of every particle: B x D -> B."""
 
     def gradient(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Gradient of V at every particle, B x D; ``rows`` are the row numbers of a data batch, None: all rows."""
+        """Return the gradient of V at every particle, B x D; ``rows``: row numbers of a data batch (None: all rows)."""
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
         """Draw ``size`` row indices for one iteration; None stands for all rows."""
@@ -86,7 +86,7 @@ class LogisticTarget:
         return torch.randint(len(self.A), (size,), generator=generator)
 
     def laplace(self) -> tuple[Tensor, Tensor]:
-        """The mode of exp(-V) and the inverse Hessian of V there, in float64: they give the scales of the posterior.
+        """Return the mode of exp(-V) and the inverse Hessian of V there (the posterior's scales), in float64.
 
         Newton steps in theta alternate with the exact minimum in alpha; V is convex in each of them.
         """
@@ -99,7 +99,7 @@ class LogisticTarget:
             gradient = alpha * theta + A.T @ sigmoid
             curvature = (A * (sigmoid * (1 - sigmoid))[:, None]).T @ A + alpha * eye
             step = torch.linalg.solve(curvature, gradient)
-            # Damped far from the mode, where the logistic loss is nearly linear and a full step would overshoot.
+            # Damp steps far from the mode, where the logistic loss is nearly linear and a full step would overshoot.
             theta = theta - step / (1 + (step @ gradient).sqrt() / 4)
             if step.abs().max() < 1e-10:
                 break
@@ -110,6 +110,6 @@ class LogisticTarget:
 
 
 def positive_probability(theta: Tensor, X: Tensor) -> Tensor:
-    """Probability of the class +1 for each row: the mean of sigmoid(theta'x) over the samples of theta."""
+    """Return the probability of the class +1 for each row: the mean of sigmoid(theta'x) over the samples of theta."""
     rows = max(1, CHUNK_SIZE // len(theta))
     return torch.cat([torch.sigmoid(chunk @ theta.T).mean(1) for chunk in torch.split(X, rows)])

@@ -23,7 +23,7 @@ class Request:
     preset: Preset = "light"
     threads: int = 1
     temperature: float = 1.0
-    """Of a posterior sampler: the weight of the entropy relative to the mean potential."""
+    """Weight of the entropy relative to the mean potential, for a posterior sampler."""
     trial: bool = False
     """Take one step of everything, so that all code is compiled before a fit is timed."""
     progress: Callable[[str], None] = lambda text: None

@@ -33,14 +33,14 @@ NEURON = "tanh_outputs"
 
 
 def make_problem(X: np.ndarray, y: np.ndarray) -> Problem:
-    """The problem of rows with classes -1 and +1, with the neuron that recipe=tuned uses for two classes."""
+    """Return the problem of rows with classes -1 and +1, with the neuron that recipe=tuned uses for two classes."""
     neuron = NEURONS[NEURON](len(CLASSES))
     labels = torch.from_numpy(y > 0).long()
     return Problem(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels))
 
 
 def cloud_predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
-    """The weighted estimate's probabilities, in float64, as `proxlearn predict` gives them."""
+    """Return a predictor of the weighted estimate's probabilities in float64, as in `proxlearn predict`."""
 
     def probability(X: np.ndarray) -> np.ndarray:
         # The rows are already scaled, and a class has no scale.
@@ -68,7 +68,7 @@ def _make_fit(weights: Weights) -> FitFunction:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """The fit's settings, and the candidates and rules of the selection that replaces the None values."""
+    """Return the fit's settings, and the candidates and rules of the selection that replaces the None values."""
     (weights,) = (update for update in get_args(Weights) if update == function)
     base = {
         name: value
@@ -80,7 +80,7 @@ def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
 
 
 def selection_rules() -> dict[str, Any]:
-    """The rules that the selections of all networks share."""
+    """Return the rules that the selections of all networks share."""
     return {"rungs": RUNGS, "patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
 
 

@@ -14,7 +14,7 @@ RADIX = 256
 def subtract_equal_ranks(x, y):  # type: ignore[no-untyped-def]
     """Subtract from each number of a row of x the number of equal rank in the same row of y, whose rows are ascending.
 
-    A radix sort from the least significant digit: several times faster than sorting by comparisons, and stable.
+    The radix sort, from the least significant digit, is stable and several times faster than a comparison sort.
     """
     rows, columns = x.shape
     bits = 8 * x.itemsize

@@ -32,11 +32,11 @@ class RealNvp:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """All trainable tensors."""
+        """Return all trainable tensors."""
         return [tensor for block in self.blocks for net in block for layer in net for tensor in layer]
 
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = g(z), and log |det dg/dz| at each row."""
+        """Return x = g(z) and log |det dg/dz| at each row."""
         x, log_det = z, z.new_zeros(len(z))
         for s_net, t_net in self.blocks:
             x1, x2 = x[:, : self.kept], x[:, self.kept :]
@@ -46,7 +46,7 @@ class RealNvp:
         return x, log_det
 
     def inverse(self, x: Tensor) -> Tensor:
-        """z with g(z) = x."""
+        """Return z with g(z) = x."""
         for s_net, t_net in reversed(self.blocks):
             flipped = x.flip(1)
             x1, x2 = flipped[:, : self.kept], flipped[:, self.kept :]
@@ -55,7 +55,7 @@ class RealNvp:
 
 
 def _init_layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> list[Layer]:
-    """Weights drawn uniformly with the usual variance 1 / (3 inputs); zeros in the last layer."""
+    """Draw weights uniformly with the usual variance 1 / (3 inputs); the last layer is zero."""
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):
         bound = inputs**-0.5 if len(layers) < HIDDEN_LAYERS else 0.0

@@ -2,7 +2,7 @@
 
 The classifiers have scikit-learn's defaults. Its support vector machine does not predict probabilities: they come from
 a logistic curve fitted to cross-validated scores, which its documentation recommends instead of
-``SVC(probability=True)``, so that its accuracy here is that of these probabilities.
+``SVC(probability=True)``, and its accuracy here is computed from these probabilities.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def majority(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def make_model(function: str, seed: int | None = None) -> Any:
-    """The scikit-learn model of a reference line."""
+    """Return the scikit-learn model of a reference line."""
     if function == "logistic":
         from sklearn.linear_model import LogisticRegression
 
@@ -38,7 +38,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """The expression that constructs the model, without its seed; the other two lines have no settings."""
+    """Return the expression that constructs the model, without its seed; the other two lines have no settings."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 
@@ -55,7 +55,7 @@ def boosting(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """The optimal classifier of twonorm on its raw features, with accuracy Phi(2) = .97725.
+    """Fit the optimal classifier of twonorm on its raw features, with accuracy Phi(2) = .97725.
 
     The two classes are equally likely and normal with unit covariance around m and -m, m = (a, ..., a),
     a = 2 / sqrt(20). The log of the ratio of their densities is (|x + m|^2 - |x - m|^2) / 2 = 2 <m, x>. Only the sign

@@ -1,6 +1,6 @@
 """Registry of the compared methods by name.
 
-A new method needs a module with a fit function (see method.py) and a line here. A change of a method's results raises
+A new method needs a module with a fit function (see method.py) and a line here. When a method's results change, raise
 its ``revision`` here.
 """
 
@@ -35,7 +35,7 @@ METHODS: dict[str, Method] = {find_method.name: find_method for find_method in _
 
 
 def find_method(name: str) -> Method:
-    """The method of this name, or an InputError."""
+    """Return the method of this name, or raise an InputError."""
     if name not in METHODS:
         raise InputError(f"no method `{name}`", did_you_mean(name, METHODS))
     return METHODS[name]
@@ -49,7 +49,7 @@ def load_fit(method: Method) -> FitFunction:
 
 
 def method_settings(method: Method, preset: Preset, dataset: str) -> dict[str, Any]:
-    """The method's settings for a preset and a dataset; empty where it has none."""
+    """Return the method's settings for a preset and a dataset; empty where it has none."""
     module, _, function = method.module.partition(":")
     settings: SettingsFunction | None = getattr(importlib.import_module(module), "settings", None)
     return {} if settings is None else dict(settings(function, preset, dataset))

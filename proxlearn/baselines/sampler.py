@@ -1,4 +1,4 @@
-"""Common code of the samplers of block B: rows in, a target to descend, samples out, probabilities from the samples."""
+"""Common code of the samplers of block B: rows define a target, and its samples give the probabilities."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: SampleFu
 
 
 def request_settings(request: Request, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsT:
-    """The settings of a request's preset; a trial sets all numbers of steps and iterations to 1."""
+    """Return the settings of a request's preset; a trial sets all numbers of steps and iterations to 1."""
     if request.trial:
         lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
         return replace(light, **dict.fromkeys(lengths, 1))
@@ -76,7 +76,7 @@ def request_settings(request: Request, light: SettingsT, paper: Mapping[str, Set
 def preset_settings(
     preset: Preset, dataset: str, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT
 ) -> SettingsT:
-    """The settings of a preset: ``light`` for every dataset, ``paper`` for every dataset or for the published ones."""
+    """Return a preset's settings: ``light`` for every dataset, ``paper`` for every or for the published datasets."""
     if preset == "light":
         return light
     if not isinstance(paper, Mapping):
@@ -89,20 +89,20 @@ def preset_settings(
 
 
 def make_settings_function(light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsFunction:
-    """A sampler module's ``settings``: the settings of a preset as plain values."""
+    """Return a sampler module's ``settings`` function: the settings of a preset as plain values."""
     return lambda function, preset, dataset: (
         asdict(preset_settings(preset, dataset, light, paper)) | {"samples": NUM_SAMPLES}
     )
 
 
 def draw_standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw particles from rho_0 = N(0, I); returns them with log rho_0 at each."""
+    """Draw particles from rho_0 = N(0, I); return them with log rho_0 at each."""
     x = torch.randn(count, dim, generator=generator)
     return x, log_normal_density(x)
 
 
 def draw_prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw particles from the prior rho_0(theta, log alpha); returns them with log rho_0 at each.
+    """Draw particles from the prior rho_0(theta, log alpha); return them with log rho_0 at each.
 
     theta is drawn with the clipped log alpha, and the particle keeps the unclipped one: 3 % of the particles would
     otherwise share one value of log alpha, which has no density.
@@ -117,12 +117,12 @@ def draw_prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor
 
 
 def log_normal_density(z: Tensor) -> Tensor:
-    """Log density of N(0, I) at each row."""
+    """Return the log density of N(0, I) at each row."""
     return -z.square().sum(1) / 2 - z.shape[1] / 2 * math.log(2 * math.pi)
 
 
 def whitening_factor(target: LogisticTarget) -> Tensor:
-    """Lower triangular L, L L' the inverse Hessian of V at its mode: x = L v has one scale in all coordinates of v."""
+    """Return lower triangular L, L L' = (Hessian of V at mode)^-1: x = L v has one scale in all coordinates of v."""
     _, covariance = target.laplace()
     L: Tensor = torch.linalg.cholesky(covariance)
     return L.to(target.A.dtype)
@@ -137,7 +137,7 @@ def clip_rows(drift: Tensor) -> Tensor:
 def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
     """Append E[V] + T E[log rho] after an outer step, and whether the step decreased it.
 
-    A sampler without a density (``log_rho`` is None) is entered with the entropy of the Gaussian of the same
+    For a sampler without a density (``log_rho`` is None), the entropy is that of the Gaussian of the same
     covariance, which is the largest entropy of that covariance: the functional is then a lower bound.
     """
     potential = float(target.value(x).double().mean())

@@ -70,7 +70,7 @@ def flow(
     temperature: float,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all iterations from the particles x (N x D), without randomness; returns the particles and the ledger."""
+    """Run all iterations from the particles x (N x D), without randomness; return the particles and the ledger."""
     v = torch.linalg.solve_triangular(L, x.T, upper=False).T.contiguous()
     adam = torch.optim.Adam([v], lr=settings.lr, betas=BETAS, fused=True)
     ledger: Ledger = []
@@ -85,7 +85,7 @@ def flow(
 
 
 def velocity(v: Tensor, gradient: Tensor, temperature: float) -> Tensor:
-    """Velocity of every particle, N x D, given the gradient of V at each."""
+    """Return the velocity of every particle, N x D, given the gradient of V at each."""
     N = len(v)
     distances = squared_distances(v, v)
     b = distances.median() / math.log(N)

@@ -87,7 +87,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all steps from N(0, I); returns samples of the last flow, and the ledger."""
+    """Run all steps from N(0, I); return samples of the last flow, and the ledger."""
     nvp = RealNvp(target.dim, settings.width, generator)
     z = torch.randn(NUM_SAMPLES, target.dim, generator=generator)
     ledger: Ledger = []
@@ -136,12 +136,12 @@ def step(
 
 
 def sliced_distance(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """SW2^2 between two clouds of equal size along these unit vectors (P x D)."""
+    """Return SW2^2 between two clouds of equal size along these unit vectors (P x D)."""
     return ((directions @ x.T).sort(1)[0] - (directions @ y.T).sort(1)[0]).square().mean()
 
 
 def sliced_gradient(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Gradient of ``sliced_distance`` in x, B x D."""
+    """Return the gradient of ``sliced_distance`` in x, B x D."""
     # numpy sorts several times faster than torch on a CPU.
     projected, sorted_y = directions @ x.T, np.sort((directions @ y.T).numpy(), axis=1)
     subtract_equal_ranks(projected.numpy(), sorted_y)

@@ -21,7 +21,7 @@ from proxlearn.run.train import train
 
 
 def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
-    """The time of `train` against that of the bare recursion, over a run from its first step to its last.
+    """Measure the time of `train` and that of the bare recursion, over a run from its first step to its last.
 
     The two alternate, because the speed of the machine and the cost of a cloud change: after each of ``turns`` sessions
     of the run, ``bare`` recursions are timed from its newest cloud, and as many from the ``typical`` one, which the
@@ -56,7 +56,7 @@ def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, tur
 
 
 def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) -> float:
-    """The time of bare recursions from a cloud."""
+    """Return the time of bare recursions from a cloud."""
     recursions = Recursions(experiment, cloud, torch.Generator().manual_seed(seed))
     recursions()
     start = time.perf_counter()

@@ -31,13 +31,13 @@ WARM_UP = 30
 
 
 def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
-    """An experiment and its cloud_0, as in `proxlearn train`."""
+    """Return an experiment and its cloud_0, as in `proxlearn train`."""
     experiment = build_experiment(config)
     return experiment, first_checkpoint(experiment).cloud
 
 
 def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
-    """A cloud as it is after k recursions of diffusion alone."""
+    """Return a cloud as it is after k recursions of diffusion alone."""
     scale = experiment.hyper.diffusion * math.sqrt(k)
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=cloud.theta.dtype)
     return replace(cloud, theta=cloud.theta + scale * noise)
@@ -55,7 +55,7 @@ class Recursions:
 
 
 def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """The floor on the shapes of an experiment."""
+    """Return the floor on the shapes of an experiment."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
@@ -73,7 +73,7 @@ def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generat
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """A recursion of core/literal.py with its noise, always from the same cloud."""
+    """Return a recursion of core/literal.py with its noise, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 
@@ -112,6 +112,6 @@ class RecursionBench:
 
     @property
     def record(self) -> dict[str, Any]:
-        # The median besides the minimum: a long run does not have the machine's best moments only.
+        # The median is stored too, because a long run does not always reach the minimum time.
         typical = {"ours_typical_ms": median(self.batches["ours_ms"])}
         return self.names | {name: min(batches) for name, batches in self.batches.items()} | typical

@@ -82,7 +82,7 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
     for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
         yield "growth_literal", partial(_as_list, measure_literal, _config(f"N={N}"), 0.5 if quick else 2.0)
     yield "shapes", measure_pass
-    # Ascending, because the peak memory is that of the whole process so far.
+    # N ascends, because the peak memory is that of the whole process so far.
     for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
         yield "growth", partial(_as_list, measure_growth, _config(f"N={N}"), 40)
     if not quick:

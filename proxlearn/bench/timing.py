@@ -1,4 +1,4 @@
-"""Timings on a noisy machine: in one process, alternating, the minimum of several batches."""
+"""Timings on a noisy machine: calls alternate in one process, and the minimum of several batches counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ BATCHES = 40
 
 
 def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, list[float]]:
-    """Milliseconds per call, batch by batch; the calls alternate for about ``seconds`` in total."""
+    """Return the milliseconds per call for each batch; the calls alternate for about ``seconds`` in total."""
     milliseconds: dict[str, list[float]] = {name: [] for name in calls}
     repeats: dict[str, int] = {}
     for name, call in calls.items():
         call()
         start = time.perf_counter()
         call()
-        # Long batches: the minimum over a few milliseconds is not what a run takes.
+        # Batches are long, because the minimum over a few milliseconds is below the time of a run.
         repeats[name] = max(1, int(seconds / BATCHES / (time.perf_counter() - start + 1e-9)))
     end = time.perf_counter() + seconds
     rounds = 0
@@ -34,12 +34,12 @@ def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
 
 
 def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
-    """The shortest time per call in milliseconds."""
+    """Return the shortest time per call in milliseconds."""
     return {name: min(batches) for name, batches in timings(calls, seconds, least).items()}
 
 
 def busy_share(seconds: float = 0.5) -> float | None:
-    """The share of the machine's cores that other processes use; None where the system does not report it."""
+    """Return the share of the cores that other processes use; None where the system does not report it."""
 
     def read_counters() -> tuple[int, int]:
         with open("/proc/stat", encoding="ascii") as file:
@@ -56,7 +56,7 @@ def busy_share(seconds: float = 0.5) -> float | None:
 
 
 def machine_info() -> dict[str, object]:
-    """The machine and the versions that the figures belong to."""
+    """Return the machine and the versions that the figures belong to."""
     import platform
 
     import numba

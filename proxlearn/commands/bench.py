@@ -15,10 +15,10 @@ from proxlearn.train_session import echo
 
 PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')
-"""How bench.json begins: a file that begins otherwise was not written by this command."""
+"""Pattern of the start of bench.json: a file that starts otherwise was not written by this command."""
 DESCRIPTION = """\
 Time the recursion on this machine, in one process and in alternation, and keep the best of several repeats:
-  - one recursion of the paper's experiments, ours, as Algorithms 1 and 2 are printed, and a lower bound for torch
+  - one recursion of the paper's experiments: this engine, Algorithms 1 and 2 as printed, and a lower bound for torch
   - how the time grows with N, and how it depends on epsilon
   - a whole run, and the start of a command
 Takes several minutes, with --quick one minute. Stop other work first: the timings are only as steady as the machine."""

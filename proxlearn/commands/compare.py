@@ -32,7 +32,7 @@ from proxlearn.validators import choice, integer, parse_number, real
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
-"""Written by `make table4`: ProxLearn with the paper's settings, on the paper's own splits."""
+"""File that `make table4` writes: ProxLearn with the paper's settings, on the paper's own splits."""
 COMPLETES = "computes what is missing"
 BLOCKS: dict[Block, str] = {
     "network": "block A, two-layer tanh networks of the same width",
@@ -141,7 +141,7 @@ def epilog() -> str:
     lines += [
         "",
         f"The results of all cells (method, dataset, split) are in FOLDER/{CELLS}, with the settings, data and",
-        "revision that determine them. The same command again computes the cells that are missing or have failed and",
+        "revision that determine them. Repeating the command computes the cells that are missing or have failed and",
         "draws the tables again; more --splits, datasets or methods add to the stored results. FOLDER is new, empty,",
         "or that of an earlier comparison; a file in it that this command did not write is never replaced or deleted.",
         "The tables and plots of the newest command are in FOLDER/<protocol>-<preset>/: compare.md, and networks and",
@@ -161,7 +161,7 @@ def epilog() -> str:
 
 
 def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
-    """The specification on the command line, checked before any data is loaded."""
+    """Return the specification on the command line, checked before any data is loaded."""
     preset = choice(Preset)("--preset", options.preset)
     protocol = choice(Protocol)("--protocol", options.protocol)
     temperature = real(above=0, example=1.0)("--temperature", parse_number(options.temperature))
@@ -192,7 +192,7 @@ def check_authors(protocol: str, datasets: Iterable[str]) -> None:
 
 
 def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int], bool]:
-    """The number of splits, the datasets with another number, and whether the samplers' own split is included."""
+    """Return the number of splits, the datasets with another number, and whether the samplers' own split is used."""
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word and word != AUTHORS] or ["5"]
@@ -209,7 +209,7 @@ def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[s
 
 
 def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
-    """The named methods, each once, in the order of the tables."""
+    """Return the named methods, each once, in the order of the tables."""
     chosen = {find_method(name).name for name in names} if names else set(METHODS)
     return tuple(method for method in METHODS.values() if method.name in chosen)
 
@@ -250,7 +250,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Figures of ProxLearn with the paper's settings, from PAPER_TABLE; empty except under --protocol paper."""
+    """Return figures of ProxLearn with the paper's settings, from PAPER_TABLE; empty except under --protocol paper."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

@@ -51,7 +51,7 @@ def table_row(name: str) -> tuple[str, ...]:
 
 
 def file_location(info: DatasetInfo) -> str:
-    """Where the dataset's file is; the file is not read."""
+    """Return the location of the dataset's file; the file is not read."""
     if info.file is None:
         return "dataset.path" if "path" in info.reads else "none needed"
     path = dataset_files.find(info.file)
@@ -59,7 +59,7 @@ def file_location(info: DatasetInfo) -> str:
 
 
 def report(action: Callable[[DatasetInfo], str], name: str) -> int:
-    """Print the result of an action on one dataset; returns its exit code, so that a failure does not stop the rest."""
+    """Print the result of an action on one dataset; return its exit code, so that a failure does not stop the rest."""
     info = registry.dataset_info(name)
     if info.file is None:
         print(f"{name}: needs no file ({info.source}{package_version(info)})")
@@ -98,7 +98,7 @@ def verify(info: DatasetInfo) -> str:
 
 
 def package_version(info: DatasetInfo) -> str:
-    """The version of the package that contains the dataset, without importing the package."""
+    """Return the version of the package that contains the dataset, without importing the package."""
     return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in info.source else ""
 
 
@@ -108,7 +108,7 @@ def home_relative(path: Path) -> str:
 
 
 def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Aligned columns, with numbers to the right."""
+    """Align the columns, with numbers to the right."""
     lines = [HEADER, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
     aligned = (

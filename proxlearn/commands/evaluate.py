@@ -42,7 +42,7 @@ def main(args: list[str]) -> int:
         model = load_model(options.folder)
         target = options.target or model.target
         if target is None:
-            raise InputError("the run does not store the name of its target's column", "give --target COLUMN")
+            raise InputError("the run does not store the name of its target column", "give --target COLUMN")
         columns = ColumnSpec(model.columns, target, needs_target=True, ignore_extra=options.ignore_extra)
         metrics = evaluate(replace(model, target=target), with_progress(rows, rows.chunks(columns), "evaluate"))
     echo(json.dumps(metrics, indent=2, allow_nan=False) + "\n" if options.json else format_table(metrics))

@@ -29,7 +29,7 @@ EPILOG = """\
 Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
 checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
 finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
-and packed into the archive when it is finished. A stopped run goes on from its run folder; where that folder is gone,
+and packed into the archive when it is finished. A stopped run continues from its run folder; where that folder is gone,
 for example in a clean clone, it starts again from its first step. So does a run whose experiment has more steps than
 the archived run. The fits of tuned and weights are stored one by one in outputs/tuned/results.jsonl and
 outputs/weights/results.jsonl, and are not repeated either.
@@ -89,10 +89,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs: bool, parallel: int | None) -> int:
-    """Make and build targets based on runs."""
+    """Make the runs of the targets if requested, and build the targets."""
     if not names:
         return 0
-    # torch, pandas and matplotlib: not before the words are known to be good.
+    # torch, pandas and matplotlib are imported only after the arguments are validated.
     from proxlearn.jobs.launchers import available_cores
     from proxlearn.paper.archive import Archive
     from proxlearn.paper.builders import build, target_entries
@@ -119,7 +119,7 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
 
 
 def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None) -> int:
-    """Make and build a page of fits."""
+    """Compute the fits of a page if requested, and write the page."""
     from proxlearn.paper import tuned_page, weights_page
 
     page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS}[name]

@@ -21,7 +21,7 @@ The output has one line per row, with these columns:
   spread                 the standard error of the prediction (for classes: of its probability) over the particles
 
 `spread` estimates how far the prediction would move if the same number of particles were drawn again independently. It
-is large where the particles disagree; it does not measure the noise of the targets. Trained particles compensate one
+is large where the particles disagree; it does not measure the targets' noise. Trained particles compensate for one
 another, so a run with another seed typically differs by less.
 """
 EXAMPLES = """\

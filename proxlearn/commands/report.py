@@ -24,7 +24,7 @@ EXAMPLES = """\
 """
 
 PAGE_MARK = b'<p>Curves and the cloud need JavaScript.</p></main></noscript>\n<div id="page" hidden>'
-"""Every page since version 0.1.0 contains it: a file without it was not written by this command."""
+"""Text that every page since version 0.1.0 contains: a file without it was not written by this command."""
 
 
 def main(args: list[str]) -> int:
@@ -72,7 +72,7 @@ def watch(folders: list[Path], port: int) -> int:
         raise InputError(f"cannot serve on port {port}: {error}", "choose another --port, or leave it out") from error
     with server:
         print(server.url, flush=True)
-        notice("open this address in a browser; Ctrl-C ends it")
+        notice("open this address in a browser; Ctrl-C stops the server")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -12,8 +12,8 @@ from proxlearn.train_session import echo
 from proxlearn.views.status_table import status_tables
 
 DESCRIPTION = """\
-Show the runs and sweeps below folders: state, progress, speed, time left, and the newest test risk and accuracy. Where
-these metrics are not of the run's newest step, the column "logged" has their step.
+Show the runs and sweeps below folders: state, progress, speed, time left, and the newest test risk and accuracy. If
+these metrics are older than the run's newest step, the column "logged" shows their step.
 
 states of a run:
   running    its process is active

@@ -33,7 +33,7 @@ from proxlearn.train_session import run_session
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A single run that is checked and not started."""
+    """A single run that is checked but not started."""
 
     config: TrainConfig
     folder: Path
@@ -53,7 +53,7 @@ def main(args: list[str]) -> int:
     try:
         return run_session(plan.config, plan.folder, command, continue_command(plan.config.overwrite))
     finally:
-        # A run that fails while its data are read has made a folder and stored nothing.
+        # A run that fails while its data are read has created a folder and stored nothing.
         remove_if_empty(plan.folder, existing)
 
 
@@ -93,7 +93,7 @@ def check_run(config: TrainConfig, folder: object) -> RunPlan:
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)
     if config.init_from is not None:
-        # Only the data tell whether that cloud fits: this check is worth the import of torch.
+        # Whether the cloud fits depends on the data: this check justifies the import of torch.
         from proxlearn.run.experiment import build_experiment, first_checkpoint
 
         first_checkpoint(build_experiment(config))
@@ -101,8 +101,8 @@ def check_run(config: TrainConfig, folder: object) -> RunPlan:
 
 
 def print_with_hydra(args: list[str]) -> None:
-    """Let Hydra answer --help, --hydra-help, --cfg, --info and tab completion."""
-    # Without this variable Hydra prints its own account of an error and ends the process.
+    """Let Hydra handle --help, --hydra-help, --cfg, --info and tab completion."""
+    # Without this variable Hydra prints its own error message and ends the process.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["proxlearn", *hydra_arguments(args)]
     try:

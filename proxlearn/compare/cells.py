@@ -1,7 +1,7 @@
-"""A cell of the grid: one method on one split of one dataset, with what determines its result.
+"""A cell of the grid: one method on one split of one dataset, with everything that determines its result.
 
 The results of all cells are in one cache (jobs/result_cache.py). Cells of other presets, protocols, temperatures or
-revisions lie beside each other in it; a cell whose settings have changed has another identity and is computed again.
+revisions are stored side by side; a cell whose settings have changed has a new identity and is computed again.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.jobs.result_cache import ResultCache, cache_key
 
 CELL_FORMAT = "proxlearn-cell-2"
-"""Raised when the definition of a figure changes, or how rows are split and scaled."""
+"""Raised when the definition of a figure changes, or the splitting or scaling of rows."""
 FIGURES = ("accuracy", "log_likelihood", "calibration_error", "seconds")
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a finished cell has measured."""
+    """The result of a finished cell."""
 
     figures: dict[str, float]
-    """FIGURES; seconds are those of the fit, without loading and scoring."""
+    """Values by the names in FIGURES; seconds are those of the fit, without loading and scoring."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What the method reports of its own fit."""
+    """Notes of the method on its fit."""
     threads: int = 1
 
     def values(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What determines the result; only samplers have a preset and a temperature."""
+        """Everything that determines the result; only samplers have a preset and a temperature."""
         sampler = self.method.block == "sampler"
         return {
             "format": CELL_FORMAT,
@@ -85,18 +85,18 @@ class Cell:
         return f"{self.dataset.name}, split {self.split}, {self.method.name}"
 
     def stored_result(self, cache: ResultCache) -> CellResult | None:
-        """The result in the cache; None where there is none or it is damaged."""
+        """Return the result in the cache; None if there is none or it is damaged."""
         values = cache.get(self.identity)
         return None if values is None else parse_result(values)
 
 
 def settings_text(settings: dict[str, Any]) -> str:
-    """Settings on one line; neither their order in the code nor the kind of sequence matters."""
+    """Return settings on one line; neither their order in the code nor the kind of sequence matters."""
     return ", ".join(f"{name}={json.dumps(settings[name], sort_keys=True)}" for name in sorted(settings))
 
 
 def parse_result(values: Mapping[str, Any]) -> CellResult | None:
-    """A result of the cache, which any program may have edited; None where it is not that of a finished cell."""
+    """Parse a cached result, which any program may have edited; None if it is not that of a finished cell."""
     try:
         figures = {name: values["figures"][name] for name in FIGURES}
         if not all(type(figure) is float and math.isfinite(figure) for figure in figures.values()):

@@ -1,4 +1,4 @@
-"""A comparison as its views read it: plan.json names the cells, and the cache beside it has their results."""
+"""A comparison as its views read it: plan.json names the cells, and the cache one folder above holds their results."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class ComparedCell:
     split: SplitName
     test_share: float
     result: CellResult | None
-    """None where the cell has not finished."""
+    """None if the cell has not finished."""
     error: str | None = None
-    """Why the cell failed, if it did."""
+    """The reason of the failure, if the cell failed."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class Comparison:
 
     @property
     def splits_text(self) -> str:
-        """The number of splits, with the datasets that have another one."""
+        """The number of splits, with the datasets that have a different number."""
         others = ", ".join(f"{name} {number}" for name, number in self.exceptions.items())
         return f"{self.splits}" + (f" ({others})" if others else "")
 
     def values(self, dataset: str, method: str, measure: str) -> dict[int, float]:
-        """A figure by random split, of the cells that have finished."""
+        """Return one figure per random split, for the cells that have finished."""
         values = self._values(dataset, method, measure)
         return {split: value for split, value in values.items() if split != AUTHORS}
 
     def authors(self, dataset: str, method: str, measure: str) -> float | None:
-        """A figure on the split of the samplers' authors, where that cell has finished."""
+        """Return a figure on the split of the samplers' authors, if that cell has finished."""
         return self._values(dataset, method, measure).get(AUTHORS)
 
     def _values(self, dataset: str, method: str, measure: str) -> dict[SplitName, float]:
@@ -126,7 +126,7 @@ def _cell_values(cell: Cell, error: str | None) -> dict[str, Any]:
 
 
 def read_comparison(folder: Path) -> Comparison:
-    """The comparison whose tables are in ``folder``; the cache of results is in the folder above."""
+    """Return the comparison whose tables are in ``folder``; the cache of results is in the folder above."""
     try:
         values = read_json(folder / PLAN)
         results = {record.key: parse_result(record.result) for record in ResultCache(folder.parent / CELLS)}

@@ -1,4 +1,4 @@
-"""The grid: which cells a comparison has, and the jobs that compute those without a result."""
+"""The grid: the cells of a comparison, and the jobs that compute the cells without a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.jobs.runner import JobLauncher, JobsOutcome, run_jobs
 
 JOBS_FOLDER = ".proxlearn-jobs"
-"""Below the output folder, while cells are computed."""
+"""Subfolder of the output folder that exists while cells are computed."""
 PRELOAD = (
     "proxlearn.compare.measure",
     "proxlearn.baselines.networks",
@@ -27,7 +27,7 @@ PRELOAD = (
     "sklearn.linear_model",
     "sklearn.svm",
 )
-"""Imported once, so that a process starts at once and no import is counted as training time."""
+"""Modules imported once, so that a process starts at once and no import is counted as training time."""
 
 
 def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
@@ -57,7 +57,7 @@ def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
 
 
 def dataset_splits(spec: ComparisonSpec) -> Iterator[tuple[DatasetConfig, SplitName]]:
-    """Every dataset with every one of its splits."""
+    """Yield every dataset with each of its splits."""
     for number in range(max((spec.splits, *spec.exceptions.values()))):
         for config in spec.datasets:
             if number < spec.exceptions.get(config.name, spec.splits):
@@ -68,7 +68,7 @@ def dataset_splits(spec: ComparisonSpec) -> Iterator[tuple[DatasetConfig, SplitN
 
 
 def missing_cells(cells: Sequence[Cell], cache: ResultCache) -> list[Cell]:
-    """The cells without a result; a damaged result is removed from the cache."""
+    """Return the cells without a result; a damaged result is removed from the cache."""
     missing = [cell for cell in cells if cell.stored_result(cache) is None]
     for cell in missing:
         cache.remove(cell.identity)
@@ -76,7 +76,7 @@ def missing_cells(cells: Sequence[Cell], cache: ResultCache) -> list[Cell]:
 
 
 def run_cells(cells: Sequence[Cell], output: Path, cache: ResultCache, launcher: JobLauncher) -> JobsOutcome:
-    """Compute the cells, each in a process of its own; the results are in the cache, failures in the outcome only."""
+    """Compute the cells, each in a process of its own; results go to the cache, failures to the outcome only."""
     jobs = [
         Job(cell.key, cell.title, run_cell, (cell, output), identity=cell.identity, log=output / LOG) for cell in cells
     ]

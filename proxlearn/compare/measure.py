@@ -29,8 +29,8 @@ RETRY = "correct it, then repeat the same command"
 
 
 def run_cell(cell: Cell, output: Path) -> dict[str, Any]:
-    """The result of a cell, computed in a process of its own with the threads that the runner has set."""
-    # Asked to stop, the process exits in good order: one that is cut off leaves the system's semaphores behind.
+    """Return the result of a cell, computed in its own process with the threads that the runner has set."""
+    # On a request to stop, the process exits cleanly: a killed process leaves system semaphores behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     print(f"{cell.title} ...", flush=True)
     result = measure(cell, output, torch.get_num_threads())
@@ -39,7 +39,7 @@ def run_cell(cell: Cell, output: Path) -> dict[str, Any]:
 
 
 def measure(cell: Cell, output: Path, threads: int) -> CellResult:
-    """Fit and score; raises what keeps the cell from having a result."""
+    """Fit and score; raise the error that prevents a result."""
     table = registry.load(cell.dataset)
     split = stored_split(ResultCache(output / SPLITS), table, cell.dataset, cell.split)
     if split is None or (table.sha256, split.sha256) != (cell.data_sha256, cell.split_sha256):
@@ -67,7 +67,7 @@ def measure(cell: Cell, output: Path, threads: int) -> CellResult:
 
 
 def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
-    """Figures of the predicted probabilities of class +1, as core/metrics.py defines them."""
+    """Return the figures of the predicted probabilities of class +1, as core/metrics.py defines them."""
     p = torch.from_numpy(np.asarray(probability, dtype=np.float64))
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):

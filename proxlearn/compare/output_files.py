@@ -1,4 +1,4 @@
-"""Which files in an output folder `proxlearn compare` wrote itself: no other file is replaced or deleted.
+"""The files in an output folder that `proxlearn compare` wrote itself: no other file is replaced or deleted.
 
 The caches, plans and the log are recognised by their beginning. Tables and plots are listed in the plan beside them.
 Version 0.1.0 kept a file per cell and per split (cells/, splits/): they are neither read nor changed.
@@ -20,11 +20,11 @@ from proxlearn.run.ownership import PLAN_START, RESULTS_START, begins_with, is_l
 
 PLAN = "plan.json"
 UNREADABLE = (UnreadableFile, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
-"""What reading a JSON file that any program may have written can raise."""
+"""Errors that reading a JSON file can raise if any program may have written the file."""
 BLOCK_FILES: dict[Block, str] = {"network": "networks", "sampler": "samplers"}
 """Names of a block's tables and plots, without their endings."""
 REFERENCES = "references"
-"""The same where only reference lines are compared."""
+"""The same name for a comparison of reference lines only."""
 ENDINGS = ("csv", "tex", "png", "pdf")
 LOG_START = re.compile(rb"[^\n]+, split \w+, [^\n]+ \.\.\.\n|\Z")
 """The first line of the log (see measure.run_cell); a process that is killed at its start leaves it empty."""
@@ -32,7 +32,7 @@ REMEDY = "move it to another place, or choose another --output"
 
 
 def table_names(blocks: Collection[str], protocol: str) -> list[str]:
-    """The tables and plots of a comparison of methods of these blocks."""
+    """Return the tables and plots of a comparison of methods of these blocks."""
     stems = [stem for block, stem in BLOCK_FILES.items() if block in blocks] or [REFERENCES]
     paper = ["paper.csv", "paper.tex"] if protocol == "paper" else []
     return ["compare.md", *(f"{stem}.{ending}" for stem in stems for ending in ENDINGS), *paper]
@@ -42,9 +42,9 @@ KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
-    """The tables and plots in ``folder`` that the command wrote, according to its plan.
+    """Return the tables and plots in ``folder`` that the command wrote, according to its plan.
 
-    A plan of version 0.1.0 has no such list: that version wrote what follows from the plan's methods.
+    A plan of version 0.1.0 has no such list: its files follow from the plan's methods.
     """
     if not begins_with(folder / PLAN, PLAN_START):
         return set()
@@ -94,7 +94,7 @@ def refuse_foreign_tables(folder: Path, names: Iterable[str]) -> None:
 
 
 def refuse_paths(foreign: Iterable[Path]) -> None:
-    """Raise an InputError if there are any such files."""
+    """Raise an InputError if ``foreign`` contains any path; `proxlearn compare` did not write these files."""
     paths = list(foreign)
     if paths:
         others = f", nor were {len(paths) - 1} others" if len(paths) > 1 else ""

@@ -1,6 +1,6 @@
-"""What one `proxlearn compare` is to compute: plain values, known before any data is loaded.
+"""The specification of one `proxlearn compare`: plain values, known before any data is loaded.
 
-The protocol decides how the features are scaled: alike for all methods, or as the samplers' papers did it. Every
+The protocol decides how the features are scaled: alike for all methods, or as in the samplers' papers. Every
 scaling is fitted on the training part. The reference lines are standardised under both protocols, so that they are the
 same lines; the Bayes rule applies to raw features.
 """
@@ -19,7 +19,7 @@ SCALINGS: dict[str, ScalerFit] = {**FITS, "symmetric": symmetric}
 PAPERS: dict[str, str] = {"banana": "standard", "diabetes": "symmetric", "twonorm": "none"}
 """Scalings of the samplers in Mokrov et al. (2021) and Bonet et al. (2022); other data is standardised."""
 PUBLISHED = ("jko_icnn", "swgf")
-"""Methods whose preset `paper` has the settings of those papers, and exists for their data only."""
+"""Methods whose preset `paper` has the settings of these papers and exists for their data only."""
 AUTHORS: Literal["authors"] = "authors"
 AUTHORS_SEEDS = {"diabetes": 42}
 """dataset: the seed with which Mokrov et al. (2021) and Bonet et al. (2022) let torch permute the rows; the first 80 %
@@ -27,7 +27,7 @@ are for training. Only data whose file lists its rows in UCI's order, which is a
 SplitName: TypeAlias = int | Literal["authors"]
 """The number of a split, which is its seed, or AUTHORS."""
 CELLS, SPLITS, LOG = "cells.jsonl", "splits.jsonl", "compare.log"
-"""In the output folder: the caches of results and of splits, and what the cells' processes print."""
+"""Files in the output folder: the caches of results and of splits, and the output of the cells' processes."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class ComparisonSpec:
     exceptions: dict[str, int] = field(default_factory=dict)
     """dataset: a number of splits other than ``splits``."""
     authors: bool = False
-    """Whether the split of the samplers' authors is included, for the datasets of which it is known."""
+    """Whether the split of the samplers' authors is included, for the datasets for which it is known."""
 
     @property
     def name(self) -> str:
-        """The folder of its tables, below the output folder."""
+        """The name of the tables' folder, below the output folder."""
         tempered = "" if self.temperature == 1 else f"-T{self.temperature:g}"
         return f"{self.protocol}-{self.preset}{tempered}"
 
 
 def scaling_of(protocol: Protocol, method: Method, dataset: str) -> str:
-    """The scaling's name."""
+    """Return the name of the scaling."""
     if method.scaling is not None:
         return method.scaling
     if protocol == "paper" and method.block == "sampler":

@@ -1,7 +1,7 @@
-"""Which rows are trained on: drawn once from a seed, stored with the data's checksum, and shared by all methods.
+"""Training rows: drawn once from a seed, stored with the data's checksum, and shared by all methods.
 
-Random splits are numbered. For some data there is also the one split on which the samplers' authors have trained: the
-figures that they printed are those of its rows. All splits are in one cache (jobs/result_cache.py).
+Random splits are numbered. For some data there is also the split on which the samplers' authors trained: the
+figures that they published refer to its rows. All splits are in one cache (jobs/result_cache.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Split:
 
 
 def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split:
-    """The stored split of this table, or a new one, which is stored; one that does not fit the table is replaced."""
+    """Return the stored split of this table; if there is none, or it does not fit the table, draw and store one."""
     split = stored_split(cache, table, config, name)
     if split is not None:
         return split
@@ -56,7 +56,7 @@ def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: Spli
 
 
 def stored_split(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split | None:
-    """The stored split; None where there is none or it does not fit the table."""
+    """Return the stored split; None if there is none or it does not fit the table."""
     values = cache.get(split_identity(table, config, name))
     if values is None:
         return None

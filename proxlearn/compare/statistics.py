@@ -23,14 +23,14 @@ class MeanSd:
     sd: float = math.nan
 
     def text(self, digits: int) -> str:
-        """With ``digits`` decimal places; of a large number (a risk of 10^6) three significant digits."""
+        """Format with ``digits`` decimal places; a large number (a risk of 10^6) with three significant digits."""
         form = ".3g" if digits > 0 and abs(self.mean) >= 1e4 else f".{digits}f"
         spread = "" if math.isnan(self.sd) else f" ± {self.sd:{form}}"
         return "" if math.isnan(self.mean) else f"{without_negative_zero(self.mean, digits):{form}}{spread}"
 
 
 def without_negative_zero(value: float, digits: int) -> float:
-    """The value, or 0 where it would be printed as -0.00 with ``digits`` decimal places."""
+    """Return the value, or 0 if it would be printed as -0.00 with ``digits`` decimal places."""
     return 0.0 if round(value, digits) == 0 else value
 
 
@@ -43,13 +43,13 @@ def summarise(values: Iterable[float]) -> MeanSd:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half-widths of its 95 % intervals; NaN for less than two values."""
+    """A mean and the half-widths of its 95 % intervals; NaN for fewer than two values."""
 
     mean: float
     student: float
-    """As if the values were independent."""
+    """Half-width for independent values."""
     corrected: float
-    """For splits that overlap."""
+    """Half-width for splits that overlap."""
 
     @property
     def excludes_zero(self) -> bool:
@@ -57,7 +57,7 @@ class Interval:
         return abs(self.mean) > self.corrected
 
     def text(self, digits: int) -> str:
-        """Mean ± Student's half-width (± the corrected one), with a star where the corrected interval excludes 0."""
+        """Return mean ± Student's half-width (± the corrected one), with a star if the latter interval excludes 0."""
         mean = without_negative_zero(self.mean, digits)
         if math.isnan(self.student):
             return "" if math.isnan(mean) else f"{mean:+.{digits}f}"
@@ -66,7 +66,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
-    """The intervals of the mean of ``values``; ``test_share`` is test rows over training rows."""
+    """Return the intervals of the mean of ``values``; ``test_share`` is test rows over training rows."""
     k, summary = len(values), summarise(values)
     if k < 2:
         return Interval(summary.mean, math.nan, math.nan)
@@ -79,5 +79,5 @@ def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float], test_share: float) -> Interval:
-    """The intervals of the first minus the second, on the splits that both have."""
+    """Return the intervals of the first minus the second, on the splits that both have."""
     return interval([first[split] - second[split] for split in sorted(first.keys() & second.keys())], test_share)

@@ -2,7 +2,7 @@
 
 In Hydra's syntax blanks, brackets, commas and quotes have a meaning. The values of text keys (file and column names)
 are taken as typed unless Hydra reads them as something that a text key accepts. Other values that Hydra cannot read are
-passed on as texts, so that the validator of the key reports the problem.
+passed on as strings, so that the validator of the key reports the problem.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parse_arguments(args: list[str]) -> argparse.Namespace:
     modes = (parsed.run, parsed.multirun, parsed.cfg is not None, parsed.info is not None, parsed.shell_completion)
     if sum(map(bool, modes)) > 1:
         raise InputError(
-            "--run, --multirun, --cfg, --info and --shell-completion exclude each other", "give one of them"
+            "--run, --multirun, --cfg, --info and --shell-completion are mutually exclusive", "give only one of them"
         )
     return parsed
 
@@ -108,7 +108,7 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
 
 
 def _as_typed(typed: str, parsed_value: object) -> str:
-    """Return a text quoted if Hydra would read it as a number or a flag: a column may be called 1.50 or `true`."""
+    """Return a string, quoted if Hydra would read it as a number or a flag: a column may be called 1.50 or `true`."""
     keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
     return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 
@@ -140,15 +140,15 @@ def _malformed_override(word: str) -> InputError:
     problem = f"`{word}` is not of the form key=value"
     key, equals, value = (part.strip() for part in word.partition("="))
     if equals and key and _parse_override(f"{key}=0") is not None:
-        return InputError(problem, f"leave out the blanks: {shlex.quote(f'{key}={value}')}")
+        return InputError(problem, f"leave out the spaces: {shlex.quote(f'{key}={value}')}")
     if Path(word).suffix.lower() in TABLE_SUFFIXES:
         return InputError(problem, table_remedy(word))
-    # A listing instead of a look at one path: a word can be too long for a file's name.
+    # The folder is listed, instead of checking one path, because a word can be too long for a file's name.
     if word in (path.stem for path in (config_folder() / "dataset").glob("*.yaml")):
         return InputError(problem, f"write dataset={word}")
     if word in schema.ALL_KEYS:
-        return InputError(problem, f"write {word}=VALUE, in one word without blanks")
-    return InputError(problem, "write key=value, in one word without blanks; see `proxlearn train --help`")
+        return InputError(problem, f"write {word}=VALUE, in one word without spaces")
+    return InputError(problem, "write key=value, in one word without spaces; see `proxlearn train --help`")
 
 
 def _refuse_arguments(message: str) -> NoReturn:

@@ -46,7 +46,7 @@ SILENT_LOGGING = (
 )
 """Hydra's logging options `none` and `disabled`: the others name classes to import. A run's own log is train.log."""
 MAX_COPIES = 10**6
-"""Bound on the number of copies of one text that nested interpolations can produce."""
+"""Bound on the number of copies of one string that nested interpolations can produce."""
 
 
 def parse(args: list[str]) -> argparse.Namespace:
@@ -126,7 +126,7 @@ def own_part(composed: DictConfig) -> DictConfig:
 
 
 def _check_interpolations(composed: DictConfig) -> None:
-    """Refuse texts that refer to each other so often that their resolution would not end."""
+    """Refuse strings that refer to each other so often that their resolution would not end."""
     copies = 1
     for text in iterate_texts(OmegaConf.to_container(composed, resolve=False)):
         copies *= max(1, text.count("${"))

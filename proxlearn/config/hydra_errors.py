@@ -55,7 +55,7 @@ def _unresolved(key: str, value: str) -> InputError:
 
 
 def _translate_text(error: BaseException) -> InputError:
-    """Return the error for an exception of which only the message tells the cause."""
+    """Return the error for an exception whose cause is known only from its message."""
     text = str(error)
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:

@@ -1,4 +1,4 @@
-"""Quoting of texts in overrides, for Hydra's grammar, OmegaConf's interpolations and the shell."""
+"""Quoting of strings in overrides, for Hydra's grammar, OmegaConf's interpolations and the shell."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 import shlex
 
 PLAIN = re.compile(r"[A-Za-z_/][\w/.-]*", re.ASCII)
-"""Texts that need no quotes in Hydra's grammar."""
+"""Strings that need no quotes in Hydra's grammar."""
 KEYWORDS = ("null", "true", "false", "nan", "inf")
 
 
 def quote(text: str) -> str:
-    """Return a text in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
+    """Return a string in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
     # Hydra reads a backslash as an escape only before a quote, the closing one included.
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
 
 
 def quote_literal(text: str) -> str:
-    """Return a text in Hydra's double quotes, in which ``${`` is not an interpolation."""
+    """Return a string in Hydra's double quotes, in which ``${`` is not an interpolation."""
     return quote(re.sub(r"(\\*)\$\{", r"\1\1\\${", text))
 
 

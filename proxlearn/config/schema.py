@@ -137,13 +137,13 @@ KEY_ORDER = (
 
 
 def setting_check(setting: dataclasses.Field[Any]) -> Check:
-    """The check of a field of a config; a hyperparameter that selection can choose may be null."""
+    """Return the check of a field of a config; a hyperparameter that selection can choose may be null."""
     check: Check = setting.metadata["check"]
     return optional(check) if setting.metadata.get("selectable") else check
 
 
 def config_values(config: TrainConfig) -> dict[str, Any]:
-    """A config as plain values, in the order of config.yaml."""
+    """Return a config as plain values, in the order of config.yaml."""
     values = dataclasses.asdict(config)
     return {key: values[key] for key in dict.fromkeys((*KEY_ORDER, *values)) if key in values}
 
@@ -163,7 +163,7 @@ ADDED_KEYS = {
 """Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
 
 DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {TrainConfig: ADDED_KEYS, LoggerConfig: {"uri": None}}
-"""The same per part of a config; a logger that needs no address has none."""
+"""Added keys per part of a config; a logger that needs no address has the uri None."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
 """Keys that the config.yaml of an earlier version has per part and that are ignored: `threads` holds the same value."""

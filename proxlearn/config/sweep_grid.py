@@ -33,5 +33,5 @@ def _words(override: Override) -> Iterator[str]:
     elif override.is_discrete_sweep():
         yield from (f"{key}={value}" for value in override.sweep_string_iterator())
     else:
-        problem = f"{override.input_line} does not name single values"
+        problem = f"{override.input_line} is not a list of values"
         raise InputError(problem, f"write {key}=VALUE,VALUE,... or {key}=range(START,STOP,STEP)")

@@ -22,13 +22,13 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import user_path
 
-VALUES_ONLY = "configs hold values, not code: take it out"
+VALUES_ONLY = "configs hold values, not code: remove it"
 MAX_ENTRIES = 10_000
 MAX_BYTES = 100_000
-"""Per file; proxlearn's own configs have less than 6000."""
+"""Maximum size of a file; proxlearn's own configs have less than 6000 bytes."""
 MAX_DEPTH = 50
 MAX_NODES = 20_000
-"""Per file, with every alias counted as a copy of the node it refers to."""
+"""Maximum number of nodes of a file, with every alias counted as a copy of the node it refers to."""
 SUFFIXES = (".yaml", ".yml")
 
 _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=None)
@@ -84,7 +84,7 @@ def refuse_targets(node: Any, prefix: str) -> None:
 
 
 def iterate_texts(node: Any) -> Iterator[str]:
-    """Yield every text in a plain structure, keys included."""
+    """Yield every string in a plain structure, keys included."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):
@@ -127,7 +127,7 @@ def _load(path: Path) -> list[Any]:
     sizes: dict[int, int] = {}
     if sum(_size(root, sizes) for root in roots) > MAX_NODES:
         raise ValueError(f"it expands to more than {MAX_NODES} values")
-    # To YAML, Hydra's package header is a comment, and interpolations are texts.
+    # In YAML, Hydra's package header is a comment, and interpolations are strings.
     return list(yaml.safe_load_all(text))
 
 
@@ -141,7 +141,7 @@ def _check_depth(text: str) -> None:
 
 
 def _size(node: Any, sizes: dict[int, int]) -> int:
-    """Return the number of values of a node with aliases expanded; the nodes above it have the size 0 meanwhile."""
+    """Return the number of values of a node with aliases expanded; the size of an unfinished node is 0."""
     if id(node) in sizes:
         if sizes[id(node)] == 0:
             raise ValueError("an alias refers to a node that contains it")

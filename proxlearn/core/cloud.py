@@ -43,7 +43,7 @@ class PointCloud:
         return self.log_rho.exp()
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """The cloud on another device or in another precision, without its screen, which is built again there."""
+        """Return the cloud on another device or in another precision, without its screen, which is rebuilt there."""
         if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
             return self
         return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype), screen=None)

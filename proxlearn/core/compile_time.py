@@ -1,6 +1,6 @@
 """The time that this process has spent on compiling and loading passes, which does not count as time of steps.
 
-Free of Numba: a progress bar reads it with every engine.
+The module does not import Numba, because a progress bar reads this time with every engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CompileTime:
         self.load_seconds = 0.0
         """Seconds spent on loading other passes from the cache."""
         self.cache_error: OSError | None = None
-        """Why the newest pass could not be stored in the cache, if it could not."""
+        """Error that prevented storing the newest pass in the cache, if any."""
         self.on_start: Callable[[], None] | None = None
         """Called when a compilation starts."""
         self._depth, self._start = 0, 0.0

@@ -17,27 +17,27 @@ ESTIMATES = ("weighted", "unweighted")
 
 
 def estimate_weights(cloud: PointCloud) -> dict[str, Tensor]:
-    """The two estimates as weights of the particles, each summing to 1."""
+    """Return the two estimates as weights of the particles, each summing to 1."""
     weighted = torch.softmax(cloud.log_rho, dim=0)
     return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
 
 
 def mean_outputs(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
-    """The mean over the particles by both estimates: (outputs) x n each."""
+    """Return the mean over the particles by both estimates: (outputs) x n each."""
     weights = estimate_weights(cloud)
     both = torch.stack(list(weights.values())) @ outputs.flatten(1)
     return dict(zip(weights, both.view(2, *outputs.shape[1:]), strict=True))
 
 
 def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
-    """The cloud's output for unlabelled samples by both estimates: (outputs) x n each."""
+    """Return the cloud's output for unlabelled samples by both estimates: (outputs) x n each."""
     return mean_outputs(neuron.outputs(cloud.theta, X), cloud)
 
 
 def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
-    """The standard error of an estimate as a mean over particles, (outputs) x n.
+    """Return the standard error of an estimate as a mean over particles, (outputs) x n.
 
-    How far the output would typically move if as many particles were drawn again, independently, from the law that the
+    It is the typical change of the output if as many particles were drawn again, independently, from the law that the
     cloud represents: sqrt(sum w^2 (Phi - f)^2), the particles' standard deviation over sqrt(N) where all weights are
     equal. It shows where the particles disagree, not how noisy the targets are. Trained particles are not independent:
     they compensate for one another, so that from seed to seed the output moves far less.

@@ -1,7 +1,7 @@
 """The hyperparameters of the recursion: numbers, readings of the paper and schedules, declared once with their checks.
 
 A new hyperparameter is a field of ``Hyperparameters`` and its value in configs/recipe/*.yaml; the config schema, the
-settings of a fit and the step follow from the field. The module is free of torch, so that a config is checked without
+settings of a fit and the step follow from the field. The module avoids torch, so that a config is checked without
 importing it; what depends on the cloud (a measured epsilon, the numbers of one step) is in core/schedules.py.
 """
 
@@ -19,7 +19,7 @@ NOISE_SCALE: Check = real(at_least=0, example=1.0)
 
 
 def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = False) -> Any:
-    """A field with its check; a ``selectable`` one may be None in a config, until selection fills it in."""
+    """Return a field with its check; a ``selectable`` one may be None in a config, until selection fills it in."""
     return field(default=default, metadata={"check": check, "selectable": selectable})
 
 
@@ -41,7 +41,7 @@ class Hyperparameters(Generic[Number]):
     """If given, epsilon is a multiple of this quantile of the particles' squared distances to their nearest
     neighbours; otherwise epsilon is absolute."""
     delta: float = hyperparameter(real(at_least=0, example=1e-3), 1e-3)
-    """Tolerance of the proximal fixed point; 0 makes all L rounds."""
+    """Tolerance of the proximal fixed point; 0 runs all L rounds."""
     L: int = hyperparameter(integer(at_least=1, example=300), 300)
     """Maximum number of rounds of the proximal fixed point."""
     drift: options.Drift = hyperparameter(choice(options.Drift), "paper")
@@ -57,7 +57,7 @@ class Hyperparameters(Generic[Number]):
     beta_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
     """Schedule of the temperature 1/beta, which falls as h does."""
     horizon: int = hyperparameter(integer(at_least=1, example=1000), 1000)
-    """Step that the schedules are made for."""
+    """Step at which the cosine schedule ends and the power law has fallen to a tenth."""
     batch_size: int | None = hyperparameter(optional(integer(at_least=1, example=256)), None)
     """Samples per step, drawn with replacement; None: all samples."""
 

@@ -16,7 +16,7 @@ from proxlearn.core import options
 
 
 def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
-    """C(i,j) = |rows_i - columns_j|^2 by differences.
+    """Return C(i,j) = |rows_i - columns_j|^2 by differences.
 
     ``cdist``'s matrix-product shortcut cancels: in float32 it is off by .25 on C_ii = 1.3 once a cloud has spread.
     """
@@ -30,13 +30,13 @@ class Kernel(Protocol):
     """log of the factor of each row: Gamma(i,j) = exp(row_shift_i) Gamma'(i,j)."""
 
     def log_apply(self, log_z: Tensor) -> Tensor:
-        """log(Gamma' z)."""
+        """Return log(Gamma' z)."""
 
     def log_apply_transpose(self, log_q: Tensor) -> Tensor:
-        """log(Gamma'^T q')."""
+        """Return log(Gamma'^T q')."""
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        """log of z o Gamma^T (rho / Gamma z): the mass of each row, distributed along the row, so that none is lost."""
+        """Return log(z o Gamma^T (rho / Gamma z)): the mass of each row, distributed along the row without loss."""
 
 
 class KernelTooLarge(Exception):
@@ -93,8 +93,8 @@ class LogKernel:
 
 
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
-    """Gamma between two clouds, row i for ``rows[i]``."""
-    # The eager path does not screen: there ``auto`` is the log kernel.
+    """Return Gamma between two clouds, row i for ``rows[i]``."""
+    # The eager path does not screen, so ``auto`` is the log kernel here.
     kernel = DenseKernel if which == "dense" else LogKernel
     return kernel(squared_distances(rows, columns), epsilon)
 
@@ -104,9 +104,9 @@ MOST_ROWS = 20_000
 
 
 def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: float) -> Tensor:
-    """Largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
+    """Return the largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
 
-    Not 1 - (diagonal share), because shares far below the rounding unit are of interest. NaN where there are too many
+    The code avoids 1 - (diagonal share): shares far below the rounding unit matter. NaN where there are too many
     particles to compare every pair.
     """
     N = len(rows)

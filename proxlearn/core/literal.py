@@ -23,7 +23,7 @@ from proxlearn.core.step import Info
 def euler_maruyama(
     problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Algorithm 2: v_{k-1}, U_{k-1}, Theta_k."""
+    """Run Algorithm 2; return v_{k-1}, U_{k-1}, Theta_k."""
     theta = theta.detach().requires_grad_()
     n, y = len(problem.samples), problem.samples.y.reshape(-1)
     with torch.enable_grad():
@@ -55,7 +55,7 @@ class Recursion:
 
 
 def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
-    """Algorithm 1: rho_k, and the locations from Algorithm 2."""
+    """Run Algorithm 1; return rho_k, and the locations from Algorithm 2."""
     beta, h, epsilon, delta, L = hyper.beta, hyper.h, hyper.epsilon, hyper.delta, hyper.L
     v, U, theta_k = euler_maruyama(problem, theta, rho, hyper, noise)
     C = torch.cdist(theta_k, theta, compute_mode="donot_use_mm_for_euclid_dist") ** 2
@@ -81,7 +81,7 @@ def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise
 
 
 def step(problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
-    """One literal recursion behind the interface of ``core.step.step``, so that a run can use it."""
+    """Run one literal recursion behind the interface of ``core.step.step``, so that a run can use it."""
     recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
     log_z = recursion.z.log()
     changes = log_z.diff(dim=1).abs().amax(dim=0)

@@ -15,7 +15,7 @@ CALIBRATION_BINS = 15
 
 
 def accuracy_share(hits: Tensor) -> Tensor:
-    """The share of true entries."""
+    """Return the share of true entries."""
     return hits.double().mean()
 
 
@@ -31,7 +31,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """Log-loss and calibration error of (floored) probabilities, by name."""
+    """Return the log-loss and the calibration error of (floored) probabilities, by name."""
     of_labels = probabilities.gather(0, labels[None])[0]
     return {
         f"log_loss_{estimate}": -of_labels.log().mean(),
@@ -40,7 +40,7 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """The expected calibration error: how far the predicted class's probability is from the share of right answers.
+    """Return the expected calibration error: the gap between the predicted class's probability and the accuracy.
 
     In each bin of probability the two means are compared; the gaps are averaged with the bins' shares of the samples,
     so that a bin's gap is |sum(right - probability)| / n.
@@ -53,7 +53,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:
-    """sum w log(N w), w = rho / sum rho: divergence of the weights from uniform, between 0 and log N."""
+    """Return sum w log(N w), w = rho / sum rho: the divergence of the weights from uniform, between 0 and log N."""
     log_w = torch.log_softmax(log_rho, dim=0)
     # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
     terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
@@ -61,14 +61,14 @@ def weight_entropy(log_rho: Tensor) -> Tensor:
 
 
 def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
-    """Train risk + (1/beta) sum w log(N w).
+    """Return the train risk + (1/beta) sum w log(N w).
 
-    Not the paper's F_beta, whose entropy depends on the spread of the cloud: this one depends on the weights alone.
+    This is not the paper's F_beta, whose entropy depends on the spread of the cloud; here only the weights matter.
     """
     return train_risk + weight_entropy(log_rho) / beta
 
 
 def effective_sample_size(log_rho: Tensor) -> Tensor:
-    """(sum rho)^2 / sum rho^2: the number of equally weighted particles that the weighted estimate corresponds to."""
+    """Return (sum rho)^2 / sum rho^2: the number of equally weighted particles that give an equivalent estimate."""
     log_w = torch.log_softmax(log_rho, dim=0)
     return torch.exp(-torch.logsumexp(2 * log_w, dim=0))

@@ -1,4 +1,4 @@
-"""The options of the algorithm by name; free of torch, so that a config is checked without it."""
+"""The options of the algorithm by name; the module does not import torch, so that a config is checked without it."""
 
 from typing import Literal
 

@@ -69,7 +69,7 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> ProximalSolution:
-    """Lines 6-19 of Algorithm 1. ``delta=0`` runs all L rounds and never waits for the device."""
+    """Run lines 6-19 of Algorithm 1. ``delta=0`` runs all L rounds and never waits for the device."""
     log_z = log_z0
     log_q = log_rho - kernel.log_apply(log_z)
     changes: list[Tensor] = []
@@ -97,8 +97,8 @@ def solve(
 
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> bool:
-    """Line 13 of Algorithm 1: Euclidean norms of the changes of q and z themselves."""
-    # In float64: q may exceed the range of float32 where the weights are in range.
+    """Whether line 13 of Algorithm 1 holds, with Euclidean norms of the changes of q and z themselves."""
+    # Computed in float64, because q may exceed the range of float32 where the weights are in range.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()
     return bool((torch.linalg.vector_norm(change_q) < delta) & (torch.linalg.vector_norm(change_z) < delta))
@@ -107,7 +107,7 @@ def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_
 def objective(
     solution: ProximalSolution, log_rho: Tensor, cost_stay: Tensor, w: Tensor, beta: float, h: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """The objective above, with every particle keeping its mass (M diagonal) and at the solution.
+    """Return the module's objective where every particle keeps its mass (M diagonal), and at the solution.
 
     At M = diag(q) Gamma diag(z) the two transport terms add up to epsilon (<rho_{k-1}, log q> + <rho_k, log z>): O(N).
     ``cost_stay`` is the diagonal of C.

@@ -23,12 +23,12 @@ class Potentials:
     """Gradient of the chosen drift's potential with respect to theta, N x p."""
 
     def potential(self, which: Potential) -> Tensor:
-        """w, the part of the proximal objective that is linear in rho (h w per unit of mass)."""
+        """Return w, the part of the proximal objective that is linear in rho (h w per unit of mass)."""
         return self.v + self.u if which == "paper" else self.v + 2 * self.u
 
 
 def potentials(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Potentials:
-    """v, U rho and the drift's gradient in O(N n n_x): U is never formed (the paper's way is O(N^2 n n_x))."""
+    """Return v, U rho and the drift's gradient in O(N n n_x): U is never formed (the paper's way is O(N^2 n n_x))."""
     n, y = len(problem.samples), problem.samples.y.reshape(-1)
     response = problem.neuron.respond(theta, problem.samples)
     if drift == "paper":
@@ -45,6 +45,6 @@ def potentials(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Po
 
 
 def risk(f: Tensor, y: Tensor) -> Tensor:
-    """The paper's unregularised F: mean over the samples of (y - f)^2, summed over the outputs."""
+    """Return the paper's unregularised F: the mean over the samples of (y - f)^2, summed over the outputs."""
     mean = (y - f).square().mean()
     return mean * len(y) if y.ndim == 2 else mean

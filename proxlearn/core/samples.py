@@ -28,6 +28,6 @@ class Samples:
         return Samples(self.X.to(device, dtype), self.y.to(device, dtype), labels)
 
     def take_rows(self, rows: Tensor) -> Samples:
-        """The samples of some rows."""
+        """Return the samples of the given rows."""
         labels = None if self.labels is None else self.labels[rows]
         return Samples(self.X[rows], self.y[..., rows], labels)

@@ -1,4 +1,4 @@
-"""What changes along a run besides the cloud: functions of the step and the cloud alone, so that a resume is exact."""
+"""Schedules of a run: values that depend only on the step and the cloud, so that a resumed run is exact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEASURED_PER_DECADE = 10
 LOWEST = 0.01
 """Final factor of the cosine schedule: a factor of 0 would stop the particles."""
 MOST_QUERIED = 128
-"""Particles whose nearest neighbour is searched: the first ones stand for all, at a fraction of N^2 distances."""
+"""Particles whose nearest neighbour is searched: the first ones represent all, at a fraction of the N^2 distances."""
 
 
 def is_log_spaced(step: int, per_decade: int) -> bool:
@@ -33,7 +33,7 @@ def _decade(digits: int, per_decade: int) -> frozenset[int]:
 
 
 def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
-    """The factor of h, or of the temperature 1/beta, at a step.
+    """Return the factor of h, or of the temperature 1/beta, at a step.
 
     It starts at 1. The cosine reaches its end at ``horizon``; the power law is at a tenth there and continues to fall.
     """
@@ -45,7 +45,7 @@ def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
 
 
 def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
-    """The cloud with the epsilon of its next step, measured again where that is due."""
+    """Return the cloud with the epsilon of its next step, measured again where a measurement is due."""
     if hyper.epsilon_quantile is None:
         return cloud
     if cloud.epsilon is None or is_log_spaced(cloud.step, MEASURED_PER_DECADE):
@@ -58,26 +58,26 @@ def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
 
 
 def hyper_for_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
-    """The hyperparameters of the step that starts from ``cloud``, whose epsilon has been measured."""
+    """Return the hyperparameters of the step that starts from ``cloud``, whose epsilon has been measured."""
     if not hyper.varies:
         return hyper
     h = hyper.h * schedule_factor(hyper.h_schedule, cloud.step, hyper.horizon)
     beta = hyper.beta / schedule_factor(hyper.beta_schedule, cloud.step, hyper.horizon)
-    # The cloud's epsilon replaces a relative one only: an absolute one must not become what another run measured.
+    # The cloud's epsilon replaces a relative one only: another run's measurement must not replace an absolute one.
     measured = cloud.epsilon if hyper.epsilon_quantile is not None else None
     return replace(hyper, h=h, beta=beta, epsilon=measured or hyper.epsilon)
 
 
 def hyper_of_last_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
-    """The hyperparameters of the step that led to ``cloud``; at step 0, those of the first step."""
+    """Return the hyperparameters of the step that led to ``cloud``; at step 0, those of the first step."""
     return hyper_for_step(hyper, replace(cloud, step=max(cloud.step - 1, 0)))
 
 
 def neighbour_quantile(theta: Tensor, q: float) -> float | None:
-    """The q-quantile of the particles' squared distances to their nearest neighbours.
+    """Return the q-quantile of the particles' squared distances to their nearest neighbours.
 
     The weights change noticeably where epsilon is near this length. Particles at the same place (after resampling) are
-    no neighbours; None where all particles coincide.
+    not neighbours; the result is None where all particles coincide.
     """
     distances = squared_distances(theta[:MOST_QUERIED], theta)
     nearest = torch.where(distances > 0, distances, torch.inf).amin(dim=1)

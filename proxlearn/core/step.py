@@ -33,11 +33,11 @@ class Info:
 
     @property
     def finite(self) -> bool:
-        """Whether the step has already established that its cloud is finite, which spares a check."""
+        """Whether the step has already established that its cloud is finite, which saves a check."""
         return False
 
     def prox_objective(self) -> tuple[Tensor, Tensor]:
-        """Value of the regularised problem before and after the step."""
+        """Return the value of the regularised problem before and after the step."""
         cost_stay = (self.theta - self.previous.theta).square().sum(1)
         hyper = self.hyper
         return proximal.objective(
@@ -45,11 +45,11 @@ class Info:
         )
 
     def weights_change(self) -> Tensor:
-        """Largest relative change of a weight, as |change of log rho|; 0 where the step changed no weight."""
+        """Return the largest relative change of a weight, as |change of log rho|; 0 where no weight changed."""
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:
-        """Largest share of its mass that a particle sends to other particles.
+        """Return the largest share of its mass that a particle sends to other particles.
 
         A share of a heavy particle that is below rounding may still change the weight of a light one: see
         ``weights_change``.
@@ -61,7 +61,7 @@ class Info:
 def step(
     problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
-    """(Theta, rho)_{k-1} -> (Theta, rho)_k; a pure function: the same inputs give the same bits.
+    """Compute (Theta, rho)_k from (Theta, rho)_{k-1}; a pure function: the same inputs give the same bits.
 
     ``noise`` is standard normal, N x p; ``z0`` uniform on (0, 1], N. Info is None where the weight update
     is not the proximal one.

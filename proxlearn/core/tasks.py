@@ -1,4 +1,4 @@
-"""Tasks: how the cloud's mean output is read as a prediction, and how the prediction is scored.
+"""Tasks: the interpretation of the cloud's mean output as a prediction, and the scores of the prediction.
 
 A neuron defines the output of each particle (``Neuron.outputs``); a task defines what the mean output means and which
 metrics it has. No other module distinguishes tasks.
@@ -20,34 +20,34 @@ from proxlearn.core.risk import risk
 from proxlearn.core.samples import Samples
 
 SATURATION = 1e-3
-"""How near logistic(f) must be to a label for the paper's code to count it."""
+"""Distance of logistic(f) from a label within which the paper's code counts a prediction as correct."""
 
 
 class Task(Protocol):
-    """How the mean output over the particles (outputs x n) is read and scored."""
+    """The interpretation and the scores of the mean output over the particles (outputs x n)."""
 
     @property
     def quantities(self) -> tuple[str, ...]:
         """Scores of each estimate, in the order of a table."""
 
     def classes(self, output: Tensor) -> int:
-        """The number of classes; 0 where the target is a real number."""
+        """Return the number of classes; 0 where the target is a real number."""
 
     def predicted(self, output: Tensor) -> Tensor:
-        """The prediction, n: class indices, or values."""
+        """Return the prediction, n: class indices, or values."""
 
     def probabilities(self, output: Tensor) -> Tensor:
-        """The probability of every class, C x n in float64, each column on the simplex and no entry below
+        """Return the probability of every class, C x n in float64, each column on the simplex and no entry below
         ``LEAST_PROBABILITY``; 0 x n where the target is a real number."""
 
     def standard_errors(self, output_errors: Tensor) -> Tensor:
-        """Standard errors of the probabilities, C x n, or of the values, from those of the mean output."""
+        """Return the standard errors of the probabilities, C x n, or of the values, from those of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
-        """Scores of one estimate, by name."""
+        """Return the scores of one estimate, by name."""
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
-        """Scores of the single particles (outputs: N x outputs x n), by name."""
+        """Return the scores of the single particles (outputs: N x outputs x n), by name."""
 
 
 class Binary:
@@ -62,7 +62,7 @@ class Binary:
         return (output[0] > 0).long()
 
     def probabilities(self, output: Tensor) -> Tensor:
-        # f's target is 2 p - 1, and nothing keeps f itself within [-1, 1].
+        # f's target is 2 p - 1, and f itself is not limited to [-1, 1].
         p = ((1 + output[0].double()) / 2).clamp(0, 1)
         return apply_probability_floor(torch.stack((1 - p, p)))
 
@@ -75,7 +75,7 @@ class Binary:
         if estimate == "weighted":
             g = self.predicted(output).to(f.dtype)
         else:
-            # The published code rounds a probability to 0 or 1 only where it is within 1e-3 of it.
+            # The published code rounds a probability to 0 or 1 only if the distance is below 1e-3.
             g = torch.where(logistic < SATURATION, 0.0, torch.where(logistic > 1 - SATURATION, 1.0, logistic))
         values = {
             f"risk_{estimate}": risk(f, samples.y),
@@ -114,7 +114,7 @@ class Multiclass:
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         labels = labels_of(samples)
         f = output.gather(0, labels[None])[0]
-        # A neuron with several outputs is regressed on all classes, one that returns a probability on the true one.
+        # A neuron with several outputs is regressed on all classes, one that returns a probability on the true class.
         regressed = output if samples.y.ndim == 2 else f
         return {
             f"risk_{estimate}": risk(regressed, samples.y),
@@ -158,12 +158,12 @@ TASKS: dict[options.Task, Task] = {"binary": Binary(), "multiclass": Multiclass(
 
 
 def task_of(neuron: Neuron, samples: Samples) -> Task:
-    """The task of a neuron on these samples: labels mean classes."""
+    """Return the task of a neuron on these samples: classification if they have labels."""
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))]
 
 
 def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, float]:
-    """Every metric of one part of the data, by name."""
+    """Return every metric of one part of the data, by name."""
     task, outputs = task_of(neuron, samples), neuron.outputs(cloud.theta, samples.X)
     values: dict[str, Tensor] = {}
     for estimate, mean in mean_outputs(outputs, cloud).items():

@@ -10,5 +10,5 @@ class Fork:
 
 
 def usable_threads(threads: int) -> int:
-    """The given number of threads, or one in a forked process, where a product on several threads would hang."""
+    """Return the given number of threads, or one in a forked process, where a product on several threads would hang."""
     return 1 if Fork.happened else threads

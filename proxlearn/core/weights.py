@@ -56,7 +56,7 @@ UPDATES: dict[options.Weights, Update] = {
 
 
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
-    """The clouds that index the rows and the columns of the cost.
+    """Return the clouds that index the rows and the columns of the cost.
 
     M 1 = rho_{k-1} ties row i to the old cloud; the paper nevertheless prints the new point in row i.
     """
@@ -64,7 +64,7 @@ def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation
 
 
 def ess_below(cloud: PointCloud, threshold: float) -> bool:
-    """Whether the effective sample size is below this share of the particles."""
+    """Whether the effective sample size is below the share ``threshold`` of the particles."""
     return float(effective_sample_size(cloud.log_rho)) < threshold * len(cloud.log_rho)
 
 

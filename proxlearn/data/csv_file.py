@@ -28,7 +28,7 @@ MAX_SUGGESTED_COLUMNS = 4
 
 
 def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Features, target values, feature names and target name; missing cells are NaN."""
+    """Return features, target values, feature names and target name; missing cells are NaN."""
     file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     if target is None:
@@ -41,7 +41,7 @@ def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarr
 
 
 def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
-    """The target's cells as written, for a table that ``read_table`` has accepted."""
+    """Return the target's cells as written, for a table that ``read_table`` has accepted."""
     file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     frame = _read_csv(path, file, delimiter, usecols=[header.index(target)], dtype=str, keep_default_na=False)
@@ -55,7 +55,7 @@ def open_text(file: BinaryIO) -> TextIO:
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
-    """Column names, and the delimiter that gives most of them; the file position is at the beginning afterwards."""
+    """Return the column names and the delimiter that yields most of them; the file is then at its beginning."""
     try:
         records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
     except UnicodeDecodeError as error:
@@ -89,7 +89,7 @@ def read_frames(
     rows: int | None = None,
     texts: Collection[str] = (),
 ) -> Iterator[Any]:
-    """The table as pandas frames of at most ``rows`` rows (None: one frame), indexed from the first row of the table.
+    """Yield the table as pandas frames of at most ``rows`` rows (None: one frame), indexed from its first row.
 
     The columns in ``texts`` keep each cell as written; in the others missing cells are NaN.
     """
@@ -130,7 +130,7 @@ def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) ->
 
 @contextlib.contextmanager
 def _pandas_errors_as_input_error(path: Path | str) -> Iterator[None]:
-    """Turn the errors and warnings of pandas into one line with a remedy."""
+    """Turn the errors and warnings of pandas into an InputError with a remedy."""
     import pandas as pd
 
     try:
@@ -155,7 +155,7 @@ def _first_record(file: TextIO, delimiter: str) -> list[str]:
 
 
 def _lines_before_header(file: TextIO) -> int:
-    """Number of empty lines at the beginning; the file position is at the beginning afterwards."""
+    """Return the number of empty lines at the beginning; the file position is at the beginning afterwards."""
     count = next((i for i, line in enumerate(file) if line.strip("\r\n")), 0)
     file.seek(0)
     return count
@@ -185,7 +185,7 @@ def _target_values(series: Any, name: str) -> np.ndarray:
 
 
 def feature_matrix(frame: Any) -> np.ndarray:
-    """The features as float64; a column that is not numeric is an error that names it."""
+    """Return the features as float64; raise an error that names the column if one is not numeric."""
     for name in frame.columns if len(frame) else ():
         if frame[name].dtype.kind not in "biuf":
             raise _text_column_error(frame[name].dropna(), name)
@@ -211,7 +211,7 @@ def _text_column_error(series: Any, name: str) -> InputError:
 
 
 def _target_remedy(header: list[str]) -> str:
-    """Columns as overrides to paste, the last one first: it is often the target."""
+    """Return the columns as overrides to paste, the last one first because it is often the target."""
     words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
     more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
     return "give " + " or ".join(words) + more

@@ -23,7 +23,7 @@ VARIABLE = "PROXLEARN_DATA"
 class DownloadFailed(Exception):
     """A source could not be reached, or its content is not the expected one; the message says why.
 
-    ``remedy`` is what makes the same command work, where something does.
+    ``remedy`` says how to make the same command work, if there is a way.
     """
 
     def __init__(self, why: str, remedy: str | None = None) -> None:
@@ -36,10 +36,10 @@ class Source(Protocol):
 
     @property
     def address(self) -> str:
-        """Return what a user downloads by hand, in words."""
+        """Return a description of the download that a user can make by hand."""
 
     def fetch(self, name: str) -> dict[str, bytes]:
-        """Return the bytes of the file, and of others that come with it, by name; raise DownloadFailed."""
+        """Return the bytes of the file and of the files that come with it, by name, or raise DownloadFailed."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def fetch(file: DataFile) -> bytes:
 
 
 def _store(path: Path, content: bytes) -> None:
-    """Write under a temporary name and rename, so that no reader sees a part. Not synced: the sha256 shows damage."""
+    """Write under a temporary name and rename, so that no reader sees a part. No sync: sha256 shows damage."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)

@@ -29,11 +29,11 @@ class Web:
             with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
                 return {name: self._content(name, answer)}
         except urllib.error.HTTPError as error:
-            raise DownloadFailed(f"the server answers {error.code} {error.reason}") from error
+            raise DownloadFailed(f"the server returned {error.code} {error.reason}") from error
         except urllib.error.URLError as error:
             raise DownloadFailed(f"no connection: {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
-            raise DownloadFailed(f"the connection broke: {error}") from error
+            raise DownloadFailed(f"the connection was lost: {error}") from error
 
     def _content(self, name: str, answer: http.client.HTTPResponse) -> bytes:
         chunks: list[bytes] = []
@@ -44,5 +44,5 @@ class Web:
                 last_notice = time.monotonic()
                 notice(f"{name}: {sum(map(len, chunks)) / 1e6:.1f} MB received")
         if answer.length:
-            raise DownloadFailed(f"the connection broke {answer.length} bytes before the end")
+            raise DownloadFailed(f"the connection was lost {answer.length} bytes before the end")
         return b"".join(chunks)

@@ -21,7 +21,7 @@ from proxlearn.data.dataset_files import DataFile, DownloadFailed, digest
 TIMEOUT = 600
 """Seconds. pip's own time-outs are shorter; 14 MB can take this long over a slow connection."""
 NO_PIP = "No module named pip"
-"""What `python -m pip` says in an environment without pip, such as those of uv and of `venv --without-pip`."""
+"""The error of `python -m pip` in an environment without pip, such as those of uv and of `venv --without-pip`."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Wheel:
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
             except subprocess.TimeoutExpired as error:
-                raise DownloadFailed(f"pip did not end within {TIMEOUT} s") from error
+                raise DownloadFailed(f"pip did not finish within {TIMEOUT} s") from error
             if done.returncode and NO_PIP in done.stderr:
                 remedy = (
                     f"install pip (`{sys.executable} -m ensurepip`, or `uv pip install pip`) and repeat the command"

@@ -14,7 +14,7 @@ from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError
 
 MAX_GUESSED_CLASSES = 20
-"""Integers with at most this number of different values are taken for classes, unless dataset.task is given."""
+"""Integers with at most this number of different values are treated as classes, unless dataset.task is given."""
 MAX_LISTED_CLASSES = 6
 LEADING_ZERO = re.compile(r"[-+]?0\d+")
 
@@ -47,7 +47,7 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
             problem = f"target column `{name}` is text ({values[row]!s:.40} in data row {row + 1}), not a number"
             raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
         return TargetEncoding(
-            task, values.astype(np.float64), (), f"column `{name}` is taken for a real number (regression)"
+            task, values.astype(np.float64), (), f"column `{name}` is treated as a real number (regression)"
         )
     if task == "binary" and len(distinct) != 2:
         remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
@@ -62,12 +62,12 @@ def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEnco
         )
     classes = tuple(_class_name(value) for value in distinct)
     listed = ", ".join(classes[:MAX_LISTED_CLASSES]) + (", ..." if len(classes) > MAX_LISTED_CLASSES else "")
-    description = f"column `{name}` is taken for {len(classes)} classes ({task}): {listed}"
+    description = f"column `{name}` is treated as {len(classes)} classes ({task}): {listed}"
     return TargetEncoding(task, indices.reshape(-1).astype(np.int64), classes, description)
 
 
 def keep_spelling(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
-    """The target's values, or class names as written where numbers would rename or merge the classes.
+    """Return the target's values, or class names as written where numbers would rename or merge the classes.
 
     This happens where an integer has leading zeros, or where different numbers round to the same float. Other
     spellings of one number (1 and 1.0) remain one class.
@@ -103,7 +103,7 @@ def _guess_task(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
 
 
 def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
-    """Class indices of the labels of a file; -1 where a label is none of the classes.
+    """Return the class indices of the labels of a file; -1 where a label is not one of the classes.
 
     A label matches a class if the text is the same, or denotes the same number or truth value.
     """
@@ -115,7 +115,7 @@ def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
 
 
 def _canonical(text: str) -> object:
-    """The number or truth value that a label denotes, or its stripped text."""
+    """Return the number or truth value that a label denotes, or its stripped text."""
     stripped = text.strip()
     number = parse_numeral(stripped)
     if number is not None:
@@ -124,5 +124,5 @@ def _canonical(text: str) -> object:
 
 
 def _class_name(value: object) -> str:
-    """The name of a class as in the user's table: 1.0 is written 1."""
+    """Return the name of a class as in the user's table: 1.0 is written 1."""
     return np.format_float_positional(value, trim="-") if isinstance(value, (float, np.floating)) else str(value)

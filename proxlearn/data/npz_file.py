@@ -28,7 +28,7 @@ READ_ERRORS = (
 
 
 def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Features, target values, feature names (from the array ``columns``, if there is one) and target name."""
+    """Return features, target values, feature names (from the array ``columns``, if there is one) and target name."""
     target = target or "y"
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -49,12 +49,12 @@ def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarr
         )
     if values.shape != (len(X),) or values.dtype.kind not in "biufU":
         raise InputError(
-            f"{path}: `{target}` must hold {len(X)} numbers or texts, got {values.dtype} {values.shape}",
+            f"{path}: `{target}` must hold {len(X)} numbers or strings, got {values.dtype} {values.shape}",
             "give one value per row of X",
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int((~np.isfinite(values)).argmax()) + 1
-        raise InputError(f"{path}: `{target}` lacks a finite value in row {row}", "correct it, or delete the row")
+        raise InputError(f"{path}: `{target}` is not finite in row {row}", "correct it, or delete the row")
     columns = [str(name) for name in np.atleast_1d(arrays.get("columns", [f"x{i}" for i in range(X.shape[1])]))]
     if len(columns) != X.shape[1]:
         raise InputError(f"{path}: {len(columns)} `columns` for {X.shape[1]} features", "name each column of X")
@@ -73,8 +73,8 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
             raise ValueError(f"array `{name}` holds Python objects")
         size = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or file.tell() + size != entry.file_size:
-            raise ValueError(f"array `{name}` claims the shape {shape}, which does not match its number of bytes")
-        # As float64 it is here once more.
+            raise ValueError(f"array `{name}` declares the shape {shape}, which does not match its number of bytes")
+        # The conversion to float64 makes a second copy.
         if 2 * size > physical_memory():
             raise ValueError(f"array `{name}` has {size} bytes, more than fit into this machine's memory")
         content = file.read(size)

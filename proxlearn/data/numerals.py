@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def parse_numeral(text: str) -> float | None:
-    """The number that the text denotes; None where it is not a number."""
+    """Return the number that a string denotes; None where it is not a number."""
     if not text.isascii() or "_" in text:
         return None
     try:

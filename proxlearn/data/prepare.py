@@ -35,7 +35,7 @@ class PreparedData:
 
 
 def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of the training and of the test part."""
+    """Return the row numbers of the training and of the test part."""
     rows = len(table.X)
     order = np.arange(rows)
     if config.split == "shuffled":

@@ -27,7 +27,7 @@ OPTIONAL_KEYS = ("path", "target", "task", "points")
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """The description of a dataset, without loading it."""
+    """Return the description of a dataset, without loading it."""
     info: DatasetInfo = _import_loader(name).INFO
     return info
 

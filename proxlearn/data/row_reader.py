@@ -1,7 +1,7 @@
 """Reader of new rows for a model: a table in chunks, with columns matched by name to those of the training table.
 
 The order of the columns does not matter; their names do. A missing or an unknown column is an error with a remedy,
-because a prediction from the wrong column looks like any other.
+because a prediction from a wrong column is not recognisable as wrong.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MAX_LISTED_NAMES = 5
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """Which columns of a table are read, and for what."""
+    """The columns of a table that are read, and their use."""
 
     features: Sequence[str]
-    """In the model's order."""
+    """Names of the features in the model's order."""
     target: str | None = None
     """Read if ``needs_target``; otherwise the table may have it, and it is ignored."""
     needs_target: bool = False
@@ -90,7 +90,7 @@ class RowReader:
         return self._file.tell()
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
-        """The rows in order; only one chunk is in memory at a time."""
+        """Yield the rows in order; only one chunk is in memory at a time."""
         header, delimiter = csv_file.read_header(self.name, self._text, least=1)
         check_columns(header, columns, self.name)
         size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(header)))
@@ -105,7 +105,7 @@ class RowReader:
 
 
 def _feature_rows(frame: Any, columns: Sequence[str]) -> np.ndarray:
-    """The numbers of a frame; the remedies of training do not apply, because the model needs every column."""
+    """Return the numbers of a frame; the remedies of training do not apply, because the model needs every column."""
     try:
         X = csv_file.feature_matrix(frame[list(columns)])
         check_finite(X, columns, int(frame.index[0]) if len(frame) else 0)
@@ -131,7 +131,7 @@ def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> No
             raise InputError(f"{name} has no column `{column}`", did_you_mean(column, header))
     if extra and not columns.ignore_extra:
         raise InputError(
-            f"{name} has the column {_quote_names(extra)}, which the model does not know",
+            f"{name} has the column {_quote_names(extra)}, which the model does not use",
             f"--keep {_shell_word(extra[0])} copies it to the output, --ignore-extra leaves such columns out",
         )
 

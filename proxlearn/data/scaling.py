@@ -31,11 +31,11 @@ MAX_CONSTANT_ERROR = 1e-3
 """Rounding error of a constant column's mean that is accepted: the column carries no information."""
 
 ScalerFit = Callable[[np.ndarray], Scaler]
-"""Fits a scaler to rows."""
+"""A function that fits a scaler to rows."""
 
 
 def none(X: np.ndarray) -> Scaler:
-    """The identity."""
+    """Return the identity."""
     return constant_factor(X, 1.0)
 
 
@@ -79,7 +79,7 @@ def max_abs(X: np.ndarray) -> Scaler:
 
 
 def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """1 / width; 1 for a column that is constant on these rows (its width may be a rounding error instead of zero)."""
+    """Return 1 / width; 1 for a column that is constant on these rows (its width may be a rounding error, not 0)."""
     constant = (X.max(axis=0) == X.min(axis=0)) | (width == 0)
     with np.errstate(over="ignore"):
         inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))

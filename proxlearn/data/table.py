@@ -47,4 +47,4 @@ class DatasetInfo:
     file: DataFile | None = None
     """The file that it is read from; None where it is computed, or part of an installed package."""
     reads: tuple[str, ...] = ()
-    """Which of dataset.path, .target, .task and .points the loader reads; setting one of the others is an error."""
+    """The keys among dataset.path, .target, .task and .points that the loader reads; setting another is an error."""

@@ -74,7 +74,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name in the folder of ``path`` that no other program uses, so that leftover files can be deleted."""
+    """Return a name in the folder of ``path`` that no other program uses, so that leftover files can be deleted."""
     return path.with_name(f".proxlearn-{path.name}.{os.getpid()}.tmp")
 
 

@@ -71,12 +71,12 @@ class PlainLoader(yaml.SafeLoader):
 def open_regular(path: Path) -> int:
     """Open a regular file for reading and return its descriptor; any other kind is an UnreadableFile."""
     try:
-        # Without NO_WAIT a pipe would be waited for until it is written to.
+        # Without NO_WAIT, opening a pipe would block until a process writes to it.
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise AbsentFile(path, "there is no such file") from error
     except ValueError as error:
-        raise UnreadableFile(path, "its name is not possible") from error
+        raise UnreadableFile(path, "its name is not valid") from error
     except OSError as error:
         # macOS and the BSDs report a link with other error numbers than Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
@@ -92,7 +92,7 @@ def open_regular(path: Path) -> int:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most ``most`` bytes."""
+    """Return the content of a regular file of at most ``most`` bytes."""
     with os.fdopen(open_regular(path), "rb") as file:
         try:
             size = os.fstat(file.fileno()).st_size
@@ -114,7 +114,7 @@ def read_text(path: Path, most: int) -> str:
 
 
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """A JSON object of plain values."""
+    """Return a JSON object of plain values."""
     text = read_text(path, most)
     try:
         return parse_json(text)
@@ -123,12 +123,12 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """A JSON object of plain values; one of PARSE_ERRORS for any other text."""
+    """Return a JSON object of plain values; raise one of PARSE_ERRORS for any other string."""
     return _require_plain_mapping(json.loads(text))
 
 
 def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
-    """A YAML mapping of plain values, without aliases."""
+    """Return a YAML mapping of plain values, without aliases."""
     text = read_text(path, most)
     try:
         return _require_plain_mapping(yaml.load(text, Loader=PlainLoader))
@@ -139,7 +139,7 @@ def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
 def read_table(
     path: Path, most: int = MAX_TABLE_BYTES, convert: Callable[[str], str] = lambda content: content
 ) -> pd.DataFrame:
-    """A CSV file with a header line; a last line without line end is still being written, and is ignored.
+    """Read a CSV file with a header line; a last line without line end is still being written and is ignored.
 
     ``convert`` converts the text of an earlier version to the present one.
     """
@@ -158,13 +158,13 @@ def read_table(
 
 
 def parse_error_text(error: BaseException, kind: str) -> str:
-    """A parser's error in a few words."""
+    """Return a short description of a parser's error."""
     message = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
     return f"it is not a valid {kind} ({message:.80})"
 
 
 def os_error_text(error: OSError) -> str:
-    """The system's description of an error."""
+    """Return the system's description of an error."""
     return error.strerror or type(error).__name__
 
 

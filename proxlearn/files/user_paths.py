@@ -19,7 +19,7 @@ def expand_home(text: str) -> str:
 
 
 def check_path(name: str, text: str) -> str:
-    """Refuse a text that is not a path: ``Path`` would silently remove one of the slashes of a web address."""
+    """Refuse a string that is not a path: ``Path`` would silently remove one of the slashes of a web address."""
     if ADDRESS.match(text):
         remedy = "choose a local folder" if name.startswith("hydra.") else "download it first, and give the local path"
         raise InputError(f"{name} must be a path on this machine, got the address {text:.200}", remedy)
@@ -29,7 +29,7 @@ def check_path(name: str, text: str) -> str:
 
 
 def absolute_folder(path: str | Path) -> Path:
-    """The absolute path of the folder that the operating system opens for ``path``.
+    """Return the absolute path of the folder that the operating system opens for ``path``.
 
     ``..`` after a symbolic link is the parent of the link's target, not of the link: ``os.path.abspath`` would give
     another folder.
@@ -47,7 +47,7 @@ def display_path(path: Path) -> str:
 
 
 def user_path(name: str, text: str) -> Path:
-    """The path that ``text``, the value of the setting or option ``name``, denotes."""
+    """Return the path that ``text``, the value of the setting or option ``name``, denotes."""
     return Path(expand_home(check_path(name, text)))
 
 

@@ -1,4 +1,4 @@
-"""Jobs through a Hydra launcher: one after the other, the cores of a machine (joblib), SLURM (submitit) or Ray."""
+"""Runs jobs through a Hydra launcher: sequentially, on a machine's cores (joblib), SLURM (submitit) or Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxlearn.jobs.job import JobBatch
 
 
 class HydraLauncher:
-    """The launcher that a composed config names; ``folder`` is for files of the launcher's own."""
+    """The launcher that a composed config names; ``folder`` holds the launcher's own files."""
 
     def __init__(self, master: DictConfig, loader: ConfigLoader, folder: Path) -> None:
         self._master, self._loader, self._folder = master, loader, folder
@@ -33,7 +33,7 @@ class HydraLauncher:
         return launchers.threads_per_job(self._master, jobs)
 
     def launch(self, batch: JobBatch) -> None:
-        """Run all jobs of the batch; raises what keeps the launcher from reaching them."""
+        """Run all jobs of the batch; raise the error that prevents the launcher from running them."""
         setup_globals()
         logging.getLogger("hydra_plugins").setLevel(logging.ERROR)
         context = launcher_context(self._loader)
@@ -43,7 +43,7 @@ class HydraLauncher:
         launchers.end_workers_with_command(self._master, launcher)
         overrides = [folder_overrides(job.run_folder or batch.folder) for job in batch.jobs]
         for ended in launcher.launch(overrides, initial_job_idx=0):
-            # A failed job has its record; what is raised here kept the launcher from running it.
+            # A failed job has its record; an error raised here prevented the launcher from running it.
             _ = ended.return_value
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class HydraLauncher:
 
 
 def named_launcher(name: str, settings: Sequence[str], folder: Path) -> HydraLauncher:
-    """The launcher ``hydra/launcher=NAME`` with ``settings`` such as hydra.launcher.partition=debug."""
+    """Return the launcher ``hydra/launcher=NAME`` with ``settings`` such as hydra.launcher.partition=debug."""
     master, loader = compose_with_loader(parse(["-m", f"hydra/launcher={name}", *settings]))
     return HydraLauncher(master, loader, folder)
 
@@ -65,5 +65,5 @@ def folder_overrides(folder: Path) -> list[str]:
 
 
 def quote_for_hydra(text: str) -> str:
-    """A text as Hydra's grammar reads it back."""
+    """Quote a string so that Hydra's grammar parses it unchanged."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

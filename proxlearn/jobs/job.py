@@ -26,7 +26,7 @@ from proxlearn.terminal.notice import notice
 
 RETRY_SECONDS = 1.0
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""joblib sets them for its workers, but a run that is continued keeps the number of threads that it began with."""
+"""Set by joblib for its workers, but a run that is continued keeps the number of threads that it began with."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ class Job:
     name: str
     """Unique among the jobs; its record and log are FOLDER/NAME.json and FOLDER/NAME.log."""
     title: str
-    """For people."""
+    """The name that is shown to users."""
     target: Callable[..., Mapping[str, Any] | None]
     args: tuple[Any, ...] = ()
     identity: Mapping[str, Any] | None = None
-    """What determines the result (see result_cache.py); None for a job without a cached result."""
+    """Everything that determines the result (see result_cache.py); None for a job without a cached result."""
     run_folder: Path | None = None
-    """Where the job trains a run, if it does: its progress is shown, and the folder is removed if it stays empty."""
+    """The run folder if the job trains a run: its progress is shown, and the folder is removed if it stays empty."""
     log: Path | None = None
-    """Another file for what the job prints; several jobs may share it."""
+    """Another file for the job's output; several jobs may share it."""
 
     @property
     def key(self) -> str | None:
@@ -57,7 +57,7 @@ class Job:
 
 
 class JobStopped(Exception):
-    """The job was stopped by a signal and has stored what it needs to go on."""
+    """The job was stopped by a signal and has stored what it needs to continue."""
 
     def __init__(self, message: str, number: int = signal.SIGTERM) -> None:
         super().__init__(message)
@@ -66,22 +66,22 @@ class JobStopped(Exception):
 
 @dataclass(frozen=True)
 class JobBatch:
-    """Jobs as one value that can be sent to any process; called by Hydra, it is the task function."""
+    """Jobs as one value that can be sent to any process; Hydra calls it as its task function."""
 
     jobs: tuple[Job, ...]
     existing: tuple[Path | None, ...]
-    """Of each run folder, the nearest one that existed before: empty folders below it are removed."""
+    """For each run folder, the nearest parent that existed before: empty folders below it are removed."""
     folder: Path
-    """Of the jobs' records."""
+    """The folder of the jobs' records."""
     session: str
-    """One call of the runner: a request to stop must not reach a later one."""
+    """Identifies one call of the runner: a request to stop must not reach a later call."""
     directory: Path
-    """Where the command was given: users' paths are relative to it."""
+    """The working directory of the command: users' paths are relative to it."""
     threads: int | None
     fail_fast: bool
     preload: tuple[str, ...]
     thread_limits: dict[str, str]
-    """THREAD_LIMITS as the command itself has them."""
+    """The values of THREAD_LIMITS in the command's own environment."""
 
     def __call__(self, composed: DictConfig) -> None:
         for name in THREAD_LIMITS:
@@ -97,7 +97,7 @@ class JobBatch:
         return JobRecords(self.folder).stop_requested(self.session) or is_orphaned()
 
     def supervise(self, place: int) -> None:
-        """Run a job in a process of its own, and record how it ended where the job cannot do so itself."""
+        """Run a job in a process of its own, and record how it ended if the job cannot do so itself."""
         job, existing, records = self.jobs[place], self.existing[place], JobRecords(self.folder)
         if self.stopping():
             self._remove_empty_folder(job, existing)
@@ -119,7 +119,7 @@ class JobBatch:
         elif code < 0:
             records.write(job.name, "killed", self.session, f"its process was killed by {signal.Signals(-code).name}")
         elif unrecorded:
-            # The process ended from within, past all Python (an exit in a library).
+            # The process ended without returning to Python (an exit in a library).
             message = f"its process ended with exit code {code}; see {self.log(job).name}"
             records.write(job.name, "failed", self.session, message)
         if code != 0 and self.fail_fast:
@@ -140,7 +140,7 @@ def _stop_message(job: Job) -> str:
 
 
 def run_target(batch: JobBatch, job: Job) -> int:
-    """The job in its own process: its result or failure is recorded, printed into its log, and returned as a code."""
+    """Run the job in its own process; record its result or failure, print it into the log, and return an exit code."""
     records = JobRecords(batch.folder)
     records.write(job.name, "running", batch.session)
     try:
@@ -149,7 +149,7 @@ def run_target(batch: JobBatch, job: Job) -> int:
 
             from proxlearn.core.thread_limit import usable_threads
 
-            # A proposal: a run that is continued keeps the number of threads that it began with.
+            # Only a default: a run that is continued keeps the number of threads that it began with.
             torch.set_num_threads(usable_threads(batch.threads))
         result = _call_until_free(batch, job, records)
     except JobStopped as stopped:

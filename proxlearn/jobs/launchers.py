@@ -1,4 +1,4 @@
-"""Hydra launchers: how many jobs run at a time, with how many threads each, and how a launcher is prepared."""
+"""Hydra launchers: the number of jobs at a time, the threads per job, and the preparation of a launcher."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxlearn.jobs.worker import end_with_parent
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use; all cores where the system does not tell (macOS)."""
+    """Return the number of cores that this process may use; all cores if the system does not report it (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -30,9 +30,9 @@ def runs_here(master: DictConfig) -> bool:
 
 
 def batch_size(master: DictConfig, jobs: int) -> int:
-    """How many of ``jobs`` jobs are handed to the launcher at once.
+    """Return how many of ``jobs`` jobs are passed to the launcher at once.
 
-    All of them, except for submitit_local, which starts every job that it is handed.
+    The result is ``jobs``, except for submitit_local, which starts at once every job that it gets.
     """
     name = launcher_name(master)
     size = master.hydra.sweeper.get("max_batch_size") or (available_cores() if name == "submitit_local" else jobs)
@@ -40,7 +40,7 @@ def batch_size(master: DictConfig, jobs: int) -> int:
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Cores / jobs, so that jobs that run at the same time do not slow each other down; None leaves it to torch."""
+    """Return cores / jobs, so that concurrent jobs do not slow each other down; None leaves the number to torch."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
@@ -72,7 +72,7 @@ def setup_launcher(master: DictConfig, folder: Path) -> None:
 
 
 def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
-    """Let joblib's workers watch this process: if it is killed, it cannot end them."""
+    """Make joblib's workers watch this process, which cannot end them if it is killed."""
     if launcher_name(master) != "joblib":
         return
     from joblib import Parallel
@@ -83,7 +83,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
 
 
 def shutdown_launcher(master: DictConfig) -> None:
-    """End joblib's workers: joblib keeps them for a next call, and each holds a server of half a gigabyte."""
+    """End joblib's workers: joblib keeps them for the next call, and each holds a server of half a gigabyte."""
     if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor
 

@@ -1,4 +1,4 @@
-"""Jobs on this machine without Hydra: N threads, each of which supervises one job's process at a time."""
+"""Runs jobs on this machine without Hydra: N threads, each of which supervises one job's process at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LocalPool:
     threads: int | None = None
 
     def open(self) -> None:
-        """Nothing needs to be prepared."""
+        """Do nothing: no preparation is needed."""
 
     def batch_size(self, jobs: int) -> int:
         return jobs
@@ -41,7 +41,7 @@ class LocalPool:
                 except Exception as error:
                     errors.append(error)
 
-        # Daemons: a second Ctrl-C ends the command without them.
+        # Daemon threads, so that a second Ctrl-C ends the command without waiting for them.
         workers = [threading.Thread(target=work, daemon=True) for _ in range(min(self.parallel, len(batch.jobs)))]
         for worker in workers:
             worker.start()
@@ -51,4 +51,4 @@ class LocalPool:
             raise errors[0]
 
     def close(self) -> None:
-        """Nothing is left to shut down."""
+        """Do nothing: no shutdown is needed."""

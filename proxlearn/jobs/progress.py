@@ -1,4 +1,4 @@
-"""Jobs while they run, under any launcher: their results go to the cache, and their progress to the terminal."""
+"""Watches running jobs under any launcher: puts results into the cache and shows progress on the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_SECONDS = 30.0
 
 
 class JobsWatcher:
-    """Follows the records that the jobs write: a bar on a terminal, elsewhere a line per job that ends.
+    """Follows the records that the jobs write: shows a bar on a terminal, elsewhere a line per ended job.
 
     The launcher keeps the main thread busy, so the records are read in a thread. An error in it (a full disk under the
     cache) stops the jobs and is raised at the end.

@@ -1,7 +1,7 @@
-"""Records of the states of jobs' processes: FOLDER/NAME.json per job, beside FOLDER/NAME.log with what the job printed.
+"""Records of the states of jobs' processes: FOLDER/NAME.json per job, beside FOLDER/NAME.log with the job's output.
 
-A job that was killed cannot say so itself, and its supervisor may be another process on another machine: files in a
-folder that all of them see carry the states, the results and the request to stop. Torch is not imported here.
+A killed job cannot report its end, and its supervisor may be another process on another machine: files in a
+folder that all of them can read hold the states, the results and the request to stop. Torch is not imported here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class JobRecord:
     key: str | None = None
     """The cache key of the result."""
     result: dict[str, Any] | None = None
-    """What the job's function returned."""
+    """The return value of the job's function."""
 
     @property
     def has_ended(self) -> bool:
@@ -73,7 +73,7 @@ class JobRecords:
         write_json(self.path(name), values)
 
     def read(self, name: str) -> JobRecord | None:
-        """The record of a job; None where there is none or it is damaged."""
+        """Return the record of a job; None if there is none or it is damaged."""
         try:
             return _parse_record(read_json(self.path(name)))
         except (ValueError, TypeError, UnreadableFile):
@@ -85,7 +85,7 @@ class JobRecords:
         return record is not None and record.session == session and record.has_ended
 
     def remove(self, name: str) -> None:
-        """Delete the record of an earlier session: the job starts anew."""
+        """Delete the record of an earlier session: the job starts again."""
         self.path(name).unlink(missing_ok=True)
 
     def remove_folder(self) -> None:
@@ -108,7 +108,7 @@ class JobRecords:
 
 
 def _parse_record(values: Any) -> JobRecord:
-    """A record that any program may have written; TypeError or ValueError where it is not one."""
+    """Parse a record, which any program may have written; raise TypeError or ValueError if it is invalid."""
     record = JobRecord(**values)
     texts = (record.state, record.session, record.error or "", record.host, record.time, record.key or "")
     if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:

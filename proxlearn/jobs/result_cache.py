@@ -1,4 +1,4 @@
-"""A cache of results in one append-only file of JSON lines: hundreds of results are one file to commit.
+"""A cache of results in one append-only file of JSON lines: hundreds of results make one file to commit.
 
 The first line names the format. Every other line is a record::
 
@@ -6,7 +6,7 @@ The first line names the format. Every other line is a record::
 
 The identity holds everything that determines the result: the resolved settings (never the name of a preset alone), the
 data's checksum, and a ``revision`` of the method that is raised when its results change. The key is a hash of the
-identity, and a record whose key does not match its identity is ignored, so that no result passes for another one.
+identity, and a record whose key does not match its identity is ignored, so that no result is taken for another.
 
 One process writes to a cache at a time: the command that owns the folder, which holds its lock (run/lock.py). Jobs
 return their results to that process.
@@ -47,18 +47,18 @@ class CachedResult:
     """The version of proxlearn that computed the result; it is not part of the identity."""
 
     def line(self) -> bytes:
-        """The record as it stands in the file."""
+        """Return the record as a line of the file."""
         values = {"key": self.key, "identity": self.identity, "result": self.result, "version": self.version}
         return json.dumps(values).encode() + b"\n"
 
 
 def canonical_json(identity: Mapping[str, Any]) -> str:
-    """One text per identity: neither the order of keys nor the kind of sequence matters."""
+    """Return one string per identity: neither the order of keys nor the kind of sequence matters."""
     return json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def cache_key(identity: Mapping[str, Any]) -> str:
-    """The sha256 of the identity's canonical JSON."""
+    """Return the sha256 of the identity's canonical JSON."""
     return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
 
 
@@ -83,7 +83,7 @@ class ResultCache:
         self._read()
 
     def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The result of this identity; None where there is none."""
+        """Return the result of this identity; None if there is none."""
         record = self._records.get(cache_key(identity))
         return None if record is None else copy.deepcopy(record.result)
 
@@ -91,7 +91,7 @@ class ResultCache:
         """Store a result durably; an earlier one of the same identity is replaced."""
         key = cache_key(identity)
         stored_identity = json.loads(canonical_json(identity))
-        # Parsed again so that memory holds what the file holds: lists for tuples, texts for keys.
+        # Parsed again so that memory holds what the file holds: lists for tuples, strings for keys.
         record = CachedResult(key, stored_identity, json.loads(json.dumps(result)), __version__)
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class ResultCache:
             self._records[key] = record
 
     def remove(self, identity: Mapping[str, Any]) -> None:
-        """Delete the result of this identity, if there is one: it is computed again."""
+        """Delete the result of this identity, if there is one, so that it is computed again."""
         key = cache_key(identity)
         with self._lock:
             if key in self._records:
@@ -111,7 +111,7 @@ class ResultCache:
                 del self._records[key]
 
     def __iter__(self) -> Iterator[CachedResult]:
-        """The newest record of each identity, in the order of the file."""
+        """Yield the newest record of each identity, in the order of the file."""
         return iter(list(self._records.values()))
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class ResultCache:
                 torn = number == len(lines) - 1 and not line.endswith(b"\n")
                 damaged += not torn
                 continue
-            # A later record of the same identity takes the place of an earlier one.
+            # A later record of the same identity replaces an earlier one.
             self._records.pop(record.key, None)
             self._records[record.key] = record
         if damaged:
@@ -138,7 +138,7 @@ class ResultCache:
             notice(f"{self.path}: {lines_skipped} skipped; the results are computed again where they are needed")
 
     def _lines(self) -> list[bytes]:
-        """The lines below the header; UnreadableFile where the file is not a cache."""
+        """Return the lines below the header; raise UnreadableFile if the file is not a cache."""
         try:
             content = read_bytes(self.path, MAX_BYTES)
         except AbsentFile:
@@ -164,7 +164,7 @@ class ResultCache:
                 write_all(handle, record.line())
                 os.fsync(handle)
             except BaseException:
-                # A full disk takes a part of the line: without it the file is as before.
+                # A full disk may store a part of the line: remove it to restore the file.
                 with contextlib.suppress(OSError):
                     os.ftruncate(handle, start)
                 raise
@@ -172,7 +172,7 @@ class ResultCache:
             os.close(handle)
 
     def _repair(self, handle: int) -> int:
-        """Complete or remove a last line without its end; returns the file's size."""
+        """Complete or remove a last line without its end; return the file's size."""
         size = os.fstat(handle).st_size
         if os.pread(handle, 1, size - 1) == b"\n":
             return size
@@ -194,7 +194,7 @@ class ResultCache:
 
 
 def parse_record(line: bytes) -> CachedResult:
-    """A line of the file; one of PARSE_ERRORS where it is not a record or its key is not that of its identity."""
+    """Parse a line of the file; raise one of PARSE_ERRORS if it is not a record or its key does not match."""
     values = parse_json(line.decode())
     record = CachedResult(values["key"], values["identity"], values["result"], values["version"])
     if not (isinstance(record.identity, dict) and isinstance(record.result, dict) and isinstance(record.version, str)):

@@ -1,4 +1,4 @@
-"""The one runner of jobs: sweeps, comparisons and the paper's experiments hand their jobs to ``run_jobs``.
+"""The one runner of jobs: sweeps, comparisons and the paper's experiments pass their jobs to ``run_jobs``.
 
 Example::
 
@@ -14,9 +14,9 @@ Example::
     accuracies = [cache.get(job.identity) for job in jobs]
     sys.exit(outcome.exit_code)
 
-Each job has a process of its own: one that fails or is killed leaves the others alone. A job whose identity is in the
-cache is not run. A job that trains a run (``run_folder``) goes on from its newest checkpoint by itself; the caller
-leaves finished runs out. SIGINT and SIGTERM stop the jobs, which store what they need to go on. The same call again
+Each job has its own process: one that fails or is killed does not affect the others. A job whose identity is in the
+cache is not run. A job that trains a run (``run_folder``) continues from its newest checkpoint by itself; the caller
+leaves finished runs out. SIGINT and SIGTERM stop the jobs, which store what they need to continue. The same call again
 completes what is missing. The caller holds the lock of the folder (run/lock.py): one runner per folder.
 """
 
@@ -46,23 +46,23 @@ from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.terminal.notice import notice
 
 ROUNDS = 2
-"""A launcher that gave up (a worker of joblib's was killed, a node went away) gets what it left undone once more."""
+"""If a launcher fails (a joblib worker was killed, a node was lost), its unfinished jobs are launched once more."""
 SAME_SIGNAL_SECONDS = 1.0
 LAST_JOBS_SECONDS = 60.0
-"""How long the runner waits for jobs that outlive their launcher, once they have been asked to stop."""
+"""Time that the runner waits for jobs that outlive their launcher, after the request to stop."""
 
 
 class JobLauncher(Protocol):
     """The interface of a launcher of job batches: LocalPool or HydraLauncher."""
 
     def open(self) -> None:
-        """Prepare for jobs; an InputError where this machine cannot launch them."""
+        """Prepare for jobs; raise InputError if this machine cannot launch them."""
 
     def batch_size(self, jobs: int) -> int:
-        """How many of ``jobs`` jobs are launched at once."""
+        """Return how many of ``jobs`` jobs are launched at once."""
 
     def threads_per_job(self, jobs: int) -> int | None:
-        """Threads of each of ``jobs`` jobs that are launched at once; None leaves the number to torch."""
+        """Return the threads per job if ``jobs`` jobs are launched at once; None leaves the number to torch."""
 
     def launch(self, batch: JobBatch) -> None:
         """Run the jobs of a batch and return when all have ended."""
@@ -73,10 +73,10 @@ class JobLauncher(Protocol):
 
 @dataclass(frozen=True)
 class JobsOutcome:
-    """How the jobs of one call went."""
+    """The outcome of the jobs of one call."""
 
     records: dict[str, JobRecord]
-    """By the job's name; a job that was never reached has none, nor has one whose result was cached."""
+    """Records by job name; a job that was not started, or whose result was cached, has none."""
     cached: frozenset[str]
     """Names of the jobs that were not run because the cache has their results."""
     total: int
@@ -112,11 +112,11 @@ def run_jobs(
     Parameters
     ----------
     jobs
-        With unique names.
+        The jobs, with unique names.
     folder
-        Of the jobs' records and logs; on a cluster, a folder that all nodes see.
+        The folder of the jobs' records and logs; on a cluster, all nodes must see it.
     launcher
-        LocalPool(parallel, threads) by default one job at a time, or a HydraLauncher.
+        LocalPool(parallel, threads), by default with one job at a time, or a HydraLauncher.
     cache
         Results are read from here and stored here as soon as their jobs have finished. Failures are not stored.
     fail_fast
@@ -130,7 +130,7 @@ def run_jobs(
         raise InputError("two jobs have the same name", "give each job a name of its own")
     launcher = launcher or LocalPool()
     records, session = JobRecords(folder), secrets.token_hex(4)
-    # A command that was killed may have left results behind that no process has put into the cache.
+    # A killed command may have left results that no process has put into the cache.
     cached = {job.name for job in jobs if is_cached(cache, job) or store_result(cache, job, records.read(job.name))}
     missing = [job for job in jobs if job.name not in cached]
     for job in missing:
@@ -145,8 +145,8 @@ def run_jobs(
                 _wait_for_running_jobs(missing, records, session)
                 launcher.close()
         except KeyboardInterrupt:
-            # The second signal: the first one has asked the jobs to stop, and this one ends them.
-            # Their request stays, so that no supervisor starts another job meanwhile.
+            # The second signal: the first one requested the jobs to stop, and this one ends them.
+            # The request to stop stays, so that no supervisor starts another job meanwhile.
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
@@ -177,7 +177,7 @@ def _launch_in_rounds(
             return
         if attempt:
             if not any(records.read(job.name) for job in jobs):
-                # It has not begun at all: a wrong address, no permission. A second attempt would not help.
+                # The launcher has not started any job (wrong address, no permission): a second attempt would not help.
                 return
             notice(f"restarting the {len(left)} jobs that the launcher did not finish")
         size = launcher.batch_size(len(left))
@@ -190,11 +190,11 @@ def _launch_in_rounds(
                 launcher.launch(batch)
             except Exception as error:
                 line = (str(error).strip() or type(error).__name__).splitlines()[0]
-                notice(f"the launcher gave up ({type(error).__name__}: {line:.300})")
+                notice(f"the launcher failed ({type(error).__name__}: {line:.300})")
 
 
 def _wait_for_running_jobs(jobs: Sequence[Job], records: JobRecords, session: str) -> None:
-    """Wait for jobs whose launcher gave up or was interrupted: they are still storing their checkpoints."""
+    """Wait for jobs whose launcher failed or was interrupted: they are still storing their checkpoints."""
     end = time.monotonic() + LAST_JOBS_SECONDS
     while time.monotonic() < end:
         if not any(_is_running(job, records, session) for job in jobs):
@@ -226,7 +226,7 @@ def process_exists(record: JobRecord) -> bool:
 
 @contextlib.contextmanager
 def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM stop all jobs, not only the one that they reach; a second one ends the command at once."""
+    """Stop all jobs on SIGINT or SIGTERM, not only the one that gets it; a second signal ends the command at once."""
     received: list[int] = []
     first = 0.0
 

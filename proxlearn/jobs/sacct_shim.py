@@ -1,6 +1,6 @@
-"""A replacement of `sacct` for clusters without accounting: the three columns that submitit reads, from `scontrol`.
+"""A replacement for `sacct` for clusters without accounting: the three columns that submitit reads, from `scontrol`.
 
-SLURM forgets a job some minutes after its end; submitit polls often enough to learn of the end before.
+SLURM forgets a job some minutes after its end; submitit polls often enough to see the end before that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HEADER = "JobID|State|NodeList"
 
 
 def rows(jobs: str) -> list[str]:
-    """One line per job of `scontrol show job --oneliner`."""
+    """Return one line per job of `scontrol show job --oneliner`."""
     lines = []
     for line in jobs.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))

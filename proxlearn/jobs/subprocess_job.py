@@ -1,4 +1,4 @@
-"""A function call in a process of its own: if the process is killed, its supervisor records that.
+"""A function call in a process of its own: if the process is killed, its supervisor records it.
 
 The processes are forked from a server that has imported torch and the views and has computed nothing, so that a process
 starts in a fraction of a second and inherits no state from an earlier job.
@@ -39,7 +39,7 @@ def run_in_subprocess(
     Its output is appended to ``log``. When ``stop()`` becomes true, the process gets a SIGTERM and is waited for.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
-        # A worker of joblib's has a start method of its own, which a process that it starts does not know.
+        # A joblib worker has its own start method, which is unknown to a process that the worker starts.
         multiprocessing.set_start_method("forkserver", force=True)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
@@ -58,7 +58,7 @@ def run_in_subprocess(
 
 
 def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory: Path) -> None:
-    # A terminal sends Ctrl-C to all processes; the supervisor alone decides, and sends SIGTERM.
+    # A terminal sends Ctrl-C to all processes; only the supervisor stops this one, with SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     break_hard_links(log)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -76,7 +76,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Stop in good order when the supervisor has died: no process would record the job's end."""
+    """Stop cleanly when the supervisor has died, because no process would record the job's end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

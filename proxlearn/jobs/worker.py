@@ -1,6 +1,6 @@
 """A worker process that a launcher keeps between jobs: it ends soon after the command that started it has died.
 
-A command that is killed cannot stop its workers. joblib's workers would complete the jobs that they were handed
+A command that is killed cannot stop its workers. joblib's workers would complete the jobs that they were given
 and wait minutes for more; each holds half a gigabyte.
 """
 
@@ -22,7 +22,7 @@ def is_orphaned() -> bool:
 
 
 def end_with_parent(parent: int) -> None:
-    """Watch the parent process from a thread, which works on every system, and end this process after it."""
+    """Watch the parent process from a thread, which works on every platform, and end this process after it."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

@@ -80,7 +80,7 @@ LOGGER_KINDS = {
         "proxlearn.loggers.mlflow_run",
         "MlflowLogger",
         "mlflow",
-        # By default MLflow sends telemetry, accepts only databases, and waits minutes for a server that is silent.
+        # By default MLflow sends telemetry, accepts only databases, and waits minutes for an unresponsive server.
         {
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "MLFLOW_ALLOW_FILE_STORE": "true",
@@ -108,7 +108,7 @@ def check_logger(config: LoggerConfig) -> None:
 
 
 def open_logger(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> RunLogger:
-    """The logger of the config; ``warn`` receives failures that do not stop the run."""
+    """Return the logger of the config; ``warn`` receives failures that do not stop the run."""
     if config.name not in LOGGER_KINDS:
         return NoLogger()
     kind = LOGGER_KINDS[config.name]
@@ -119,7 +119,7 @@ def open_logger(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of metrics.csv."""
+    """Return the rows of metrics.csv."""
     with path.open(encoding="utf-8", newline="") as file:
         return [{name: _parse_value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
 

@@ -37,10 +37,10 @@ MLFLOW_STATUS = {"finished": "FINISHED", "stopped": "KILLED"}
 MAX_METRICS, MAX_SETTINGS, MAX_LENGTH = 1000, 100, 500
 """MLflow's limits: metrics per request, settings per request, characters per setting."""
 LOCK_SECONDS = 30.0
-"""How long a run waits for others that create their experiment in the same folder."""
+"""Seconds that a run waits for other runs that create their experiment in the same folder."""
 RETRY_SERVER_SECONDS = 300.0
 _unanswered_since: dict[str, float] = {}
-"""Servers that did not answer, and when: they are not contacted again for RETRY_SERVER_SECONDS."""
+"""Servers that did not answer, and the time of the call: they are not contacted again for RETRY_SERVER_SECONDS."""
 
 
 class MlflowLogger:
@@ -104,7 +104,7 @@ class MlflowLogger:
             self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
     def _find_run(self) -> Run | None:
-        """The run of earlier sessions, if this store has it."""
+        """Return the run of earlier sessions, if this store has it."""
         try:
             run_id = read_json(self._info.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):
@@ -178,7 +178,7 @@ class MlflowLogger:
 class TimeoutClient:
     """MLflow's client for a server, with a time limit per call.
 
-    The timeout of MLflow's requests is not enough: it restarts with every byte and every retry. And Python handles no
+    The timeout of MLflow's requests is not enough: it restarts with every byte and every retry. Python handles no
     signal while it waits for a socket, only while it waits for a thread.
     """
 
@@ -200,7 +200,7 @@ class TimeoutClient:
 
 
 def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
-    """The result of ``call``; raises TimeoutError where it takes longer, and leaves its thread running."""
+    """Return the result of ``call``; if it takes longer, raise TimeoutError and leave its thread running."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -241,11 +241,11 @@ def _acquire_lock(handle: int) -> None:
 
 
 def _without_password(uri: str) -> str:
-    """The URI without the password that it may contain."""
+    """Return the URI without the password that it may contain."""
     return re.sub(r"//[^/@]*@", "//", uri)
 
 
 def _error_line(error: BaseException) -> str:
-    """The first line of an error, without the library's list of retries."""
+    """Return the first line of an error, without the library's list of retries."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return _without_password(first.partition(" with exception")[0][:200])

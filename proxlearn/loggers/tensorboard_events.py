@@ -68,7 +68,7 @@ class TensorBoardLogger:
             self._file = None
 
     def _read(self) -> set[int]:
-        """The logged steps, as TensorBoard itself reads them; remembers the logged plots and settings."""
+        """Return the logged steps, as TensorBoard itself reads them; store the logged plots and settings."""
         if not self._files():
             return set()
         all_events = dict.fromkeys((SCALARS, IMAGES, TENSORS), 0)
@@ -95,7 +95,7 @@ class TensorBoardLogger:
     def _write(self, step: int, **content: Any) -> None:
         if self._file is None:
             self._folder.mkdir(exist_ok=True)
-            # Event files are read in the order of their names: numbered, because a clock may be set back.
+            # Event files are read in the order of their names, which are numbered because a clock may be set back.
             self._file = (self._folder / f"events.out.tfevents.{len(self._files()):010d}").open("xb")
             self._record(Event(wall_time=time.time(), file_version="brain.Event:2"))
         self._record(Event(wall_time=time.time(), step=step, **content))

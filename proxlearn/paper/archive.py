@@ -1,4 +1,4 @@
-"""The archive of the paper's runs: what tables and figures read, finished or not.
+"""The archive of the paper's runs, finished or not, from which the tables and figures are made.
 
 The files are described in archive_files.py; packing.py fills them from run folders.
 """
@@ -26,12 +26,12 @@ from proxlearn.run.lock import FolderInUse, FolderLock
 from proxlearn.views.style import LARGEST_DRAWN
 
 WAIT_SECONDS = 60.0
-"""How long a process waits for another one that is writing to the archive."""
+"""Maximum time that a process waits for another process that is writing to the archive."""
 
 
 @dataclass(frozen=True)
 class ArchivedRun:
-    """One run with what tables and figures use of it."""
+    """One run with the data that tables and figures use."""
 
     packed: PackedRun
 
@@ -45,7 +45,7 @@ class ArchivedRun:
         return self.packed.status
 
     def __getitem__(self, key: str) -> Any:
-        """A setting of the run."""
+        """Return a setting of the run."""
         return self.packed.config[key]
 
     @cached_property
@@ -74,12 +74,12 @@ class ArchivedRun:
 
     @property
     def clouds(self) -> Mapping[int, PointCloud]:
-        """The clouds that the archive keeps of this run, by their steps."""
+        """The clouds of this run that the archive keeps, by step."""
         return self.packed.clouds
 
     @property
     def last_step(self) -> int:
-        """The newest logged step: every figure of the run is from there."""
+        """The newest logged step, which every figure of the run refers to."""
         return int(self.metrics["step"].iloc[-1])
 
     @property
@@ -87,11 +87,11 @@ class ArchivedRun:
         return float(self.status["seconds"])
 
     def final(self, column: str) -> float:
-        """The newest value of a metric."""
+        """Return the newest value of a metric."""
         return float(self.metrics[column].iloc[-1])
 
     def model(self, step: int) -> Model:
-        """The learned function at one of the kept clouds, in float64."""
+        """Return the learned function at one of the kept clouds, in float64."""
         assert self.packed.model is not None, "a run whose clouds are kept has the description of its model"
         return build_model(dict(self.packed.model), self.clouds[step].to("cpu", torch.float64))
 
@@ -102,10 +102,10 @@ class Archive:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._runs: dict[str, dict[str, ArchivedRun]] = {}
-        """By experiment and by name; read once."""
+        """Runs by experiment and by name; each experiment is read once."""
 
     def runs(self, *entries: str, where: Callable[[ArchivedRun], bool] = lambda run: True) -> list[ArchivedRun]:
-        """The runs of the plan's entries that have begun, in the order of the entries and of their names."""
+        """Return the runs of the plan's entries that have begun, ordered by entry and by name."""
         runs = []
         for entry in entries:
             experiment = self._experiment(plan_entry(entry).experiment)
@@ -117,7 +117,7 @@ class Archive:
         return self._experiment(experiment).get(name)
 
     def add(self, experiment: str, runs: Iterable[PackedRun]) -> None:
-        """Store runs of one experiment; each takes the place of an earlier one of its name."""
+        """Store runs of one experiment; each replaces an earlier run of the same name."""
         self.root.mkdir(parents=True, exist_ok=True)
         with _waiting_lock(self.root):
             # Another process may have added runs since this one read them.
@@ -127,7 +127,7 @@ class Archive:
         self._runs.pop(experiment, None)
 
     def is_foreign(self) -> bool:
-        """Whether the folder holds files and neither packed runs nor run folders of the paper."""
+        """Whether the folder holds files, but neither packed runs nor run folders of the paper."""
         if not self.root.is_dir() or not any(self.root.iterdir()):
             return False
         experiments = {entry.experiment for entry in PLAN}
@@ -143,7 +143,7 @@ class Archive:
 
 @contextlib.contextmanager
 def _waiting_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; another process holds it for a moment only."""
+    """Hold the folder's lock; wait for it at most WAIT_SECONDS, since other processes hold it only briefly."""
     end = time.monotonic() + WAIT_SECONDS
     with contextlib.ExitStack() as held:
         while True:

@@ -6,8 +6,8 @@
     points.csv            data points that a table needs, once for all runs that have the same ones
     clouds.safetensors    clouds that a table or a figure needs, in the precision of the run
 
-Numbers are copied as text and never parsed, so that a packed run gives the same figures to the last bit. The order of
-runs is that of their names: the same runs give the same bytes.
+Numbers are copied as text and never parsed, so that a packed run gives the same figures to the last bit. Runs
+are ordered by name, so that the same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ REMEDY = "restore it with git, or pack the run folders again"
 
 @dataclass(frozen=True)
 class TextTable:
-    """A CSV table whose cells are texts."""
+    """A CSV table whose cells are strings."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     @classmethod
     def parse(cls, text: str) -> TextTable:
-        """A table from its text; a last line without its end is left out."""
+        """Parse a table; a last line without a line end is left out."""
         complete = text[: text.rfind("\n") + 1]
         header, *rows = (tuple(row) for row in csv.reader(io.StringIO(complete)))
         return cls(header, tuple(rows))
@@ -70,13 +70,13 @@ class PackedRun:
     confusion: Mapping[str, list[list[int]]] | None = None
     """For each ``part/estimate``, the counts of actual (rows) and predicted (columns) classes."""
     model: Mapping[str, Any] | None = None
-    """model.json of a run whose clouds are kept."""
+    """The content of model.json for a run whose clouds are kept."""
     points: TextTable | None = None
     clouds: Mapping[int, PointCloud] = field(default_factory=dict)
-    """Clouds by their steps."""
+    """Clouds by step."""
 
     def record(self) -> dict[str, Any]:
-        """The run's object in runs.jsonl."""
+        """Return the run's object in runs.jsonl."""
         return {
             "run": self.name,
             "format": FORMAT,
@@ -89,7 +89,7 @@ class PackedRun:
 
 
 def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
-    """The runs of one experiment by their names; none where nothing has been packed."""
+    """Return the runs of one experiment by name; an empty dict if nothing has been packed."""
     records = _read_records(folder / RUNS)
     if not records:
         return {}
@@ -110,7 +110,7 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
             for name, record in records.items()
         }
     except KeyError as error:
-        raise UnreadableFile(folder / RUNS, f"nothing belongs to {error}", REMEDY) from error
+        raise UnreadableFile(folder / RUNS, f"there is no entry for {error}", REMEDY) from error
 
 
 def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
@@ -121,12 +121,12 @@ def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
     _write_tables(folder / POINTS, "points", points)
     _write_clouds(folder / CLOUDS, ordered)
     _write_tables(folder / METRICS, "run", {run.name: run.metrics for run in ordered})
-    # Last: a run without its line here is not in the archive.
+    # Written last, because a run without a line here is not in the archive.
     write_atomically(folder / RUNS, "".join(json.dumps(run.record()) + "\n" for run in ordered).encode())
 
 
 def natural_order(name: str) -> tuple[Any, ...]:
-    """A key by which seed2 comes before seed10."""
+    """Return a sort key that puts seed2 before seed10."""
     entry, _, label = name.partition("/")
     return entry, *(float(part) if index % 2 else part for index, part in enumerate(NUMBER.split(label)))
 
@@ -166,7 +166,7 @@ def _read_tables(path: Path) -> dict[str, TextTable]:
 
 
 def _write_tables(path: Path, key: str, tables: Mapping[str, TextTable]) -> None:
-    """One long table with ``key`` as its first column; a column that a table does not have is empty in its rows."""
+    """Write one long table with ``key`` as its first column; a column that a table lacks is empty in its rows."""
     if not tables:
         path.unlink(missing_ok=True)
         return
@@ -190,7 +190,7 @@ def _read_clouds(path: Path) -> dict[str, dict[int, PointCloud]]:
         for key in tensors:
             if match := CLOUD_KEY.fullmatch(key):
                 name, step = match[1], int(match[2])
-                # Cloned, because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
+                # Cloned because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
                 theta, log_rho = (tensors[f"{name}@{step}/{part}"].clone() for part in ("theta", "log_rho"))
                 clouds.setdefault(name, {})[step] = PointCloud(theta, log_rho, step)
         return clouds

@@ -1,4 +1,4 @@
-"""From the archive to files: one builder per target."""
+"""Builds files from the archive: one builder per target."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PAGES: dict[str, Callable[[Archive], list[Path]]] = {
 
 
 def target_entries(names: Iterable[str]) -> list[PlanEntry]:
-    """The entries that targets are built from, in the order of the plan."""
+    """Return the entries that targets are built from, in the order of the plan."""
     entries = {entry for name in names for entry in TARGETS[name] or [entry.name for entry in PLAN]}
     return [entry for entry in PLAN if entry.name in entries]
 
 
 def build(name: str, archive: Archive) -> list[Path]:
-    """Build one target from the packed runs; no file where none of its runs has begun."""
+    """Build one target from the packed runs; write no file if none of its runs has begun."""
     if not archive.runs(*(entry.name for entry in target_entries([name]))):
         return []
     return TABLES[name](archive).write(archive.root) if name in TABLES else PAGES[name](archive)

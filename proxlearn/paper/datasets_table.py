@@ -75,6 +75,6 @@ def table4(archive: Archive) -> ResultTable:
 
 
 def majority(runs: Iterable[ArchivedRun]) -> MeanSd:
-    """Test accuracy of always answering the training part's more frequent class; empty where there are no classes."""
+    """Return the test accuracy of always predicting the training part's majority class; empty without classes."""
     shares = [majority_share(run.confusion) for run in runs if run.confusion is not None]
     return summarise(share for share in shares if share is not None)

@@ -26,7 +26,7 @@ from proxlearn.views.style import (
 
 
 def fig2(archive: Archive) -> list[Path]:
-    """WDBC: risk against k, a line for beta=0.05 and a shade over beta."""
+    """Draw WDBC's risk against k: a line for beta=0.05 and a shaded range over beta."""
     panels = (archive.runs("table1-float64", "table1"), archive.runs("table2"))
     with house_style():
         drawing, axes = figure(7.0, 2.9, columns=2)
@@ -44,7 +44,7 @@ def fig2(archive: Archive) -> list[Path]:
 
 
 def fig3(archive: Archive) -> list[Path]:
-    """SHD: the range of the short runs, and the long run."""
+    """Draw SHD's risk: the range of the short runs, and the long run."""
     short, long = archive.runs("fig3-start"), archive.runs("fig3")
     with house_style():
         drawing, axes = figure(7.0, 2.9, columns=2)
@@ -58,7 +58,7 @@ def fig3(archive: Archive) -> list[Path]:
 
 
 def fig4(archive: Archive) -> list[Path]:
-    """The sine's risk against k, with three insets of the learned function."""
+    """Draw the sine's risk against k, with three insets of the learned function."""
     runs = archive.runs("fig4")
     with house_style():
         drawing, (axes,) = figure(6.0, 3.8)
@@ -70,7 +70,7 @@ def fig4(archive: Archive) -> list[Path]:
         low, high = axes.get_ylim()
         axes.set_ylim(low * (low / high) ** 0.75, high)
         axes.plot([], [], color=GREY, linewidth=0.9, label="sin x, in the insets")
-        # Below the first, flat part of the curves and above the insets.
+        # Placed below the first, flat part of the curves and above the insets.
         axes.legend(loc="center left", bbox_to_anchor=(0.04, 0.72))
         for run in runs:
             for number, step in enumerate(sorted(run.clouds)):
@@ -79,7 +79,7 @@ def fig4(archive: Archive) -> list[Path]:
 
 
 def _inset(axes: Axes, run: ArchivedRun, step: int, left: float) -> None:
-    """The learned function at one step, and a dot on the curve of the risk."""
+    """Draw the learned function at one step, and a dot on the curve of the risk."""
     inset = axes.inset_axes((left, 0.05, 0.29, 0.40))
     x = np.linspace(-np.pi, np.pi, 200)
     inset.plot(x, np.sin(x), color=GREY, linewidth=0.9)
@@ -92,7 +92,7 @@ def _inset(axes: Axes, run: ArchivedRun, step: int, left: float) -> None:
 
 
 def fig5(archive: Archive) -> list[Path]:
-    """The sine as each of the randomised runs has learned it."""
+    """Draw the sine as learned by each of the randomised runs."""
     runs = archive.runs("fig5")
     with house_style():
         drawing, (axes,) = figure(3.6, 2.9)
@@ -111,7 +111,7 @@ def fig5(archive: Archive) -> list[Path]:
 
 
 def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun], column: str, label: str) -> None:
-    """One run's curve, upon the range over several where they have the same steps."""
+    """Draw one run's curve over the range of several runs, at the steps that these have in common."""
     table, colour = _side_by_side(runs, column), ESTIMATE_COLOURS[label]
     width = 1.8 if label == "weighted" else 0.9
     axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.22, linewidth=0)
@@ -123,13 +123,13 @@ def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun]
 
 
 def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
-    """A column of several runs, at the steps that all of them have."""
+    """Return a column of several runs, at the steps that all of them have."""
     series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
     return pd.concat(series, axis=1, join="inner") if series else pd.DataFrame()
 
 
 def _headline(drawing: Figure, panel: Axes, text: str) -> None:
-    """What is shown, and the legend, above the panels: the curves leave no place that is free in every case."""
+    """Put the title and the legend above the panels, because the curves leave no space inside them in every case."""
     drawing.suptitle(text, fontsize=9, x=0.02, ha="left")
     drawing.legend(*panel.get_legend_handles_labels(), loc="upper right", ncols=2)
 

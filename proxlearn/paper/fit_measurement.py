@@ -1,7 +1,7 @@
 """Pages based on fits of recipe=tuned over splits: the fits, their cache, and the page.
 
-Every fit is a job of the common runner. Its result is stored in FOLDER/NAME/results.jsonl under everything that
-determines it, so that an interrupted measurement goes on, and the page FOLDER/NAME.md can be built without fitting.
+Every fit is a job of the common runner. Its result is stored in FOLDER/NAME/results.jsonl, keyed by everything that
+determines it, so that an interrupted measurement continues, and the page FOLDER/NAME.md can be built without fitting.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from proxlearn.run.ownership import begins_with
 from proxlearn.run.run_config import validate_config
 
 REVISION = 1
-"""Of the recursion and the selection with recipe=tuned; raised when their results change."""
+"""Revision of the recursion and the selection with recipe=tuned; raised when their results change."""
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
-"""Overrides that make random halves of a dataset."""
+"""Overrides that split a dataset into random halves."""
 PRELOAD = ("proxlearn.paper.fit_measurement", "proxlearn.run.experiment", "proxlearn.core.fused.fused_step")
 
 FitResult = dict[str, Any]
@@ -39,32 +39,32 @@ FitResult = dict[str, Any]
 
 @dataclass(frozen=True)
 class FitMeasurement:
-    """A page, and the fits that it shows."""
+    """A page and the fits that it shows."""
 
     name: str
     title: str
     splits: int
     """Number of splits per dataset, with the seeds 0, 1, ..."""
     overrides: Mapping[str, tuple[str, ...]]
-    """Datasets with what makes their splits. A dataset without overrides has one split: there the seed of cloud_0 and
+    """Overrides that split each dataset. A dataset without overrides has one split; there the seeds of cloud_0 and
     of the noise changes."""
     fit: Callable[[TrainConfig], FitResult]
-    """Measures one split; an importable function."""
+    """An importable function that measures one split."""
     body: Callable[[Mapping[str, list[FitResult]]], str]
-    """The page below its title, from the results of each dataset."""
+    """Returns the page below its title, from the results per dataset."""
 
     def config(self, dataset: str, split: int) -> TrainConfig:
-        """The config of one fit, before the selection."""
+        """Return the config of one fit, before the selection."""
         base = _compose((f"dataset={dataset}", "recipe=tuned", *self.overrides[dataset]))
         return replace(base, split_seed=split, seed=0 if self.overrides[dataset] else split)
 
     def identity(self, dataset: str, split: int) -> dict[str, Any]:
-        """Everything that determines a result except the data."""
+        """Return everything that determines a result except the data."""
         settings = trajectory(self.config(dataset, split))
         return {"measurement": self.name, "revision": REVISION, "settings": settings}
 
     def measure(self, folder: Path, parallel: int) -> int:
-        """Make the fits that the cache lacks; an exit code."""
+        """Run the fits that the cache lacks; return an exit code."""
         self._refuse_foreign_page(folder)
         place = folder / self.name
         place.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class FitMeasurement:
             ).exit_code
 
     def results(self, folder: Path) -> dict[str, list[FitResult]]:
-        """The stored results of each dataset that has any, by the order of the splits; the data is not needed."""
+        """Return the stored results per dataset, in the order of the splits; the data is not needed."""
         stored = {}
         for record in ResultCache(self._results(folder)):
             identity = {key: value for key, value in record.identity.items() if key != "data_sha256"}
@@ -94,7 +94,7 @@ class FitMeasurement:
         return {dataset: fits for dataset, fits in results.items() if fits}
 
     def write(self, folder: Path) -> Path | None:
-        """Write the page from the stored results; None where there are none."""
+        """Write the page from the stored results; return None if there are none."""
         results = self.results(folder)
         if not results:
             return None
@@ -120,7 +120,7 @@ def _compose(overrides: tuple[str, ...]) -> TrainConfig:
 
 
 def majority_accuracy(prepared: PreparedData) -> float | None:
-    """The test accuracy of always answering the class of most training rows; None for a real target."""
+    """Return the test accuracy of always predicting the most frequent training class; None for a real target."""
     train, test = prepared.train.labels, prepared.test.labels
     if train is None or test is None:
         return None

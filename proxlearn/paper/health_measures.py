@@ -1,4 +1,4 @@
-"""What the proximal step did in a run, as numbers: the measures behind the page on the health of the method."""
+"""Measures of the effect of the proximal step in a run, for the page on the health of the method."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from proxlearn.compare.statistics import summarise
 from proxlearn.paper.archive import ArchivedRun
 
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
-"""Relative change of an objective below which it is rounding, and neither a fall nor a rise."""
+"""Relative change of an objective below which it is rounding and counts neither as a fall nor as a rise."""
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 """Share of a particle's mass that rounding hides."""
 
 
 def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
-    """The logged steps at which a proximal step was made."""
+    """Return the logged steps at which a proximal step was made."""
     return run.metrics.dropna(subset=["kernel_offdiag"])
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """First logged k from which on the kernel was the identity to rounding; infinite if it was not at the end."""
+    """Return the first logged k from which on the kernel was the identity to rounding; infinite if there is none."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -31,14 +31,14 @@ def identity_start(run: ArchivedRun) -> float:
 
 
 def moved_share(run: ArchivedRun) -> float:
-    """Share of recursions in which a weight changed; a logged step stands for all since the one before it."""
+    """Return the share of recursions in which a weight changed; a logged step stands for all since the previous one."""
     logged = proximal_rows(run)
     spans = np.diff(logged["step"].to_numpy(), prepend=0)
     return float(spans[(logged["weights_change"] > 0).to_numpy()].sum() / max(spans.sum(), 1))
 
 
 def mass_drift(run: ArchivedRun) -> float:
-    """The largest relative change of the total mass."""
+    """Return the largest relative change of the total mass."""
     mass = run.metrics["mass"]
     return float((mass / mass.iloc[0] - 1).abs().max())
 
@@ -48,24 +48,24 @@ def kappa(run: ArchivedRun) -> float:
 
 
 def contraction(run: ArchivedRun) -> float:
-    """Largest measured contraction of a first round, times 1 + kappa: at most 1 in theory."""
+    """Return the largest measured contraction of a first round, times 1 + kappa: at most 1 in theory."""
     return float(run.metrics["sinkhorn_contraction"].max() * (1 + kappa(run)))
 
 
 def free_energy_changes(run: ArchivedRun) -> np.ndarray:
-    """Signs of the changes of the free energy from one logged step to the next."""
+    """Return the signs of the changes of the free energy from one logged step to the next."""
     energy = run.metrics["discrete_free_energy"]
     return _signs(run, energy[:-1], energy[1:])
 
 
 def objective_changes(run: ArchivedRun) -> np.ndarray:
-    """Signs of the changes of the proximal objective, at the steps that changed a weight."""
+    """Return the signs of the changes of the proximal objective, at the steps that changed a weight."""
     logged = proximal_rows(run).query("weights_change > 0")
     return _signs(run, logged["prox_objective_before"], logged["prox_objective_after"])
 
 
 def _signs(run: ArchivedRun, before: pd.Series, after: pd.Series) -> np.ndarray:
-    """For each pair, whether a quantity fell (-1), rose (1), or neither by more than rounding (0)."""
+    """Return for each pair whether a quantity fell (-1), rose (1), or changed by no more than rounding (0)."""
     difference = after.to_numpy() - before.to_numpy()
     least = ROUNDING[run.status["dtype"]] * before.abs().to_numpy()
     signs: np.ndarray = np.where(np.abs(difference) > least, np.sign(difference), 0)
@@ -73,7 +73,7 @@ def _signs(run: ArchivedRun, before: pd.Series, after: pd.Series) -> np.ndarray:
 
 
 def falls_and_rises(signs: Sequence[np.ndarray]) -> str:
-    """Percentages of falls and rises, and the number of comparisons."""
+    """Return the percentages of falls and rises, and the number of comparisons."""
     joined = np.concatenate(signs) if signs else np.empty(0)
     if not len(joined):
         return ""
@@ -85,13 +85,13 @@ def has_classes(runs: Sequence[ArchivedRun]) -> bool:
 
 
 def final_result(run: ArchivedRun, estimate: str) -> float:
-    """Test accuracy in per cent, or the test risk times 100 where there are no classes."""
+    """Return the test accuracy in per cent, or the test risk times 100 if there are no classes."""
     metric = "accuracy" if has_classes([run]) else "risk"
     return 100 * run.final(f"test_{metric}_{estimate}")
 
 
 def is_changed(differences: Sequence[float], least: float) -> str:
-    """Whether a mean difference is beyond both ``least`` and twice its standard error, which one run does not have."""
+    """Whether a mean difference is beyond both ``least`` and twice its standard error; one run has no verdict."""
     if len(differences) < 2:
         return "one run: no verdict" if differences else ""
     mean = summarise(differences)
@@ -100,6 +100,6 @@ def is_changed(differences: Sequence[float], least: float) -> str:
 
 
 def range_text(values: Sequence[float]) -> str:
-    """From the least to the largest of sorted values; an infinite one stands for never."""
+    """Return the range of sorted values as a string; an infinite value stands for never."""
     texts = ["never" if math.isinf(value) else f"{value:g}" for value in values]
     return "" if not texts else texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"

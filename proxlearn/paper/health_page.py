@@ -1,4 +1,4 @@
-"""The health of the method in each experiment of the paper: what the proximal step did, and what that changed."""
+"""The health of the method in each experiment of the paper: the effect of the proximal step on weights and results."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Effect:
-    """What the weights change in the results of a group."""
+    """The effect of the weights on the results of a group."""
 
     weighted: list[float]
     unweighted: list[float]
     apart: list[float]
-    """Weighted minus unweighted, run by run."""
+    """Weighted minus unweighted result, per run."""
     gained: list[float]
-    """With minus without the proximal step, for each pair of runs with the same seed and length."""
+    """Result with minus result without the proximal step, for each pair of runs with the same seed and length."""
     controls: list[ArchivedRun]
     """The runs without the proximal step that are among the pairs."""
     least: float
@@ -111,7 +111,7 @@ def health(archive: Archive) -> list[Path]:
 
 
 def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[HealthGroup, Effect]) -> str:
-    """The page in one line."""
+    """Return a one-line summary of the page."""
     present = {group: runs for group, runs in groups.items() if runs}
     frozen = sum(all(math.isfinite(identity_start(run)) for run in runs) for runs in present.values())
     differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()})

@@ -1,4 +1,4 @@
-"""From run folders to the archive."""
+"""Packs run folders into the archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from proxlearn.terminal.notice import notice
 from proxlearn.views.run.run_data import read_run_data
 
 OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
-"""Keys of status.json that say nothing about the result, or repeat the config."""
+"""Keys of status.json that are unrelated to the result or repeat the config."""
 
 
 def pack_new_runs(archive: Archive, quick: bool) -> None:
@@ -37,7 +37,7 @@ def pack_new_runs(archive: Archive, quick: bool) -> None:
 def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
     """Pack the finished runs that the archive lacks; one that cannot be read is reported and left out.
 
-    A run that is not finished stays in its folder: in a table it would take the verdict from its row.
+    An unfinished run stays in its folder, because a table row with an unfinished run has no verdict.
     """
     packed_runs = defaultdict(list)
     for run in runs:
@@ -52,7 +52,7 @@ def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
 
 
 def pack_run(run: PlannedRun) -> PackedRun:
-    """A run as the archive holds it."""
+    """Return a run in the form that the archive stores."""
     data = read_run_data(run.folder)
     folder = RunFolder(run.folder)
     metrics = read_text(folder.metrics, MAX_TABLE_BYTES)
@@ -72,7 +72,7 @@ def pack_run(run: PlannedRun) -> PackedRun:
 
 
 def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Whether the folder holds a finished run, and the archive an unfinished or a shorter one, or none."""
+    """Whether the folder holds a finished run, and the archive holds an unfinished or a shorter one or none."""
     try:
         status = read_json(RunFolder(folder).status)
     except AbsentFile:
@@ -91,7 +91,7 @@ def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
 
 
 def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
-    """The stored clouds of the folder's own run that are nearest to ``steps``, by the ratio of the steps."""
+    """Return the stored clouds of the folder's own run that are nearest to ``steps``, by the ratio of the steps."""
     identity, clouds = read_identity(folder), {}
     for step, path in list_checkpoints(folder.checkpoints):
         if step > 0:

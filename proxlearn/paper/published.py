@@ -1,6 +1,6 @@
 """The figures that the paper prints, by table, and the experiments that they belong to.
 
-Accuracies are in per cent, those of Table 4 are shares.
+Accuracies are in per cent, except those of Table 4, which are shares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {
     "table5": 5000,
     "shd": 1_000_000,
 }
-"""Recursions of the paper's runs: one of ours is complete if it is as long."""
+"""Recursions of the paper's runs: a run of this package is complete if it is as long."""
 
 TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
 """beta: unweighted, weighted."""
@@ -97,9 +97,9 @@ class PublishedExperiment:
 
 
 def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
-    """The paper's experiments with exactly these settings, the number of steps aside; none for any other config.
+    """Return the paper's experiments with exactly these settings, except for the number of steps; else none.
 
-    The caller compares the experiment's ``steps`` with those that the run has made.
+    The caller compares the experiment's ``steps`` with the number of steps that the run has made.
     """
     try:
         checked = build(TrainConfig, config)
@@ -115,7 +115,7 @@ def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
 
 
 def experiment_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that tell experiments apart: those of the trajectory without seeds, file path and device."""
+    """Return the settings that identify an experiment: those of the trajectory without seeds, file path and device."""
     settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
     # The datasets of the paper have a known checksum, wherever their file is.
     settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
@@ -127,7 +127,7 @@ def experiment_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def paper_config(dataset: str, overrides: Mapping[str, Any]) -> TrainConfig:
-    """The packaged settings of recipe=paper for a dataset, without those that a user has put in their place."""
+    """Return the packaged settings of recipe=paper for a dataset, ignoring settings that a user has replaced."""
     root = OmegaConf.create({key: value for key, value in read_config_file("train").items() if key in FIELDS})
     groups = {group: read_config_file(f"{group}/{option}") for group, option in GROUPS.items()}
     groups["dataset"] = read_dataset_file(dataset)
@@ -150,7 +150,7 @@ def _accuracies(weighted: MeanSd, unweighted: MeanSd, rule: str = "unweighted") 
 
 
 def _percentages(unweighted: float, weighted: float) -> Figures:
-    """Figures of Tables 1 and 2, whose "unweighted" column counts saturated points."""
+    """Return figures of Tables 1 and 2, whose "unweighted" column counts saturated points."""
     return _accuracies(MeanSd(weighted / 100), MeanSd(unweighted / 100), "unweighted_saturated")
 
 

@@ -1,4 +1,4 @@
-"""A result table: CSV for programs, Markdown for readers, LaTeX for papers, and the commands it was made with.
+"""A result table: CSV for programs, Markdown for readers, LaTeX for papers, and the commands that produced it.
 
 The CSV and LaTeX files hold all columns side by side. The page splits them into several narrow tables, below a first
 line that states the result.
@@ -20,7 +20,7 @@ from proxlearn.views.latex import tabular
 
 @dataclass(frozen=True)
 class LabelledCell:
-    """A value for programs that readers see as ``text``: a mean over runs of which some have diverged."""
+    """A value for programs that is shown to readers as ``text``, such as a mean over runs some of which diverged."""
 
     value: str | float | MeanSd
     text: str
@@ -31,7 +31,7 @@ Cell = str | int | float | MeanSd | LabelledCell
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column: its name, and the digits after the point of its numbers."""
+    """A column: its name, and the number of decimal places of its numbers."""
 
     name: str
     digits: int = 2
@@ -53,7 +53,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class PageSection:
-    """One of the tables of a page: a title, the names of its columns, and which rows it has."""
+    """One of the tables of a page: a title, the names of its columns, and its rows."""
 
     title: str
     columns: Sequence[str]
@@ -62,7 +62,7 @@ class PageSection:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows under columns, with what a reader must know about them."""
+    """Rows and columns, with the notes that a reader needs."""
 
     name: str
     title: str
@@ -77,7 +77,7 @@ class ResultTable:
         return list({run.name: run for row in self.rows for run in row.runs}.values())
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files of the table; returns their paths."""
+        """Write all files of the table; return their paths."""
         contents = {".csv": self._csv(), ".md": self._markdown(), ".tex": self._latex()}
         paths = [folder / f"{self.name}{ending}" for ending in contents]
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class ResultTable:
         return [*paths, write_sources(folder, self.name, self.runs)]
 
     def section(self, section: PageSection) -> str:
-        """One table of the page, in Markdown."""
+        """Return one table of the page, in Markdown."""
         places = [next(i for i, column in enumerate(self.columns) if column.name == name) for name in section.columns]
         lines = [[self.columns[i].heading for i in places]]
         for row, texts in zip(self.rows, self._texts(), strict=True):
@@ -101,7 +101,7 @@ class ResultTable:
         ]
 
     def _csv(self) -> str:
-        """Means and standard deviations in columns of their own, to six digits; the runs of each row at its end."""
+        """Return CSV: means and standard deviations in separate columns, to six digits; the runs end each row."""
         values = [[_value(cell) for cell in row.cells] for row in self.rows]
         has_sd = [any(isinstance(cell, MeanSd) for cell in column) for column in zip(*values, strict=True)]
         lines: list[list[str]] = [[]]
@@ -131,7 +131,7 @@ class ResultTable:
 
 
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells, the first one of headings, as an aligned table."""
+    """Return lines of cells as an aligned table; the first line holds the headings."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     aligned = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
@@ -141,7 +141,7 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def cell_text(cell: Cell, digits: int) -> str:
-    """A cell as readers see it."""
+    """Return a cell as it is shown to readers."""
     if isinstance(cell, LabelledCell):
         return cell.text
     number = MeanSd(cell) if isinstance(cell, float) else cell
@@ -149,7 +149,7 @@ def cell_text(cell: Cell, digits: int) -> str:
 
 
 def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
-    """The provenance of a file: its own command, then each run's version, steps and command (with the seed)."""
+    """Return the provenance of a file: its own command, then each run's version, steps and command (with the seed)."""
     lines = [f"make {name}"]
     for run in runs:
         status = run.status
@@ -161,7 +161,7 @@ def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
 
 
 def write_sources(folder: Path, name: str, runs: Iterable[ArchivedRun]) -> Path:
-    """The file beside a page that holds commands and versions."""
+    """Write the commands and versions of a page to a file beside it; return its path."""
     path = folder / f"{name}.sources.txt"
     write_atomically(path, ("\n".join(sources(name, runs)) + "\n").encode())
     return path
@@ -176,7 +176,7 @@ def _value(cell: Cell) -> str | int | float | MeanSd:
 
 
 def _csv_cells(value: str | int | float | MeanSd) -> list[str]:
-    """A number with its standard deviation, or a text and nothing."""
+    """Return a number and its standard deviation, or a string and an empty cell."""
     number = MeanSd(value) if isinstance(value, float) else value
     return [_number(number.mean), _number(number.sd)] if isinstance(number, MeanSd) else [str(number), ""]
 

@@ -1,4 +1,4 @@
-"""The runs that the paper's tables and figures are made from, in the order in which they are made.
+"""The runs that the paper's tables and figures are built from, in the order in which they are run.
 
 An *entry* of the plan is an experiment (configs/experiment/) with overrides, and stands for all runs of its sweep. A
 run has a plain name (``table2/beta0.05-seed0``) and not a hash: a table finds its runs whatever keys the config gains.
@@ -19,7 +19,7 @@ from proxlearn.config.compose import compose, parse
 FIXED_OVERRIDES = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
 """Overrides of every run that does not set these keys itself."""
 RUNS_FOLDER = "runs"
-"""Below the results: the run folders of runs that were made here. They are not committed."""
+"""Subfolder of the results with the folders of runs made on this machine; not committed."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class PlanEntry:
         return tuple(itertools.product(*choices))
 
     def runs(self, root: Path, quick: bool) -> list[PlannedRun]:
-        """All runs of the entry, with their folders below ``root``."""
+        """Return all runs of the entry, with their folders below ``root``."""
         swept = {override.partition("=")[0] for override in self.jobs[0]}
         own = {override.partition("=")[0] for override in self.overrides}
         fixed = [override for override in FIXED_OVERRIDES if override.partition("=")[0] not in own]
@@ -126,11 +126,11 @@ PLAN = (
     PlanEntry("table3-seeds", "table3", ("epsilon=0.1,0.5,5,10", "seed=1,2"), quick_seeds=0),
     PlanEntry("table2-more", "table2", ("beta=0.03,0.07", "seed=1,2"), quick_seeds=0),
 )
-"""All entries, those that take minutes first."""
+"""All entries; those that take minutes come first."""
 
 
 def plan_entry(name: str) -> PlanEntry:
-    """The entry of the plan with this name."""
+    """Return the entry of the plan with this name."""
     return next(entry for entry in PLAN if entry.name == name)
 
 

@@ -1,4 +1,4 @@
-"""Table 5: the sine, over the number of particles, under each reading of what the paper leaves open."""
+"""Table 5: the sine, over the number of particles, under each reading of the details that the paper leaves open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxlearn.paper.result_table import Cell, LabelledCell, PageSection, Result
 from proxlearn.paper.verdicts import is_complete, length_text
 
 ALLOWED_SHARE = 0.15
-"""Of the paper's figure, within which one of ours agrees."""
+"""Relative deviation from the paper's figure within which ours agrees with it."""
 DIVERGED_FACTOR = 100
 """A run has diverged if its test risk ends above this multiple of its first value."""
 DIGITS = 5
@@ -25,11 +25,11 @@ DATA = {
     "table5-points": "1000 points, weights 1/N",
     "table5-pdf": "100 points, weights 1/12 (pdf)",
 }
-"""Readings that need runs of their own: entries of the plan and what they assume."""
+"""Readings that need runs of their own: entries of the plan and their assumptions."""
 
 
 def mean_square(run: ArchivedRun, normalised: bool) -> float:
-    """Mean of (y - f)^2 on the test part, f = P^T rho with or without the division by the total mass."""
+    """Return the mean of (y - f)^2 on the test part, f = P^T rho with or without division by the total mass."""
     assert run.points is not None, "the archive keeps the points of these runs"
     model = run.model(max(run.clouds))
     test = run.points[run.points["part"] == "test"]
@@ -39,7 +39,7 @@ def mean_square(run: ArchivedRun, normalised: bool) -> float:
 
 
 def norm(square: float, run: ArchivedRun) -> float:
-    """0.5/n ||y - f||, the form of the published code's risk, n the number of points."""
+    """Return 0.5/n ||y - f||, the form of the published code's risk; n is the number of points."""
     return 0.5 * math.sqrt(square / run["dataset"]["points"])
 
 
@@ -53,7 +53,7 @@ QUANTITIES: dict[str, Callable[[ArchivedRun], float]] = {
     "‖y−f‖/n, f weighted": lambda run: 2 * norm(mean_square(run, normalised=True), run),
     "discrete free energy": lambda run: run.final("discrete_free_energy"),
 }
-"""Readings of what the final figure is."""
+"""Readings of the meaning of the final figure."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Reading:
     quantity: str
     figures: Mapping[int, MeanSd]
     diverged: Mapping[int, str]
-    """For each N at which runs have diverged: how many."""
+    """The number of diverged runs, for each N at which there are any."""
     runs: Sequence[ArchivedRun]
 
     @cached_property
@@ -140,7 +140,7 @@ def table5(archive: Archive) -> ResultTable:
 
 
 def data_section(data: str, numbers: Sequence[str]) -> PageSection:
-    """The readings of the same runs, below the paper's figures."""
+    """Return the readings of the same runs, below the paper's figures."""
     return PageSection(data, ("figure", *numbers), lambda row: row.cells[0] in ("the paper", data))
 
 
@@ -151,7 +151,7 @@ def readings_of(archive: Archive) -> list[Reading]:
         by_N = {N: [run for run in runs if run["N"] == N] for N in published.TABLE5}
         diverged = {N: words for N, some in by_N.items() if (words := diverged_text(some))}
         for quantity, value in QUANTITIES.items():
-            # With a total mass of 1, dividing by it changes nothing.
+            # With a total mass of 1, the division has no effect.
             if TOTAL_MASS not in quantity or entry == "table5-pdf":
                 figures = {N: summarise(value(run) for run in some) for N, some in by_N.items()}
                 readings.append(Reading(data, quantity, figures, diverged, runs))
@@ -159,7 +159,7 @@ def readings_of(archive: Archive) -> list[Reading]:
 
 
 def reading_verdict(readings: Sequence[Reading]) -> str:
-    """Which reading is nearest, and whether it is near."""
+    """Return a sentence on which reading is nearest and whether it agrees."""
     complete = [reading for reading in readings if not math.isnan(reading.distance)]
     if not complete:
         return "No reading has runs at every N yet: no verdict."
@@ -179,25 +179,25 @@ def reading_verdict(readings: Sequence[Reading]) -> str:
 
 
 def distance(figures: Mapping[int, MeanSd]) -> float:
-    """The root mean square of log(ours / paper's)."""
+    """Return the root mean square of log(ours / paper's)."""
     logarithms = [math.log(figures[N].mean / paper) for N, paper in published.TABLE5.items()]
     return math.sqrt(sum(logarithm**2 for logarithm in logarithms) / len(logarithms))
 
 
 def line(figures: Mapping[int, float]) -> tuple[float, float]:
-    """Slope and intercept of the figures against 1/N."""
+    """Return slope and intercept of the figures against 1/N."""
     slope, intercept = np.polyfit([1 / N for N in figures], list(figures.values()), 1)
     return float(slope), float(intercept)
 
 
 def figure_text(figure: MeanSd) -> str:
-    """A figure with DIGITS significant digits where it is above 10, and after the point where it is below."""
+    """Return a figure with DIGITS significant digits if it is above 10, else with DIGITS decimal places."""
     above_ones = 0 if math.isnan(figure.mean) or abs(figure.mean) < 10 else int(math.log10(abs(figure.mean)))
     return figure.text(max(0, DIGITS - above_ones))
 
 
 def diverged_text(runs: Sequence[ArchivedRun]) -> str:
-    """How many of the runs have diverged; empty if none has."""
+    """Return how many of the runs have diverged; empty if none has."""
     count = sum(has_diverged(run) for run in runs)
     return f"diverged ({count} of {len(runs)})" if count else ""
 

@@ -1,4 +1,4 @@
-"""What `proxlearn paper` can build, by name; free of slow imports, so that the command line can check its words."""
+"""Names of the targets of `proxlearn paper`; without slow imports, so that the command line can check its arguments."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ GROUPS = {
     "all": (*TARGETS, *MEASUREMENTS),
 }
 RUNS = "runs"
-"""The word that makes what is missing before anything is built."""
+"""The argument that makes missing runs before anything is built."""
 
 
 def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
-    """The targets that the words name, each once; all of them where there is no word but ``runs``."""
+    """Return the targets that the words name, each once; all targets if there is no word except ``runs``."""
     names: list[str] = []
     for word in [word for word in words if word != RUNS] or ["all"]:
         if word in GROUPS:

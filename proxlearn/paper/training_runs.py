@@ -1,7 +1,7 @@
-"""Making the paper's runs: jobs of the common runner, one process per run.
+"""Makes the paper's runs as jobs of the common runner, one process per run.
 
-A run that is finished, in the archive or in its folder, is skipped; one whose folder holds a part of it goes on from
-there; any other one starts from its first step. Runs that are finished are packed into the archive.
+A run that is finished, in the archive or in its folder, is skipped; one whose folder holds a part of it continues from
+there; any other run starts from its first step. Runs that are finished are packed into the archive.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
 
 
 def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, parallel: int = 1) -> int:
-    """Make what is missing and pack it; an exit code. A run that fails does not stop the others."""
+    """Make the missing runs and pack them; return an exit code. A run that fails does not stop the others."""
     runs = [run for entry in entries for run in entry.runs(archive.root, quick)]
     code, missing = 0, []
     for run in runs:
@@ -63,7 +63,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
 
 
 def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel: int) -> int:
-    """Make runs that do not depend on each other; an exit code."""
+    """Make runs that do not depend on each other; return an exit code."""
     prepared, code = [], 0
     for run in runs:
         try:
@@ -78,31 +78,31 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel:
         jobs = [_run_job(run, config) for run, config in prepared]
     outcome = run_jobs(jobs, records, LocalPool(parallel), preload=PRELOAD, caption="runs")
     if outcome.signal is not None:
-        notice("stopped; the same command continues from there")
+        notice("stopped; run the same command again to continue")
     return outcome.exit_code or code
 
 
 def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
-    """One run in a process of its own."""
+    """Return the job that makes one run."""
     args = (config, run.folder, run.command)
     return Job(run.name.replace("/", "_"), run.name, train_run, args, run_folder=run.folder)
 
 
 def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> Job:
-    """Several runs in one process: quick runs take less time than a process needs to load the compiled passes."""
+    """Return a job for several runs: a quick run takes less time than loading the compiled passes in a process."""
     args = ([(config, run.folder, run.command) for run, config in batch],)
     return Job(f"quick-{number}", f"{len(batch)} quick runs", train_batch, args)
 
 
 def train_run(config: TrainConfig, folder: Path, command: str) -> None:
-    """One run, as `proxlearn train` makes it but without its plots: the target of a job."""
+    """Make one run as `proxlearn train` does, but without plots; this is the target of a job."""
     outcome = train(config, folder, command)
     if outcome.signal is not None:
         raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
 
 
 def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
-    """Several runs; one that fails does not stop the others."""
+    """Make several runs; one that fails does not stop the others."""
     errors: list[ProxlearnError] = []
     for config, folder, command in batch:
         try:
@@ -116,7 +116,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """The runs whose clouds others start from and whose folders are not there; the archive does not keep them."""
+    """Return the runs whose clouds others start from and whose folders do not exist; the archive lacks these clouds."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))
@@ -124,8 +124,8 @@ def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[P
 
 
 def is_finished(run: PlannedRun, archive: Archive) -> bool:
-    """Whether the archive or the run's folder holds all steps of the run; InputError where it is another run."""
-    # Without the cloud that it starts from, which only the training needs.
+    """Whether the archive or the run's folder holds all steps of the run; InputError if it is another run."""
+    # The cloud that the run starts from is left out: only the training needs it.
     overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
     config = planned_config(replace(run, overrides=overrides))
     assert config.steps is not None, "the paper's recipe sets every number"
@@ -146,7 +146,7 @@ def is_finished(run: PlannedRun, archive: Archive) -> bool:
 
 def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place: str) -> None:
     """Refuse a stored run whose settings are not those of the plan; a key that it lacks was added later."""
-    # Through JSON, as the file was written: a tuple comes back as a list.
+    # Converted through JSON like the stored file, which turns a tuple into a list.
     planned = json.loads(json.dumps(trajectory(config)))
     planned.pop("init_sha256", None)
     different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
@@ -156,7 +156,7 @@ def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place
 
 
 def _differ(stored: Any, planned: Any) -> bool:
-    """Whether two settings differ in what both of them have."""
+    """Whether two settings differ in the keys that both have."""
     if isinstance(stored, dict) and isinstance(planned, dict):
         return any(_differ(stored[key], planned[key]) for key in planned if key in stored)
     return bool(stored != planned)
@@ -164,10 +164,10 @@ def _differ(stored: Any, planned: Any) -> bool:
 
 @cache
 def planned_config(run: PlannedRun) -> TrainConfig:
-    """The composed and checked config of a run."""
+    """Return the composed and checked config of a run."""
     config = validate_config(compose(parse(list(run.overrides))))
     if run.init_from is not None:
-        # As it was given: a committed config must not name a folder of this machine.
+        # The path stays as given, because a committed config must not name a folder of this machine.
         config = replace(config, init_from=str(run.init_from))
     if run.quick:
         assert config.steps is not None, "the paper's recipe sets every number"

@@ -41,7 +41,7 @@ PAPER = {
 
 
 def measure_fit(config: TrainConfig) -> FitResult:
-    """One split: what `proxlearn train recipe=tuned` does, timed from the data in memory to the last step."""
+    """Fit one split as `proxlearn train recipe=tuned` does, timed from the data in memory to the last step."""
     experiment = build_experiment(config)
     warm_up(experiment)
     problem, test, seed = experiment.source, experiment.prepared.test, config.seed

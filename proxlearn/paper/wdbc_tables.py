@@ -10,7 +10,7 @@ from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableCo
 from proxlearn.paper.verdicts import conclusion, is_complete, length_text, verdict
 
 ALLOWED_POINTS = 2.0
-"""Per cent of accuracy within which a figure agrees with the paper's: one of the 170 test rows is 0.6."""
+"""Percentage points within which an accuracy agrees with the paper's: one of the 170 test rows is 0.6."""
 ALLOWED_SHARE = 0.15
 """The same for a risk, as a share of the paper's."""
 
@@ -41,7 +41,7 @@ ACCURACY_COLUMNS = (
 
 
 def accuracy_sections(keys: tuple[str, ...], run_columns: tuple[str, ...] = ()) -> tuple[PageSection, ...]:
-    """How the pages of Tables 1 and 2 split their columns."""
+    """Return the sections into which the pages of Tables 1 and 2 split their columns."""
     return (
         PageSection(
             "Weighted estimate", (*keys, WEIGHTED, "paper's weighted", "verdict on weighted", "majority class (%)")
@@ -52,7 +52,7 @@ def accuracy_sections(keys: tuple[str, ...], run_columns: tuple[str, ...] = ()) 
 
 
 def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, float], hours: float) -> list[Cell]:
-    """The cells that Tables 1 and 2 share; ``paper`` has its unweighted and its weighted accuracy."""
+    """Return the cells that Tables 1 and 2 share; ``paper`` has its unweighted and its weighted accuracy."""
     saturated, sign, weighted = (
         summarise(100 * run.final(f"test_accuracy_{estimate}") for run in runs)
         for estimate in ("unweighted_saturated", "unweighted", "weighted")
@@ -76,7 +76,7 @@ def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, floa
 
 
 def accuracy_verdicts(setting: str, cells: list[Cell]) -> dict[str, str]:
-    """The verdicts among the cells of ``accuracy_cells``, by what they are about."""
+    """Return the verdicts among the cells of ``accuracy_cells``, by subject."""
     return {f"{setting} unweighted": str(cells[5]), f"{setting} weighted": str(cells[9])}
 
 

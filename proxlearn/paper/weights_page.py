@@ -1,4 +1,4 @@
-"""Do the proximal weights help? Paired splits of every dataset, three weight updates.
+"""The effect of the proximal weights: three weight updates on paired splits of every dataset.
 
 For each split the settings are selected once, from its training part, with weights=proximal, and shared: the three fits
 have the same cloud_0, the same noise and the same numbers, and differ in the weight update alone.
@@ -28,11 +28,11 @@ from proxlearn.training.trainer import fit
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 OTHERS = UPDATES[1:]
 DIVERGED_RISK = 10.0
-"""A fit with a larger test risk has diverged: the risk of answering 0 is about 1."""
+"""A fit with a larger test risk has diverged: the risk of predicting 0 is about 1."""
 
 
 def measure_updates(config: TrainConfig) -> FitResult:
-    """Test figures of the weighted estimate by each update, and the accuracy of the majority class."""
+    """Return the test figures of the weighted estimate per weight update, and the accuracy of the majority class."""
     experiment = build_experiment(config)
     problem, test, seed = experiment.source, experiment.prepared.test, config.seed
     result: FitResult = {"majority": majority_accuracy(experiment.prepared)}
@@ -54,14 +54,14 @@ def measure_updates(config: TrainConfig) -> FitResult:
 
 
 def split_ratio(dataset: str) -> float:
-    """Test rows over training rows of its splits; 0 where there is one split and the seeds are independent."""
+    """Return test rows over training rows of the dataset's splits; 0 for one split with independent seeds."""
     overrides = (override.partition("=") for override in WEIGHTS.overrides[dataset])
     fractions = [float(value) for key, _, value in overrides if key == "dataset.train_fraction"]
     return (1 - fractions[0]) / fractions[0] if fractions else 0.0
 
 
 def difference(dataset: str, fits: list[FitResult], figure: str, other: Weights) -> Interval | None:
-    """Proximal minus another update; None where a dataset has no such figure, or a fit has diverged."""
+    """Return proximal minus another update; None if a dataset has no such figure or a fit has diverged."""
     if fits[0]["proximal"][figure] is None or (figure == "risk" and diverged(fits, other)):
         return None
     first, second = (dict(enumerate(result[weights][figure] for result in fits)) for weights in ("proximal", other))
@@ -80,7 +80,7 @@ def difference_text(dataset: str, fits: list[FitResult], figure: str, other: Wei
 
 
 def shown_digits(interval: Interval) -> int:
-    """Four, or as many as show the first digit of the narrower half-width."""
+    """Return four, or the number of digits that shows the first digit of the narrower half-width."""
     return 4 if not 0 < interval.student < 5e-5 else math.ceil(-math.log10(interval.student))
 
 
@@ -104,7 +104,7 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
 
 
 def conclusion(results: Mapping[str, list[FitResult]]) -> str:
-    """Which differences are beyond their corrected intervals, in one line."""
+    """Return one line that lists the differences whose corrected intervals exclude 0."""
     sentences = []
     for other in OTHERS:
         clear = [

@@ -58,7 +58,7 @@ def _parse_targets(model: Model, cells: list[str], first: int) -> np.ndarray:
     numbers = np.array([parse_numeral(cell) for cell in cells], dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = model.target_scaler(numbers[:, None])[:, 0]
-    # Scores are means of squares, which must not overflow.
+    # Metrics are means of squares, which must not overflow.
     usable = (np.abs(numbers) <= MAX_MAGNITUDE) & (np.abs(scaled) <= max_scaled_magnitude("float64"))
     if not usable.all():
         row = int((~usable).argmax())

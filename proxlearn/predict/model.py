@@ -17,7 +17,7 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
 BLOCK = 2**22
-"""Largest number of single particles' outputs in memory (32 MiB), so that memory does not grow with the rows."""
+"""Maximum number of single particles' outputs in memory (32 MiB), so that memory does not grow with the rows."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Prediction:
     """The predictions for n rows by one estimate."""
 
     predicted: np.ndarray
-    """Class indices, n; or values in the target's units, n (of several targets: n x outputs)."""
+    """Class indices, n; or values in the target's units, n (for several targets: n x outputs)."""
     probabilities: np.ndarray
     """n x C; n x 0 where the target is a real number."""
     errors: np.ndarray

@@ -48,7 +48,7 @@ def find_model(path: Path) -> Model | None:
         return None
     model = build_model(description, newest.cloud.to("cpu", torch.float64))
     if model.cloud.theta.shape[1] != num_parameters(model.neuron, len(model.columns)):
-        raise UnreadableFile(folder.model, "it does not fit the cloud in the same folder")
+        raise UnreadableFile(folder.model, "it does not match the cloud in the same folder")
     return model
 
 

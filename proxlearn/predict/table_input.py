@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # pandas takes seconds to import, and `--help` needs only the
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run folder, the table and the treatment of unknown columns."""
+    """Add the arguments for the run folder, the table and the treatment of unknown columns."""
     parser.add_argument(
         "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
     )

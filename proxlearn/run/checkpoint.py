@@ -1,4 +1,4 @@
-"""Checkpoints: the cloud and everything else that the next step needs, in a file with checksum (checkpoint_file.py)."""
+"""Checkpoints: the cloud and all else that the next step needs, in a file with a checksum (checkpoint_file.py)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Checkpoint:
 
     cloud: PointCloud
     generator: Tensor
-    """State of the noise generator, bytes."""
+    """State of the noise generator, as bytes."""
     run: str
     """Identity of the run (Experiment.identity), which differs for a file of another run."""
     unmet: int = 0
@@ -46,7 +46,7 @@ class Checkpoint:
     metrics: MetricsPosition = MetricsPosition()
     """The end of metrics.csv at this step."""
     proximal: Mapping[str, Number] | None = None
-    """Metrics of the step that led to the cloud and cannot be computed from it: the run may end here and log them.
+    """Metrics of the step that led to the cloud, which cannot be computed from it; a run that ends here logs them.
     Empty for a step without them; None where they are unknown (checkpoints of version 0.1.0)."""
 
 
@@ -91,7 +91,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
-    """The content of a file whose checksum holds; every value is checked, because any program may have written it."""
+    """Return the content of a file whose checksum matches; all values are checked: any program may have written it."""
     try:
         # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
@@ -125,7 +125,7 @@ def newest_valid(
     skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None,
     require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
-    """The newest valid checkpoint for which ``require`` does not raise; ``skipped`` is called for each rejected one."""
+    """Return the newest valid checkpoint that ``require`` accepts; ``skipped`` is called for each rejected one."""
     for _, path in list_checkpoints(folder):
         try:
             checkpoint = load(path)
@@ -153,16 +153,16 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
 
 
 def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
-    """The checkpoint with its cloud on a device."""
+    """Return the checkpoint with its cloud on a device."""
     return replace(checkpoint, cloud=checkpoint.cloud.to(device, checkpoint.cloud.theta.dtype))
 
 
 def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
-    """The neighbour list's reference cloud and radius; None where the run had no neighbour list."""
+    """Return the neighbour list's reference cloud and radius; None where the run had no neighbour list."""
     if reference is None and radius is None:
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
-        raise InvalidCheckpoint("its reference cloud does not fit its cloud")
+        raise InvalidCheckpoint("its reference cloud does not match its cloud")
     checked_radius = _parse_positive(radius, "radius")
     if checked_radius is None:
         raise InvalidCheckpoint("its reference cloud has no radius")
@@ -170,7 +170,7 @@ def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Sc
 
 
 def _parse_proximal(values: object) -> dict[str, Number] | None:
-    """The metrics of the last step; checkpoints of version 0.1.0 have none."""
+    """Return the metrics of the last step; checkpoints of version 0.1.0 have none."""
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
@@ -179,7 +179,7 @@ def _parse_proximal(values: object) -> dict[str, Number] | None:
 
 
 def _parse_positive(value: object, name: str) -> float | None:
-    """A positive number, or None."""
+    """Return ``value`` if it is a positive number or None; otherwise raise InvalidCheckpoint."""
     if value is not None and (not isinstance(value, float) or not 0 < value < math.inf):
         raise InvalidCheckpoint(f"its {name} is not a positive number")
     return value

@@ -1,7 +1,7 @@
 """The file format of checkpoints: safetensors with a JSON state and a sha256 of the whole file in the header.
 
 The checksum is computed with zeros in its place, so that a change of any byte is detected. This module does not import
-torch: a command can read the state of a run's newest checkpoint without the seconds that the import takes.
+torch: a command can read the state of a run's newest checkpoint without waiting seconds for the import.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
 BLANK_CHECKSUM = b"0" * 64
 CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 MAX_HEADER_BYTES = 2**20
-"""The header of five tensors and a state has two kilobytes."""
+"""Maximum length of a header; the header of five tensors and a state has two kilobytes."""
 PARSE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors of reading and parsing a file of unknown content."""
+"""Errors that reading and parsing a file of unknown content can raise."""
 
 
 class InvalidCheckpoint(Exception):
@@ -35,7 +35,7 @@ class InvalidCheckpoint(Exception):
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint file whose checksum holds."""
+    """A checkpoint file whose checksum matches."""
 
     blob: bytes
     sha256: str
@@ -48,7 +48,7 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Steps and paths of the checkpoints in a folder, newest first."""
+    """Return the steps and paths of the checkpoints in a folder, newest first."""
     if folder.is_symlink():
         raise UnreadableFile(folder, "it is a link, and links are not followed")
     matches = ((FILE_NAME.fullmatch(path.name), path) for path in folder.glob("cloud-*.safetensors"))
@@ -70,11 +70,11 @@ def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
 
 
 def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
-    """Read a file whose checksum holds and, if ``named``, whose name fits its step; otherwise InvalidCheckpoint."""
+    """Read a file whose checksum matches and, if ``named``, whose name fits its step; else raise InvalidCheckpoint."""
     try:
         blob = _read_whole_file(path)
         metadata = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
-        # Before the checksum, which a newer format may compute differently.
+        # The format is checked before the checksum, which a newer format may compute differently.
         refuse_newer_format(path, metadata["format"], FORMAT)
         start, end = _checksum_span(blob)
         if _checksum(blob, start, end) != blob[start:end]:
@@ -83,14 +83,14 @@ def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
             raise InvalidCheckpoint(f"format {metadata['format']!r:.60} instead of {FORMAT!r}")
         state = json.loads(metadata["state"])
         if named and checkpoint_path(path.parent, state["step"]) != path:
-            raise InvalidCheckpoint("its name does not fit its step")
+            raise InvalidCheckpoint("its name does not match its step")
         return CheckpointFile(blob, blob[start:end].decode(), state)
     except PARSE_ERRORS as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 
 
 def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
-    """The checkpoints of a folder whose checksums hold, newest first."""
+    """Yield the checkpoints of a folder whose checksums match, newest first."""
     for _, path in list_checkpoints(folder):
         try:
             yield read_checkpoint_file(path)
@@ -99,7 +99,7 @@ def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
 
 
 def _read_whole_file(path: Path) -> bytes:
-    """The bytes of a checkpoint file, whose length must agree with its header and fit into memory."""
+    """Return the bytes of a checkpoint file, whose length must agree with its header and fit into memory."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -110,7 +110,7 @@ def _read_whole_file(path: Path) -> bytes:
             ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
             if 8 + length + max(ends) != size:
                 raise InvalidCheckpoint(f"it has {size} bytes, and its header describes {8 + length + max(ends)}")
-            # The bytes are here once and the tensors made from them again.
+            # The bytes and the tensors made from them are in memory at the same time.
             if 2 * size > physical_memory():
                 raise InvalidCheckpoint(f"its {size} bytes do not fit into this machine's memory")
             file.seek(0)
@@ -122,7 +122,7 @@ def _read_whole_file(path: Path) -> bytes:
 
 
 def _checksum(blob: bytes, start: int, end: int) -> bytes:
-    """The sha256 of a file with zeros in place of its checksum, computed without a second copy of the file."""
+    """Return the sha256 of a file with zeros in place of its checksum, computed without a second copy of the file."""
     view, sha256 = memoryview(blob), hashlib.sha256()
     for part in (view[:start], BLANK_CHECKSUM, view[end:]):
         sha256.update(part)

@@ -1,4 +1,4 @@
-"""The device of a run, and whether its memory suffices; checked before any file is created."""
+"""The device of a run, and the checks of its memory, which run before any file is created."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from proxlearn.errors import InputError
 from proxlearn.memory import device_memory, kernel_bytes, largest_N
 
 OUTPUT_COPIES = 4
-"""N x rows matrices alive at the same time: the neurons' outputs, and the gradient with respect to their parameters."""
+"""Number of N x rows matrices in memory: the neurons' outputs, and the gradient with respect to their parameters."""
 
 
 def resolve_device(name: str) -> str:
-    """The torch name of a device; ``auto`` is cuda where there is one. torch is imported only where it is needed."""
+    """Return the torch name of a device; ``auto`` is cuda where available. torch is imported only where needed."""
     if name == "cpu":
         return name
     import torch
 
     has_cuda = torch.cuda.is_available()
     if name == "cuda" and not has_cuda:
-        raise InputError("device=cuda, but torch finds no CUDA device here", "use device=cpu and no device.device=cuda")
+        raise InputError("device=cuda, but torch finds no CUDA device here", "use device=cpu, drop device.device=cuda")
     return "cuda" if has_cuda else "cpu"
 
 
@@ -36,7 +36,7 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuse a kernel that does not fit, before the machine starts to swap; a fused kernel=auto forms no large one."""
+    """Refuse a kernel that does not fit, before the machine starts to swap; fused kernel=auto forms no large one."""
     if config.weights != "proximal":
         return
     device = resolve_device(config.device.device)
@@ -58,7 +58,7 @@ def check_memory(config: TrainConfig) -> None:
 
 
 def _itemsize(config: TrainConfig) -> int:
-    """Bytes of one number in the largest precision of the run."""
+    """Return the bytes per number in the largest precision of the run."""
     return 8 if "float64" in (config.device.dtype, config.device.fallback_dtype) else 4
 
 

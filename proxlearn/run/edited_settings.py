@@ -12,7 +12,7 @@ from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 
 DIGEST_LENGTH = 64
-"""Characters of a run's identity that are the digest of its settings; the digest of the data follows."""
+"""Length of the settings' digest, which begins a run's identity; the digest of the data follows."""
 
 
 def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mapping[str, Any]) -> None:
@@ -30,13 +30,13 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
         raise InputError(f"{folder.config} was edited after the run started", "undo the edit")
     original, present = difference
     if not original:
-        # The same values in another notation, such as 1 and 1.0.
+        # The values are equal but written differently, such as 1 and 1.0.
         return
     raise InputError(f"{folder.path} started with {original}, but config.yaml has {present}", "undo the edit")
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
-    """The settings that differ, with their values at the start of the run and in ``config``; None where unknown.
+    """Return the settings that differ, with their values at the run's start and in ``config``; None where unknown.
 
     ``stored`` are the settings in status.json; they are used if ``original_digest`` is their digest.
     """
@@ -48,7 +48,7 @@ def describe_difference(config: TrainConfig, stored: Any, original_digest: str) 
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """``expected`` if a checkpoint has it, otherwise the digest in the newest one; None without a checkpoint."""
+    """Return ``expected`` if a checkpoint has it, otherwise the digest in the newest one; None without a checkpoint."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]

@@ -34,10 +34,10 @@ class Experiment:
     """Everything that a step needs and does not change."""
 
     config: TrainConfig
-    """As given by the user; values that it leaves to selection are in ``settings``, once selected."""
+    """The config as the user gave it; values that it leaves to selection are in ``settings`` once selected."""
     settings: Settings
     source: Problem
-    """Float64, on the CPU."""
+    """The problem in float64 on the CPU."""
     problem: Problem
     test: Samples
     prepared: PreparedData
@@ -65,7 +65,7 @@ class Experiment:
         return self.settings.steps
 
     def to(self, dtype: torch.dtype) -> Experiment:
-        """The same experiment in another precision, from the float64 data."""
+        """Return the same experiment in another precision, from the float64 data."""
         test = self.prepared.test.to(self.device, dtype)
         return replace(self, problem=self.source.to(self.device, dtype), test=test)
 
@@ -84,19 +84,19 @@ def build_experiment(config: TrainConfig) -> Experiment:
 
 
 def settings_from_config(config: TrainConfig) -> Settings:
-    """The settings of a fit from a config; None stays where selection chooses the value."""
+    """Return the settings of a fit from a config; values that selection chooses stay None."""
     values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
     values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
     return Settings(**values)
 
 
 def with_targets(neuron: Neuron, samples: Samples) -> Samples:
-    """Samples with the regression targets of this neuron for their labels."""
+    """Return samples with the regression targets of this neuron for their labels."""
     return samples if samples.labels is None else replace(samples, y=neuron.targets(samples.labels))
 
 
 def choose_neuron(table: Table, name: str | None) -> Neuron:
-    """The neuron of the config, or the first one for the data's task."""
+    """Return the neuron of the config, or the first one for the data's task."""
     neurons = {key: make(len(table.classes)) for key, make in NEURONS.items()}
     if name is not None and name not in neurons:
         raise InputError(f"no neuron `{name}`", did_you_mean(name, neurons))
@@ -108,7 +108,7 @@ def choose_neuron(table: Table, name: str | None) -> Neuron:
 
 
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
-    """cloud_0 and the state of the noise generator, both from ``seed`` through separate streams."""
+    """Return cloud_0 and the state of the noise generator, both from ``seed`` through separate streams."""
     config = experiment.config
     cloud_seed, noise_seed = split_seed(config.seed)
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
@@ -133,12 +133,12 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """The cloud of another run's checkpoint, as an initial cloud."""
+    """Return the cloud of another run's checkpoint, as an initial cloud."""
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud
             if cloud.theta.shape == shape:
-                # Without its epsilon and its neighbour list, which belong to the other run's settings.
+                # Its epsilon and its neighbour list are left out: they belong to the other run's settings.
                 return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
             remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"

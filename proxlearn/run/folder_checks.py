@@ -18,14 +18,14 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
             existing = existing.parent
         usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError) as error:
-        # A name that is too long, or that contains a zero byte.
-        raise InputError(f"{str(path)!r:.100} is not a possible name of a folder", remedy) from error
+        # The name is too long, or contains a zero byte.
+        raise InputError(f"{str(path)!r:.100} is not a valid folder name", remedy) from error
     if not usable:
         raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
 
 
 def nearest_existing_folder(path: Path) -> Path:
-    """The folder itself, or its nearest parent that exists."""
+    """Return the folder itself, or its nearest parent that exists."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 
 

@@ -2,7 +2,7 @@
 
 The lock is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx on Windows), so
 the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file and are excluded too.
-Where the file system has no locks, a file that only one process can create takes their place (owner_file.py).
+Where the file system has no locks, a file that only one process can create is used instead (owner_file.py).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ LOCK_ATTEMPTS, RETRY_SECONDS = 3, 0.005
 
 
 class FolderInUse(InputError):
-    """Another process is at work in the folder."""
+    """Another process is using the folder."""
 
 
 class FolderLost(RunError):
-    """The folder no longer belongs to this process: another one may be at work under its name."""
+    """The folder no longer belongs to this process: another one may be using a folder at its path."""
 
 
 def is_locked(folder: Path) -> bool | None:
@@ -54,7 +54,7 @@ def is_locked(folder: Path) -> bool | None:
 
 
 class FolderLock:
-    """Hold a folder within ``with FolderLock(folder) as lock:``; the lock file names this process to others."""
+    """Lock on a folder, held within ``with FolderLock(folder) as lock:``; its file names this process to others."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
@@ -68,7 +68,7 @@ class FolderLock:
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | PLAIN, 0o666)
             try:
                 self._take()
-                # The holder removes the file when it leaves: a file that was opened before that locks no one out.
+                # A holder removes the file at its end: a lock on a file opened before that excludes no other process.
                 if self._is_current():
                     self.left_by = self._owner.left_by if self._owner else self._holder()
                     self._sign()
@@ -102,7 +102,7 @@ class FolderLock:
     def _remove_after_closing(self) -> None:
         """Release the lock on Windows, where an open file cannot be removed.
 
-        A process that has opened the file meanwhile keeps it; the file is emptied first, so that it names no holder.
+        The file stays if another process has opened it; it is emptied first, so that it names no holder.
         """
         with contextlib.suppress(OSError):
             os.ftruncate(self._handle, 0)
@@ -137,12 +137,12 @@ class FolderLock:
             return False
 
     def _holder(self) -> str | None:
-        """Return the process that signed the file, in words."""
+        """Return a description of the process that signed the file."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         try:
             content = os.read(self._handle, MOST_BYTES)
         except PermissionError:
-            # On Windows the first byte is what another process has locked: it is the signature's brace.
+            # On Windows another process has locked the first byte, which is the signature's opening brace.
             os.lseek(self._handle, 1, os.SEEK_SET)
             content = b"{" + os.read(self._handle, MOST_BYTES)
         owner = parse_owner(content)
@@ -155,7 +155,7 @@ class FolderLock:
 
 
 def _try_lock(handle: int) -> bool:
-    """Take the exclusive lock on an open file; False where another process keeps it."""
+    """Take the exclusive lock on an open file; False where another process holds it."""
     for attempt in range(LOCK_ATTEMPTS):
         if attempt:
             time.sleep(RETRY_SECONDS)
@@ -165,11 +165,11 @@ def _try_lock(handle: int) -> bool:
 
 
 def _open_existing(path: Path) -> int:
-    """Open a lock file to inspect its lock, for writing if possible: NFS needs that for exclusive locks."""
+    """Open a lock file to inspect its lock, for writing if possible: NFS requires this for exclusive locks."""
     try:
         return os.open(path, os.O_RDWR | PLAIN | NO_WAIT)
     except FileNotFoundError:
         raise
     except OSError:
-        # A folder of another user's, or on a medium that cannot be written.
+        # The folder belongs to another user, or is on a read-only medium.
         return os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)

@@ -1,4 +1,4 @@
-"""Which steps are logged and stored: functions of the step alone, so that a longer run repeats a shorter one."""
+"""Schedule of the logged and stored steps: functions of the step alone, so that a longer run repeats a shorter one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_logged(step: int, log_every: int | None) -> bool:
 
 
 def is_film(step: int) -> bool:
-    """Whether the checkpoint of ``step`` is kept for films, which are log-spaced as the curves are."""
+    """Whether the checkpoint of ``step`` is kept for films; these steps are log-spaced, as those of the curves are."""
     return is_log_spaced(step, FILMED_PER_DECADE)
 
 

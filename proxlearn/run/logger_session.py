@@ -1,4 +1,4 @@
-"""A run's logger during a session: what is logged comes from the run folder alone."""
+"""A run's logger during a session: everything it logs is read from the run folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> 
 
 
 def run_info(folder: RunFolder) -> RunInfo:
-    """The description of a run for its logger, with selected values in place of the settings that were null."""
+    """Return the description of a run for its logger, with selected values in place of the settings that were null."""
     config = folder.read_config()
     selected = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: selected[key] for key in config.selected if key in selected})
@@ -55,13 +55,13 @@ def run_info(folder: RunFolder) -> RunInfo:
         folder.path,
         config.dataset.name,
         {key: settings[key] for key in settings if key not in changing},
-        # Without the logger's own settings: its address may contain a password.
+        # The logger's own settings are left out: its address may contain a password.
         {key: settings[key] for key in settings if key in changing and not key.startswith("logger.")},
     )
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``.
+    """Return ``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``.
 
     Unlike ``flat_settings`` it keeps tuples: MLflow refuses a session whose parameters differ from the first session's.
     """

@@ -35,10 +35,10 @@ Row = dict[str, Number]
 def measure(
     problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
 ) -> Row:
-    """Every metric of one cloud; ``proximal`` holds the figures of the step that led there, if there was one."""
+    """Return every metric of a cloud; ``proximal`` holds the figures of the step that led to it, if there was one."""
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
-    # Constant numbers are in the config.
+    # Constant values are not repeated here: they are in the config.
     if hyper.varies:
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
@@ -52,7 +52,7 @@ def measure(
 
 
 def proximal_figures(info: Info | None) -> Row:
-    """The figures of one proximal step; empty for a step without one."""
+    """Return the figures of one proximal step; empty if there was none."""
     if info is None:
         return {}
     before, after = info.prox_objective()
@@ -92,12 +92,12 @@ class MetricsLog:
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """Lines that ``start`` would cut off and that no session wrote: they are not rows of steps after the mark's."""
+        """Return the lines that ``start`` would cut off and no session wrote: not rows of steps after the mark's."""
         content = self._content()
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
         first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
         lines = content[mark.size or len(header) + 1 :].split(b"\n")
-        # The last line, if there is one, was not written to its end.
+        # The last line has no line end: it is empty or incomplete.
         foreign = [line for line in lines[:-1] if not _is_row(line, header.count(b","), first)]
         if not re.fullmatch(rb"\0*(\d+(,[\w.+-]*)*)?\0*", lines[-1]):
             foreign.append(lines[-1])
@@ -152,7 +152,7 @@ class MetricsLog:
 
 
 def _step_of(row: bytes) -> int:
-    """The step of a row; -1 if the line is not a row."""
+    """Return the step of a row; -1 if the line is not a row."""
     cell = row.partition(b",")[0]
     return int(cell) if re.fullmatch(rb"\d{1,18}", cell) else -1
 
@@ -164,7 +164,7 @@ def _is_row(line: bytes, commas: int, first: int) -> bool:
 
 
 def _closing_row(content: bytes, mark: MetricsPosition, step: int) -> bytes:
-    """The row of ``step`` directly after the mark, if it is there and complete."""
+    """Return the row of ``step`` directly after the mark, or b"" if it is absent or incomplete."""
     row = content[mark.size :].partition(b"\n")[0] + b"\n"
     whole = content.startswith(row, mark.size) and row.count(b",") == content.partition(b"\n")[0].count(b",")
     return row if whole and row.startswith(b"%d," % step) else b""

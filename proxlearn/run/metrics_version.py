@@ -29,13 +29,13 @@ RISK_COLUMN, FREE_ENERGY_COLUMN = "train_risk_weighted", "discrete_free_energy"
 
 
 def metrics_file_version(header: str) -> int:
-    """The version of a metrics.csv with this header line."""
+    """Return the version of a metrics.csv with this header line."""
     return 1 if tuple(header.strip().split(",")[-len(HYPER_COLUMNS) :]) == HYPER_COLUMNS else VERSION
 
 
 @dataclass(frozen=True)
 class MetricsConversion:
-    """Converts metrics.csv from version 1 to version 2."""
+    """Conversion of metrics.csv from version 1 to version 2."""
 
     settings: Mapping[str, Any]
     """h, beta, their schedules, horizon and epsilon_quantile, from the config or from the selection."""
@@ -66,7 +66,7 @@ class MetricsConversion:
         h, beta = self._scheduled(step - 1)
         energy = row[FREE_ENERGY_COLUMN]
         if beta != float(row["beta"]):
-            # The free energy is risk + entropy / beta: recomputed with the other beta.
+            # The free energy is risk + entropy / beta, so it is recomputed with the other beta.
             risk = float(row[RISK_COLUMN])
             energy = repr(risk + (float(energy) - risk) * float(row["beta"]) / beta)
         return row | {
@@ -77,20 +77,20 @@ class MetricsConversion:
         }
 
     def _scheduled(self, step: int) -> tuple[float, float]:
-        """h and beta of the step that starts at ``step``, by the expressions of hyper_at, so that the bits agree."""
+        """Return h and beta of the step that starts at ``step``, computed as in hyper_at, so that the bits agree."""
         values = self.settings
         h = values["h"] * schedule_factor(values["h_schedule"], step, values["horizon"])
         return h, values["beta"] / schedule_factor(values["beta_schedule"], step, values["horizon"])
 
     def _epsilon(self, row: dict[str, str], previous: dict[str, str] | None) -> str:
-        """The epsilon of the step that led to a row; empty where neither the file nor a checkpoint has it."""
+        """Return the epsilon of the step that led to a row; empty where neither the file nor a checkpoint has it."""
         step = int(row["step"])
         is_measured = self.settings["epsilon_quantile"] is not None
         if previous is not None and int(previous["step"]) == step - 1:
             return previous["epsilon"]
         if not is_measured or not is_log_spaced(step, MEASURED_PER_DECADE):
             return row["epsilon"]
-        # Epsilon was measured again at this step: the value of the step before was measured at an earlier one.
+        # Epsilon was measured again at this step: the previous step used the value of an earlier measurement.
         measured_at = next(k for k in range(step - 1, -1, -1) if is_log_spaced(k, MEASURED_PER_DECADE))
         if previous is not None and int(previous["step"]) >= measured_at:
             return previous["epsilon"]
@@ -103,12 +103,12 @@ Position = tuple[int, str]
 
 
 def metrics_position(content: bytes, size: int) -> Position:
-    """The position after the first ``size`` bytes."""
+    """Return the position after the first ``size`` bytes."""
     return size, hashlib.sha256(content[:size]).hexdigest()
 
 
 def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> dict[str, Any]:
-    """The content of metrics-marks.json: the positions in the old file and the corresponding ones in the new file."""
+    """Return the content of metrics-marks.json: the positions in the old file and the corresponding new ones."""
     marks: dict[str, Position] = {}
     ends = [i + 1 for i, byte in enumerate(new) if byte == ord("\n")]
     for size, sha256 in positions:
@@ -118,7 +118,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Positions in a file before its conversion -> those in the present file; empty where none was converted."""
+    """Return a dict of positions before a conversion -> positions in the present file; empty without a conversion."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:

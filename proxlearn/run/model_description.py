@@ -17,7 +17,7 @@ SCALINGS = ("scaling", "target_scaling")
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The values of model.json; raises AbsentFile or UnreadableFile where they are not those of a run."""
+    """Return the values of model.json; raises AbsentFile or UnreadableFile where they are not those of a run."""
     values = read_json(path)
     refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
     try:
@@ -30,7 +30,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def _problem(values: dict[str, Any]) -> str:
-    """What makes a description unusable; empty where it is valid. Raises KeyError where a value is missing."""
+    """Return why a description is unusable; empty where it is valid. Raises KeyError where a value is missing."""
     for key in TEXT_LISTS:
         if not isinstance(values[key], list) or not all(isinstance(name, str) for name in values[key]):
             return f"its {key} are not a list of strings"
@@ -42,10 +42,10 @@ def _problem(values: dict[str, Any]) -> str:
         return f"the {neuron} neuron does not support {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
-        return f"{len(columns)} columns and {len(classes)} classes do not fit the task {task}"
+        return f"{len(columns)} columns and {len(classes)} classes do not match the task {task}"
     for key, width in zip(SCALINGS, (len(columns), 1), strict=True):
         if not all(_are_numbers(values[key], part, width) for part in ("shift", "factor")):
-            return f"its {key} is not {width} finite numbers each of shift and factor"
+            return f"its {key} does not have {width} finite numbers for each of shift and factor"
         if not all(values[key]["factor"]):
             return f"its {key} has a factor of 0"
     image = values.get("image")

@@ -29,7 +29,7 @@ class MetricsRows(Observer):
         lacks_final_row = self.log.start(state.checkpoint.metrics, final_row_step(state.step, state.experiment))
         if lacks_final_row:
             self._record(state, scheduled=False)
-            # The row of an earlier session's step: loggers read it from the file.
+            # The row belongs to a step of an earlier session: loggers read it from the file.
             state.row = None
 
     def after_step(self, state: RunState) -> None:

@@ -1,4 +1,4 @@
-"""The outcome of one session of a run; free of torch, for commands that report it."""
+"""The outcome of one session of a run; this module does not import torch, for commands that report it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a session ended."""
+    """The final state of a session."""
 
     folder: Path
     state: str

@@ -30,7 +30,7 @@ DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/(?:sel
 OWN_TASK = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,6})")
 MOST_LINKS = 40
 DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""The disk failed, not the command: exit code 1, as for a run folder."""
+"""Error numbers of a failed disk: exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
 NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
 """Names of files of runs and sweeps."""

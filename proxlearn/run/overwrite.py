@@ -36,12 +36,12 @@ NEW, READY, OLD, PLACED = STAGES
 NEW_FILES_LIST = "new-files.json"
 """In .proxlearn-old: the names of the new run's files."""
 SWAP_SECONDS = 2.0
-"""How long a reader waits for another process that is exchanging the runs, which takes milliseconds."""
+"""Seconds that a reader waits for another process that is exchanging the runs, which takes milliseconds."""
 
 
 @contextlib.contextmanager
 def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
-    """A run folder for the new run; deleted at the end, unless ``swap_in`` has moved it."""
+    """Yield a run folder for the new run; it is deleted at the end, unless ``swap_in`` has moved it."""
     stage = folder.path / NEW
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir()
@@ -55,7 +55,7 @@ def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
 
 
 def swap_in(folder: RunFolder) -> None:
-    """Replace the old run by the new one; after a failure the old one is restored and the error raised.
+    """Replace the old run with the new one; after a failure the old one is restored and the error raised.
 
     The caller holds the lock; every file of the new run is on disk.
     """
@@ -99,7 +99,7 @@ def recover(folder: RunFolder) -> None:
 
 
 def recover_locked(path: Path) -> None:
-    """``recover`` for a command that writes later and reads the run's config first."""
+    """Lock the folder and call ``recover``, for a command that reads the run's config before it writes."""
     if any((path / stage).is_dir() for stage in STAGES):
         with disk_errors_as_run_error(path), FolderLock(path):
             recover(RunFolder(path))
@@ -120,7 +120,7 @@ def refuse_interrupted(path: Path) -> None:
 
 
 def _recovery_remedy(path: Path) -> str:
-    return f"`{shlex.join(['proxlearn', 'resume', str(path)])}` brings the old run back"
+    return f"`{shlex.join(['proxlearn', 'resume', str(path)])}` restores the old run"
 
 
 def _restore_old(folder: RunFolder) -> None:
@@ -163,7 +163,7 @@ def _move(path: Path, target: Path) -> set[Path]:
 
 
 def _stage_files(folder: Path) -> list[PurePosixPath]:
-    """The files of a stage; config and status, which identify a run, are last."""
+    """Return the files of a stage; config and status, which identify a run, are last."""
     if not folder.is_dir() or folder.is_symlink():
         return []
     paths = (path for path in folder.rglob("*") if not path.is_dir() and not is_temporary(path))
@@ -172,7 +172,7 @@ def _stage_files(folder: Path) -> list[PurePosixPath]:
 
 
 def _read_new_files(old: Path) -> list[PurePosixPath]:
-    """The names of the new run's files; names that lead out of the folder are ignored."""
+    """Return the names of the new run's files; names that lead out of the folder are ignored."""
     try:
         files = read_json(old / NEW_FILES_LIST)["files"]
     except (UnreadableFile, KeyError):

@@ -23,7 +23,7 @@ RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
 """An owner whose time stamp is older than this, or lies further in the future, counts as gone."""
 MOST_BYTES = 1000
-"""No signature is longer."""
+"""Maximum length of a signature."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Owner:
 
 
 def signature() -> bytes:
-    """Return what this process writes into a lock file."""
+    """Return the bytes that this process writes into a lock file."""
     values = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     return json.dumps(values).encode()
 
@@ -89,7 +89,7 @@ class OwnerFile:
         self._handle = -1
 
     def take(self) -> str | None:
-        """Create the file and return None, or return the present owner in words."""
+        """Create the file and return None, or return a description of the present owner."""
         for _ in range(3):
             try:
                 self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
@@ -100,7 +100,7 @@ class OwnerFile:
                     continue
                 owner = parse_owner(content)
                 if owner is None or not owner.is_gone:
-                    return str(owner or "a process that did not sign")
+                    return str(owner or "an unknown process")
                 self._remove(content)
                 self.left_by = str(owner)
                 continue
@@ -117,7 +117,7 @@ class OwnerFile:
             own = os.path.samestat(os.fstat(self._handle), self.path.stat(follow_symlinks=False))
         except OSError:
             own = False
-        # Windows removes no open file. Elsewhere the file goes first: once closed, its number can be another file's.
+        # Windows cannot remove an open file. Elsewhere it is removed first: once closed, its inode can be reused.
         if os.name == "nt":
             os.close(self._handle)
         with contextlib.suppress(OSError):
@@ -127,18 +127,18 @@ class OwnerFile:
             os.close(self._handle)
 
     def _remove(self, content: bytes) -> None:
-        """Remove the file of an ended owner and no other: renamed first, because two processes may try at once."""
+        """Remove the file of an ended owner only; it is renamed first, because two processes may try at once."""
         aside = self.path.with_name(f"{NAME}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
             if _content(aside) != content:
-                # Another process removed that file and created its own in between: that one is put back.
+                # Another process removed the old file and created its own in between: the new file is put back.
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.path)
             aside.unlink()
 
     def _renew(self) -> None:
-        # Windows sets the time of a path only; no other process can replace the file there while it is open.
+        # Windows sets the time only by path; there no other process can replace the file while it is open.
         place = self._handle if os.utime in os.supports_fd else self.path
         while not self._released.wait(RENEW_SECONDS):
             with contextlib.suppress(OSError):

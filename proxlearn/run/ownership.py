@@ -1,4 +1,4 @@
-"""Which folders hold a run, a sweep or a comparison of proxlearn, so that files of others are never replaced.
+"""Recognition of the folders of runs, sweeps and comparisons, so that files of others are never replaced.
 
 A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, a comparison by a plan,
 a split or a cell, all also in the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
@@ -42,7 +42,7 @@ RUN_FILE_STARTS = {
 }
 """First bytes of a run's files; its other files are recognised only together with its status or checkpoints."""
 MAX_BYTES = 2**20
-"""Bytes that are read of a file of unknown content."""
+"""Maximum number of bytes that are read from a file of unknown content."""
 
 
 def is_run(folder: Path) -> bool:
@@ -62,7 +62,7 @@ def _has_status(folder: Path) -> bool:
 
 
 def _unrecognised_files(folder: Path) -> list[str]:
-    """Files that have a run's names but were not written by a run, in a folder with nothing of a run but its config.
+    """Return files with a run's names that no run wrote, in a folder with nothing else of a run but its config.
 
     A checkpoint or a status shows that the folder holds a run: then damaged files belong to the run.
     """
@@ -76,7 +76,7 @@ def _unrecognised_files(folder: Path) -> list[str]:
 
 
 def require_run_or_empty(folder: Path) -> None:
-    """Refuse a folder that is neither a run's nor empty; one in which a run was killed at its start counts as empty.
+    """Refuse a folder that is neither a run folder nor empty; a folder of a run killed at its start counts as empty.
 
     Links are not handled here: the caller refuses them by name.
     """
@@ -105,7 +105,7 @@ def refuse_stages(folder: Path) -> None:
 
 
 def require_sweep_or_empty(folder: Path) -> None:
-    """Refuse a folder that is neither a sweep's nor empty."""
+    """Refuse a folder that is neither a sweep folder nor empty."""
     refuse_stages(folder)
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     names = [path.name for path in paths if not is_temporary(path)]
@@ -117,7 +117,7 @@ def require_sweep_or_empty(folder: Path) -> None:
 
 
 def require_comparison_or_empty(folder: Path) -> None:
-    """Refuse an output folder of `proxlearn compare` that is neither a comparison's nor empty."""
+    """Refuse an output folder of `proxlearn compare` that holds no comparison and is not empty."""
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name) if folder.is_dir() else []
     foreign = [entry.name for entry in entries if not _is_transient(entry)]
     if foreign and not is_comparison(folder):
@@ -142,7 +142,7 @@ def begins_with(path: Path, start: re.Pattern[bytes]) -> bool:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether a lock file is proxlearn's: complete, cut off by a full disk, or just released."""
+    """Whether proxlearn wrote a lock file: complete, cut off by a full disk, or just released."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -156,14 +156,14 @@ def is_regular(path: Path) -> bool:
 
 
 def foreign_files_error(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
-    """The error for a folder with files of others; ``kind`` is run, sweep or comparison."""
+    """Return the error for a folder with files of others; ``kind`` is run, sweep or comparison."""
     listed = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
     problem = f"{folder} holds other files ({listed}) and no {kind} of proxlearn"
     return InputError(problem, f"choose a new or an empty folder: {option or f'hydra.{kind}.dir=...'}")
 
 
 def refuse_table_inside(table: str | None, folder: Path) -> None:
-    """Refuse a training table that the run would replace by one of its files."""
+    """Refuse a training table that the run would replace with one of its files."""
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))
@@ -202,7 +202,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_start(path: Path) -> bytes:
-    """The first bytes of a regular file; empty for a link, a device, or a file that cannot be read."""
+    """Return the first bytes of a regular file; empty for a link, a device, or a file that cannot be read."""
     with contextlib.suppress(OSError, UnreadableFile), os.fdopen(open_regular(path), "rb") as file:
         return file.read(MAX_BYTES)
     return b""

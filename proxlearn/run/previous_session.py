@@ -1,4 +1,4 @@
-"""What status.json records about the earlier sessions of a run."""
+"""The record of a run's earlier sessions in status.json."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PreviousSession:
     run: str | None = None
     """Identity of the run (Experiment.identity)."""
     settings: dict[str, Any] | None = None
-    """The settings that determine the trajectory, as the run started with them; they show later edits."""
+    """The settings that determine the trajectory, as of the start of the run; they reveal later edits."""
     figures_step: int | None = None
     """The step of the scores in accuracy.csv and confusion.csv; None where it is unknown."""
     retention: dict[str, Any] | None = None
@@ -38,7 +38,7 @@ class PreviousSession:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
-        """Check and read the values of status.json; ``retention`` replaces those that version 0.1.0 did not store.
+        """Check and read the values of status.json; ``retention`` is used where version 0.1.0 stored none.
 
         Raises KeyError, TypeError or InputError where the values are not those of a run.
         """
@@ -59,15 +59,15 @@ class PreviousSession:
 
 
 def retention_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that determine which checkpoints are written and deleted."""
+    """Return the settings that determine which checkpoints are written and deleted."""
     return {key: getattr(config, key) for key in ("checkpoint_every", "keep_checkpoints", "films")}
 
 
 def figures_step(status: Mapping[str, Any]) -> int | None:
-    """The step of the scores in accuracy.csv and confusion.csv, from status.json; None where it is unknown.
+    """Return the step of the scores in accuracy.csv and confusion.csv, from status.json; None where it is unknown.
 
     Both files are written at the end of a session: while the next session runs, or after it was killed, they belong to
-    an earlier step than the run. Earlier versions did not store the step; where such a session ended, it is the newest.
+    an earlier step than the run. Earlier versions did not store the step; if such a session ended, it is the newest.
     """
     has_ended = status.get("state") in ("finished", "stopped")
     step = status.get("figures_step", status.get("step") if has_ended else None)

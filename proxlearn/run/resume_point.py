@@ -1,6 +1,6 @@
 """The checkpoint from which a run continues, or the reason why every checkpoint is rejected.
 
-A folder whose checkpoints cannot be used still holds results: the run is not started again over them.
+A folder whose checkpoints cannot be used still holds results, so a new run does not replace them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OR_OVERWRITE = "or train again with overwrite=true"
 
 
 class RejectedCheckpoint(InvalidCheckpoint):
-    """The file is a valid checkpoint, from which this run cannot continue."""
+    """The file is a valid checkpoint, but this run cannot continue from it."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ class ResumePoints:
     previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint from which the run continues bit for bit; None where the run has not started."""
+        """Return the newest checkpoint from which the run continues bit for bit; None where the run has not started."""
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
         checkpoint = checkpoints.newest_valid(
@@ -111,13 +111,13 @@ class ResumePoints:
         position = self._present_position(candidate)
         self._require_rows(position)
         final_step = final_row_step(candidate.cloud.step, experiment)
-        # A checkpoint of version 0.1.0 does not hold the metrics of its step, so that the step is repeated.
+        # A checkpoint of version 0.1.0 does not hold the metrics of its step, so the step is repeated.
         lacks_metrics = final_step is not None and candidate.proximal is None
         if lacks_metrics and not MetricsLog(self.folder.metrics).holds_row(position, candidate.cloud.step):
-            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "ask for more steps")
+            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set a larger steps=...")
 
     def _present_position(self, candidate: Checkpoint) -> MetricsPosition:
-        """The checkpoint's position in metrics.csv as the file is now, which a conversion may have moved."""
+        """Return the checkpoint's position in the present metrics.csv, which a conversion may have moved."""
         stored = candidate.metrics
         if metrics_file_version(_first_line(self.folder.metrics)) == 1:
             return stored
@@ -134,12 +134,12 @@ class ResumePoints:
             return
         if _starts_with(content.replace(b"\r\n", b"\n"), position) and position.size:
             raise RejectedCheckpoint(
-                "metrics.csv was saved with other line ends (CRLF)", f"save it with LF, {OR_OVERWRITE}"
+                "metrics.csv was saved with other line endings (CRLF)", f"save it with LF, {OR_OVERWRITE}"
             )
         raise RejectedCheckpoint("metrics.csv was changed, or lacks rows", f"restore it, {OR_OVERWRITE}")
 
     def _other_run(self, run: str) -> RejectedCheckpoint:
-        """The difference between the run that wrote a checkpoint and this one, as far as it is known."""
+        """Return the difference between the run that wrote a checkpoint and this one, as far as it is known."""
         identity = self.experiment.config_identity
         if run.startswith(identity):
             return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
@@ -175,17 +175,17 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """The newest checkpoint from which this run continues bit for bit; None where the run has not started."""
+    """Return the newest checkpoint from which this run continues bit for bit; None where the run has not started."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 
 def final_row_step(step: int, experiment: Experiment) -> int | None:
-    """``step`` if it is the run's last one and is logged only for that reason: a resume must keep its row."""
+    """Return ``step`` if it is the run's last one and is logged only for that reason: a resume must keep its row."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
 
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
-    """Convert a metrics.csv of version 1 to version 2 up to the rows of ``now``; returns it with its new position.
+    """Convert a metrics.csv of version 1 to version 2 up to the rows of ``now``; return ``now`` with its new position.
 
     The new positions of the stored checkpoints are written first: if the run is killed before the file is replaced, it
     has the old file and the old positions; afterwards it has the new file, and the old positions are translated.

@@ -77,7 +77,7 @@ def newest_cloud_sha256(folder: Path) -> str:
 
 @contextlib.contextmanager
 def validated_run_name(config: TrainConfig) -> Iterator[None]:
-    """Let ``${proxlearn.run_name:}`` be the name of a config that is validated already."""
+    """Make ``${proxlearn.run_name:}`` resolve to the run name of an already validated config."""
     token = _validated_name.set(run_name(config))
     try:
         yield

@@ -75,7 +75,7 @@ class RunFolder:
         write_atomically(self.config, text.encode())
 
     def run_files(self) -> list[Path]:
-        """The files that the run wrote; status and config, which identify a run folder, are last."""
+        """Return the files that the run wrote; status and config, which identify a run folder, are last."""
         checkpoints = (path for _, path in list_checkpoints(self.checkpoints))
         candidates = filter(_is_candidate, list_candidates(self.checkpoints))
         markers = (self.status, self.config)
@@ -85,14 +85,14 @@ class RunFolder:
         return [path for path in paths if path.is_file() or path.is_symlink()]
 
     def _plots(self) -> Iterator[Path]:
-        """Plots that the run drew: a user's file may have the name of a plot, but not both files of one."""
+        """Yield the plots that the run drew: a user's file may have a plot's name, but not in both formats."""
         for name in PLOT_NAMES:
             paths = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
             if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in paths):
                 yield from paths
 
     def read_config(self) -> TrainConfig:
-        """The config of the run, validated; a missing or unreadable config.yaml is an InputError."""
+        """Return the validated config of the run; a missing or unreadable config.yaml is an InputError."""
         try:
             return build(TrainConfig, read_yaml(self.config))
         except AbsentFile as error:
@@ -105,7 +105,7 @@ class RunFolder:
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """The earlier sessions from status.json; a damaged file counts as none, and the checkpoints decide."""
+        """Return the earlier sessions from status.json; a damaged file counts as none, and the checkpoints decide."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
@@ -113,14 +113,14 @@ class RunFolder:
             return PreviousSession()
 
     def _config_retention(self) -> dict[str, Any] | None:
-        """The retention settings in config.yaml, for runs of version 0.1.0, which did not store them."""
+        """Return the retention settings in config.yaml, for runs of version 0.1.0, which did not store them."""
         try:
             return retention_settings(self.read_config())
         except InputError:
             return None
 
     def protected_steps(self, config: TrainConfig, previous: PreviousSession) -> frozenset[int]:
-        """Steps of the checkpoints that a session with ``config`` must not delete.
+        """Return the steps of the checkpoints that a session with ``config`` must not delete.
 
         Under unchanged retention settings the checkpoints of earlier sessions are treated like its own; under changed
         settings all of them stay.
@@ -162,12 +162,12 @@ class RunFolder:
 
 
 def list_candidates(folder: Path) -> list[Path]:
-    """The files of an interrupted selection, identified by their names."""
+    """Return the files of an interrupted selection, identified by their names."""
     return [path for path in folder.glob("selection-*") if CANDIDATE_NAME.fullmatch(path.name)]
 
 
 def _is_candidate(path: Path) -> bool:
-    """Whether a file is a candidate's by its content."""
+    """Whether the content of a file is that of a candidate."""
     try:
         return "key" in read_checkpoint_file(path, named=False).state
     except (InvalidCheckpoint, InputError):

@@ -1,4 +1,4 @@
-"""Which checkpoints of a folder belong to its run: a valid file of another run may be among them.
+"""Check whether a folder's checkpoints belong to its run: a valid file of another run may be among them.
 
 This module does not import torch.
 """
@@ -20,7 +20,7 @@ class ForeignCheckpoint(InvalidCheckpoint):
 
 
 def read_identity(folder: RunFolder) -> str | None:
-    """Identity of the run in a folder, from its status; None where it is unknown."""
+    """Return the identity of the run in a folder, from its status; None where it is unknown."""
     try:
         status = read_json(folder.status)
         if isinstance(status.get("run"), str):
@@ -35,7 +35,7 @@ def read_identity(folder: RunFolder) -> str | None:
 
 
 def require_same_run(run: str, identity: str | None) -> None:
-    """Raise ForeignCheckpoint where a checkpoint's ``run`` differs from the run's ``identity``, unless that is None."""
+    """Raise ForeignCheckpoint where a checkpoint's ``run`` differs from ``identity``, unless ``identity`` is None."""
     if identity is not None and run != identity:
         raise ForeignCheckpoint("it belongs to another run")
 
@@ -53,7 +53,7 @@ def _warn_once(path: Path, why: str) -> None:
 
 
 def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """The newest checkpoint of the folder's run whose checksum holds."""
+    """Return the newest checkpoint of the folder's run whose checksum matches."""
     identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:

@@ -11,7 +11,7 @@ from proxlearn.text import printable
 
 
 class QuietFileHandler(logging.FileHandler):
-    """A file handler without a traceback when it cannot write (a full disk): the run itself reports that error."""
+    """A file handler that prints no traceback if it cannot write (a full disk): the run itself reports that error."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
@@ -25,7 +25,7 @@ class TerminalFormatter(logging.Formatter):
 
 
 def open_run_log(path: Path) -> logging.Logger:
-    """A logger for one run, independent of other runs in this process, that appends to ``path``.
+    """Return a logger for one run, independent of other runs in this process, that appends to ``path``.
 
     The caller closes its handlers.
     """

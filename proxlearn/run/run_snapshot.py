@@ -23,7 +23,7 @@ SILENT_SECONDS = 120.0
 """A run on another machine is considered dead if its status is older than this, or lies further in the future. The
 status is written every two seconds, but the first compilation or a step of a very large cloud takes longer."""
 TAIL_BYTES = 16384
-"""How much of the end of metrics.csv is read."""
+"""Number of bytes that are read from the end of metrics.csv."""
 STATES = ("running", "finished", "stopped", "failed")
 """The states that status.json can have."""
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")

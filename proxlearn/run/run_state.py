@@ -48,7 +48,7 @@ class RunState:
         return not self.checkpoint.metrics.size
 
     def update(self, cloud: PointCloud, info: Info | None) -> None:
-        """Take the result of a step."""
+        """Store the result of a step."""
         if cloud.theta.dtype != self.cloud.theta.dtype:
             self.experiment = self.experiment.to(cloud.theta.dtype)
             self.checkpoint = replace(self.checkpoint, switched_at=cloud.step)
@@ -57,14 +57,14 @@ class RunState:
         self.info, self.row = info, None
 
     def proximal_figures(self) -> Mapping[str, Number] | None:
-        """The figures of the step that led to the cloud, computed on demand; None where they are not known."""
+        """Return the figures of the step that led to the cloud, computed on demand; None where they are not known."""
         if self.checkpoint.proximal is None and self.step > self._first_step:
             self.checkpoint = replace(self.checkpoint, proximal=proximal_figures(self.info))
         return self.checkpoint.proximal
 
 
 class Observer:
-    """Watches a run: called at the start of a session, after each step, and at the end.
+    """Base class of the observers of a run: called at the start of a session, after each step, and at the end.
 
     Step 0 of a new run counts as a step. An observer is not called at the end of a session that fails.
     """

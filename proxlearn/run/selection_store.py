@@ -1,6 +1,6 @@
 """Results of a selection's candidates, one file each, so that an interrupted selection can be continued.
 
-The files are sealed as checkpoints are, lie beside them, and are deleted when the selection is complete. A file is used
+The files have the checkpoint format, lie beside them, and are deleted when the selection is complete. A file is used
 only for the same fit: its key holds the run's settings and data, the candidate's settings, the rung and the threads.
 """
 
@@ -36,7 +36,7 @@ class SelectionFiles:
         return len(list_candidates(self._folder))
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """The result of a candidate after a rung, if it is stored; a damaged file or one of another fit is not used."""
+        """Return a candidate's stored result after a rung, or None; a damaged file or one of another fit is ignored."""
         try:
             file = checkpoint_file.read_checkpoint_file(self._path(rung, candidate), named=False)
             if file.state["key"] != self._key(rung, settings):

@@ -1,4 +1,4 @@
-"""One session of a run: what one process contributes to it, with its log and its status."""
+"""One session of a run: the part that one process computes, with its log and its status."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_session(
     stop: StopRequest,
     warnings: list[str],
 ) -> Outcome:
-    """Train from ``checkpoint`` on; the log and the status are written also where the session fails."""
+    """Train from ``checkpoint`` on; the log and the status are written even if the session fails."""
     folder.create(experiment.config)
     foreign_lines = MetricsLog(folder.metrics).foreign_lines(checkpoint.metrics)
     checkpoint = convert_metrics(folder, experiment, checkpoint)
@@ -55,7 +55,7 @@ def run_session(
             count = "a line" if len(foreign_lines) == 1 else f"{len(foreign_lines)} lines"
             journal.warning("metrics.csv ends with %s that the run did not write, now in train.log only", count)
             for line in foreign_lines:
-                journal.info("no row of metrics.csv: %s", line)
+                journal.info("not a row of metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)
         status.write("running", checkpoint)
         journal.info("%s: from step %d to %d", status.values["command"], checkpoint.cloud.step, experiment.steps)
@@ -66,7 +66,7 @@ def run_session(
         # The log and the status may belong to another run by now.
         raise
     except BaseException as error:
-        # On a full disk neither of these may hide the error; a traceback is logged for unexpected errors only.
+        # A failure to write these on a full disk must not hide the error; only unexpected errors log a traceback.
         with contextlib.suppress(OSError, FolderLost):
             status.write("failed", error=str(error) or type(error).__name__)
         journal.info("failed: %s", error, exc_info=None if isinstance(error, OSError | RunError) else error)

@@ -26,7 +26,7 @@ EVERY_SECONDS = 2.0
 
 
 class Status(Observer):
-    """The values of status.json, written as a whole every two seconds at most while the run is going on."""
+    """The values of status.json, written as a whole at most every two seconds during the run."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Status(Observer):
         command: str,
         previous: PreviousSession,
     ) -> None:
-        # Before the session writes its first checkpoint.
+        # Determined before the session writes its first checkpoint.
         protected = folder.protected_steps(experiment.config, previous)
         self._folder = folder
         self._previous_seconds, self._start = previous.seconds, time.monotonic()
@@ -100,7 +100,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """While accuracy.csv and confusion.csv are replaced, their step is null: a kill may leave either version."""
+        """Set ``figures_step`` to null while both figure files are replaced: a kill may leave either version."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

@@ -1,6 +1,6 @@
-"""The sweep folder: which jobs a sweep has, and how each one ended; the results are in the jobs' own run folders.
+"""The sweep folder: the jobs of a sweep and their final states; the results are in the jobs' own run folders.
 
-sweep.yaml lists the jobs. jobs/<number>.json and jobs/<number>.log are a job's record and what it printed
+sweep.yaml lists the jobs. jobs/<number>.json and jobs/<number>.log are a job's record and its output
 (jobs/records.py). Torch is not imported here.
 """
 
@@ -24,7 +24,7 @@ from proxlearn.run.run_snapshot import NEWEST, RunSnapshot, take_snapshot
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
 """Columns of a sweep's tables: no swept key may have such a name."""
 MOST_PLAN = 2**24
-"""Bytes of sweep.yaml: two hundred per job."""
+"""Maximum size of sweep.yaml in bytes; a job takes about two hundred."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SweepJob:
     folder: str | None = None
     """The run folder, relative to the sweep folder, so that both can be moved together."""
     error: str | None = None
-    """Why it cannot be run at all."""
+    """Reason why the job cannot be run at all."""
     same_as: int | None = None
     """Another job that is the same run with at least as many steps: only that one is run."""
     settings_sha256: str | None = None
@@ -75,7 +75,7 @@ class SweepFolder:
         write_atomically(self.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True).encode())
 
     def write_config(self, number: int, config: TrainConfig) -> None:
-        """Store a job's config for the process that runs it, on whatever machine."""
+        """Store a job's config for the process that runs it, on any machine."""
         write_json(self.jobs / f"{number}.config.json", config_values(config))
 
     def read_config(self, number: int) -> TrainConfig:
@@ -98,7 +98,7 @@ class SweepFolder:
         return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
 
     def look(self) -> list[JobState]:
-        """The present states of all jobs."""
+        """Return the present states of all jobs."""
         states = {job.number: self.state(job) for job in self.read_jobs()}
         for state in list(states.values()):
             if state.job.same_as in states:
@@ -108,7 +108,7 @@ class SweepFolder:
         return list(states.values())
 
     def state(self, job: SweepJob) -> JobState:
-        """The present state of one job."""
+        """Return the present state of one job."""
         folder = self.run_folder(job)
         if job.error is not None or folder is None:
             return JobState(job, "invalid", job.error, None)
@@ -128,7 +128,7 @@ class SweepFolder:
 
 
 def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
-    """Whether a job failed after its run's newest session began: the job was refused, and the run is another job's."""
+    """Whether a job failed after its run's newest session began: it was refused, and the run belongs to another job."""
     if record is None or record.state != "failed":
         return False
     try:
@@ -138,14 +138,14 @@ def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
 
 
 def _parse_job(values: Any) -> SweepJob:
-    """A job of a plan that any program may have written; TypeError or ValueError where it is not one."""
+    """Return a job of a plan that any program may have written; raise TypeError or ValueError if it is not a job."""
     job = SweepJob(**values)
     numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
     texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
         raise ValueError("a field that is not a number")
     if not all(isinstance(text, str) for pair in texts for text in pair) or "\0" in (job.folder or ""):
-        raise ValueError("a field that is not a text")
+        raise ValueError("a field that is not a string")
     if RESERVED & job.values.keys():
         raise ValueError("a reserved key")
     return job

@@ -1,6 +1,6 @@
 """Train in a run folder: lock it, load the data, find the point to continue from, and start a session.
 
-A new run, a run that is continued and one that is extended take the same way.
+A new run, a run that is continued and one that is extended follow the same path.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def _train(
     remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}"
     with disk_errors_as_run_error(path, remedy):
         folder, lock = _lock_folder(config, path, resources)
-        # The old run stays until the new one is possible: the new one is prepared in a folder of its own first.
+        # The old run is kept until the new one can start: the new one is prepared in a folder of its own first.
         work = resources.enter_context(staged_run(folder)) if config.overwrite else folder
         work.check_same_run(config)
         previous = work.read_previous_session()
     with stop.interruptible():
         experiment = build_experiment(config)
-    # Before the run is called finished: old figures must not pass for those of a file that was edited since.
+    # Checked before the run is reported as finished: its figures do not belong to a file that was edited since.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
         raise InputError(f"the data of {path} has changed since the run started", "restore it, or set overwrite=true")
     with disk_errors_as_run_error(path, remedy):
@@ -80,7 +80,7 @@ def _train(
     torch.set_num_threads(usable_threads(threads))
     warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
     if config.threads not in (None, threads):
-        warnings.append(f"the run keeps the {threads} threads it began with: its bits depend on them")
+        warnings.append(f"the run keeps the {threads} threads it began with: its result depends on their number")
     with disk_errors_as_run_error(path, remedy):
         experiment = complete or run_selection(experiment, work, threads, stop)
     checkpoint = load_resume_point(work, experiment, previous, warnings.append) or first_checkpoint(experiment)
@@ -108,8 +108,8 @@ def _train(
 
 
 def _lock_folder(config: TrainConfig, path: Path, resources: contextlib.ExitStack) -> tuple[RunFolder, FolderLock]:
-    """The run folder, created where it is missing and held by this process, without traces of a killed overwrite."""
-    # Before the lock, which is a file, too.
+    """Return the run folder, created if missing and held by this process, without traces of a killed overwrite."""
+    # Checked before the lock is taken, because the lock is a file too.
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)
     path.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def training_loop(
     fallback = experiment.config.device.fallback_dtype
 
     def report_switch(bad: PointCloud) -> None:
-        journal.warning("%s: going on in %s from step %d", not_finite_error(bad).problem, fallback, bad.step - 1)
+        journal.warning("%s: continuing in %s from step %d", not_finite_error(bad).problem, fallback, bad.step - 1)
 
     with MetricsLog(folder.metrics) as log, Progress(experiment.steps, state.step) as progress:
         observers: tuple[Observer, ...] = (
@@ -81,7 +81,7 @@ def training_loop(
 
 
 def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -> Steps:
-    """The steps until a signal comes; a slow step is interrupted and leaves the generator as it was before the step."""
+    """Yield the steps until a signal arrives; a slow step is interrupted and leaves the generator as it was before."""
     # The first step counts as slow, because it may compile for a minute.
     seconds = math.inf
     while stop.signal is None:

@@ -15,7 +15,7 @@ PRELOAD = (
     "proxlearn.views.run.run_views",
     "proxlearn.core.fused.fused_step",
 )
-"""Imported once, so that a job starts in a fraction of a second."""
+"""Modules imported once, so that a job starts in a fraction of a second."""
 
 
 def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:

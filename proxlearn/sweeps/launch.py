@@ -1,4 +1,4 @@
-"""``proxlearn train -m``: run the jobs that are not finished, draw the sweep, and report how every job went."""
+"""``proxlearn train -m``: run the jobs that are not finished, draw the sweep, and report the state of every job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxlearn.train_session import echo
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """The exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped the sweep."""
+    """Return the exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped the sweep."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)
@@ -26,7 +26,7 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")
     signal_number = launch(plan, missing, command) if missing else None
-    # matplotlib and pandas take a second to import: not before the jobs have ended.
+    # Imported after the jobs have ended, because matplotlib and pandas take a second to import.
     from proxlearn.views.sweep.sweep_views import render_sweep, summary
 
     render_sweep(sweep.path)
@@ -45,7 +45,7 @@ def run_sweep(plan: SweepPlan, command: str) -> int:
 
 
 def launch(plan: SweepPlan, numbers: list[int], command: str) -> int | None:
-    """Run the jobs with these numbers; returns the signal that stopped them, if one did."""
+    """Run the jobs with these numbers; return the signal that stopped them, if one did."""
     sweep = plan.folder
     launcher = HydraLauncher(plan.master, plan.loader, sweep.path)
     jobs = []

@@ -43,7 +43,7 @@ NOT_NAMED = ("fail_fast", "logger.uri")
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that is checked and not started."""
+    """A sweep that is checked but not started."""
 
     master: DictConfig
     """The config that Hydra composed for the sweep as a whole."""
@@ -67,12 +67,12 @@ class SweepPlan:
         state = self.folder.state(job)
         if state.state != DONE or state.run is None:
             return False
-        # A job whose data file has changed since runs again, and reports the change.
+        # A job whose data file has changed since then runs again and reports the change.
         return state.run.data_sha256 == data_sha256(config.dataset, checksums)
 
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
-    """Expand and check a sweep; raise an InputError if all of it is wrong. No folder is created."""
+    """Expand and check a sweep; raise an InputError if no job is valid. No folder is created."""
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
     count = count_combinations(overrides, MAX_JOBS)
@@ -105,7 +105,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
 
 
 def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
-    """Return the overrides of hydra.sweeper.params and the command line; the last one of a key counts."""
+    """Return the overrides of hydra.sweeper.params and the command line; the last override of a key counts."""
     params = master.hydra.sweeper.get("params") or {}
     words = [f"{key}={value}" for key, value in params.items()]
     # Unresolved, because `split_seed=${seed}` means the seed of each job.
@@ -137,7 +137,7 @@ def check_job(
     check_writable(folder)
     require_run_or_empty(folder)
     refuse_table_inside(config.dataset.path, folder)
-    # After an interrupted overwrite the job restores the old run first and makes this check then.
+    # After an interrupted overwrite the job restores the old run first and then makes this check.
     if not config.overwrite and not is_interrupted(folder):
         RunFolder(folder).check_same_run(config)
     return config, folder

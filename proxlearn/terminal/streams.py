@@ -61,7 +61,7 @@ def open_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             # The next opened file would get the number of a closed descriptor, and output would go into that file.
-            # Opened in the opposite direction, so that using it still fails like a closed one.
+            # /dev/null is opened in the opposite direction, so that a use still fails as with a closed descriptor.
             os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
     if sys.stdin is None:
         sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process

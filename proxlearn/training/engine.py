@@ -1,4 +1,4 @@
-"""The engine of a run: which code makes the steps (compiled, plain torch, or literal), and its step function.
+"""The engine of a run: the code that makes the steps (compiled, plain torch, or literal), and its step function.
 
 A run chooses its engine once, stores it, and keeps it when it is continued: the engines differ in their last bits.
 """
@@ -40,7 +40,7 @@ class Step(Protocol):
 
 
 def fused_obstacle(neuron: Neuron, device: str) -> str | None:
-    """Why the fused engine cannot run; None where it can."""
+    """Return the reason why the fused engine cannot run; None if it can."""
     if device != "cpu":
         return f"the fused engine is for the CPU, not {device}"
     if importlib.util.find_spec("numba") is None:
@@ -53,7 +53,7 @@ def fused_obstacle(neuron: Neuron, device: str) -> str | None:
 def choose_engine(
     neuron: Neuron, device: str, *, solver: str = "closed_form", compile: str = "auto", previous: str | None = None
 ) -> str:
-    """The engine of a new run (fused, eager or literal), or the ``previous`` one of a run that is continued."""
+    """Return the engine of a new run (fused, eager or literal), or the ``previous`` one of a run that is continued."""
     obstacle = fused_obstacle(neuron, device)
     if previous is not None:
         if previous == "fused" and obstacle:
@@ -67,7 +67,7 @@ def choose_engine(
 
 
 def make_step(engine: str, problem: Problem, hyper: Hyper, N: int, threads: int) -> Step:
-    """The step function of an engine, in the problem's precision."""
+    """Return the step function of an engine, in the problem's precision."""
     if engine == "fused":
         return CompiledStep(problem, hyper, N, threads)
     return PlainStep(literal.step if engine == "literal" else step.step, problem, hyper)

@@ -1,4 +1,4 @@
-"""The one loop: clouds step by step, for runs, estimators, selection and the bench."""
+"""The training loop, which runs, estimators, selection and the bench share."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def iterate(
     Parameters
     ----------
     problem : in float64; the steps use it in the cloud's precision.
-    cloud : where to start; ``cloud.step`` counts on from there.
+    cloud : the initial cloud; ``cloud.step`` is counted from there.
     hyper : the hyperparameters of the run; schedules and a relative epsilon are applied step by step.
-    generator : source of all randomness. The cloud and the state of the generator determine all further steps. Where a
+    generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
         step raises, the state is undefined: a caller that wants to continue restores the one from before the step.
-    until : last step; None: without end.
+    until : last step; None: no limit.
     engine : "fused", "eager" or "literal"; None: fused where it can run.
-    threads : of the compiled passes; None: as many as torch uses. The last bits depend on it.
+    threads : number of threads of the compiled passes; None: as many as torch uses. The last bits depend on it.
     fallback : precision used permanently from the first non-finite cloud on, when ``on_switch`` is called;
         without it such a cloud raises RunError.
     """

@@ -23,7 +23,7 @@ from proxlearn.training.engine import Step, make_step
 
 
 class Stepper:
-    """cloud_{k-1} -> cloud_k, with randomness from one generator."""
+    """The map cloud_{k-1} -> cloud_k, with randomness from one generator."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Stepper:
         fallback: torch.dtype | None = None,
         on_switch: Callable[[PointCloud], None] = lambda bad: None,
     ) -> None:
-        """``problem`` is given in float64; each precision is converted from that.
+        """``problem`` is given in float64; each precision is converted from float64.
 
-        ``fallback`` replaces the cloud's precision for good at the first cloud that is not finite; ``on_switch`` is
+        ``fallback`` replaces the cloud's precision permanently at the first cloud that is not finite; ``on_switch`` is
         called with that cloud.
         """
         self.source, self.hyper, self.engine, self.threads = problem, hyper, engine, threads
@@ -70,7 +70,7 @@ class Stepper:
     def _recurse(
         self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
     ) -> tuple[PointCloud, Info | None]:
-        """One recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
+        """Make one recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
         if self._problem is None or self._problem.samples.X.dtype != dtype:
@@ -86,7 +86,7 @@ class Stepper:
         return self._step(cloud, noise, z0)
 
     def _remedy(self, bad: PointCloud) -> str:
-        """The remedy for a cloud that is not finite, leaving out what the run uses already."""
+        """Return the remedy for a cloud that is not finite, leaving out settings that the run already uses."""
         if has_finite_locations(bad):
             if self.engine == "literal":
                 return "use solver=closed_form"
@@ -96,7 +96,7 @@ class Stepper:
         return "choose a smaller h" + (", or device=jetson-float32-to-float64" if wider else "")
 
     def _draw_batch(self) -> Tensor | None:
-        """The rows of the step's mini-batch, drawn with replacement: O(batch) for any number of samples."""
+        """Draw the rows of the step's mini-batch with replacement: O(batch) for any number of samples."""
         size, n = self.hyper.batch_size, len(self.source.samples)
         if size is None or size >= n:
             return None
@@ -104,25 +104,25 @@ class Stepper:
 
 
 def draw_noise(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
+    """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
     dtype, device = cloud.theta.dtype, cloud.theta.device
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=dtype, device=device)
     z0 = torch.rand(len(cloud.theta), generator=generator, dtype=dtype, device=device)
-    # 1 - z0 in place: a new tensor would take longer than the numbers.
+    # 1 - z0 in place: allocating a new tensor would take longer than drawing the numbers.
     return noise, z0.neg_().add_(1)
 
 
 def is_finite(cloud: PointCloud) -> bool:
     """Whether the whole cloud is finite: NaN and infinity survive a sum."""
     if cloud.theta.device.type == "cpu":
-        # numpy's sum wakes no second thread, which would take longer than the sum.
+        # numpy's sum uses one thread; waking a second one would take longer than the sum.
         with np.errstate(all="ignore"):
             return math.isfinite(cloud.theta.numpy().sum() + cloud.log_rho.numpy().sum())
     return math.isfinite(float(cloud.theta.sum() + cloud.log_rho.sum()))
 
 
 def not_finite_error(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
-    """The error for a cloud that has left the finite range."""
+    """Return the error for a cloud that has left the finite range."""
     quantity = "rho" if has_finite_locations(cloud) else "theta"
     return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)
 

@@ -30,7 +30,7 @@ CANDIDATES: tuple[dict[str, float], ...] = tuple(
 RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
 """Further steps of each remaining candidate, and the number of candidates that stay after them."""
 PATIENCE = 12
-"""Logged steps without a lower validation risk after which a candidate stops: four times as many steps."""
+"""Logged steps without a lower validation risk after which a candidate stops; in steps, four times as many."""
 MOST_PARTICLES = 200
 """Limit of a candidate's N: good settings of a mean field do not depend on N, and fewer particles rank them alike."""
 FEWEST_ROWS = 8
@@ -53,7 +53,7 @@ class Selection:
         return min(self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """The winner's validation risk after ``step`` recursions; None where the curve does not cover them.
+        """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover them.
 
         Between two logged steps it is the larger of the two risks, and after the last logged step the last risk.
         """
@@ -66,7 +66,7 @@ class CandidateStore(Protocol):
     """Results of candidates from an interrupted selection of the same problem, settings and seed."""
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """The fit of a candidate after a rung, or the error that ended it; None where no result is stored."""
+        """Return the fit of a candidate after a rung, or the error that ended it; None if no result is stored."""
 
     def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
         """Store the result of a candidate after a rung."""
@@ -142,7 +142,7 @@ def select(
 
 
 def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
-    """Three quarters for training and one quarter for validation, each class in proportion."""
+    """Split into three quarters for training and one quarter for validation, each class in proportion."""
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     if samples.labels is not None:
         order = order[torch.argsort(samples.labels[order], stable=True)]
@@ -152,7 +152,7 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
 
 
 def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
-    """The settings of the candidates, with the fixed fields of the base and without duplicates."""
+    """Return the settings of the candidates, with the fixed fields of the base and without duplicates."""
     defaults = Settings()
     kept = {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)}
     kept.update(fixed)

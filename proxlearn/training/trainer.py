@@ -20,9 +20,9 @@ from proxlearn.training.settings import Settings
 
 LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
-"""Training rows that the history's risk is computed on."""
+"""Maximum number of training rows that the history's risk is computed on."""
 PIECE = 2**24
-"""Outputs of particles for samples that are held at the same time while scoring."""
+"""Maximum number of outputs (particles x samples) held in memory while scoring."""
 
 Row = dict[str, float]
 
@@ -55,18 +55,18 @@ class FitInterrupted(KeyboardInterrupt):
 
 
 def split_seed(seed: int) -> tuple[int, int]:
-    """The seeds of cloud_0 and of the noise, which have separate streams."""
+    """Return the seeds of cloud_0 and of the noise, which have separate streams."""
     cloud_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
     return cloud_seed, noise_seed
 
 
 def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int) -> PointCloud:
-    """cloud_0 of a seed, float64."""
+    """Return cloud_0 of a seed, in float64."""
     return draw_normal(neuron.coordinates(n_x), n_x, init_scale, N, torch.Generator().manual_seed(split_seed(seed)[0]))
 
 
 def initial_fit(problem: Problem, settings: Settings, seed: int) -> FitState:
-    """The state before the first step."""
+    """Return the state before the first step."""
     assert settings.init_scale is not None, "selection has not filled in init_scale"
     cloud = initial_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
     cloud = cloud.to("cpu", getattr(torch, settings.dtype))
@@ -108,7 +108,7 @@ def fit(
 
     try:
         for after, _ in iterate(problem, cloud, hyper, generator=generator, until=last, threads=threads):
-            # One statement: an interrupt leaves cloud and noise of the same step.
+            # One statement, so that an interrupt leaves cloud and noise of the same step.
             cloud, noise_state = after, generator.get_state()
             if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
                 continue
@@ -132,7 +132,7 @@ def fit(
 
 
 def risk_of(neuron: Neuron, cloud: PointCloud, samples: Samples) -> float:
-    """The risk of the weighted estimate, computed in pieces of the rows."""
+    """Return the risk of the weighted estimate, computed in pieces of the rows."""
     shares, total = torch.softmax(cloud.log_rho, dim=0)[:, None], 0.0
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):

@@ -35,7 +35,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def draw_bench(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time per recursion against the number of particles, ours and that of the paper's literal algorithms."""
+    """Plot the time per recursion against the number of particles, of proxlearn and the paper's literal algorithms."""
     with house_style():
         fig, (axes,) = figure(4.6, 3.3)
         for records, colour, label in (

@@ -28,5 +28,5 @@ def format_cell(value: object) -> str:
 
 def escape_cell(text: str) -> str:
     """Escape the text of one cell: a `|` or a line break inside a name would start another cell or row."""
-    # Backslashes before a `|` are doubled: they would escape one another, and the `|` would end the cell.
+    # Backslashes before a `|` are doubled: otherwise they would escape one another, and the `|` would end the cell.
     return re.sub(r"(\\*)\|", r"\1\1\\|", " ".join(text.splitlines()))

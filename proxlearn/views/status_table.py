@@ -89,7 +89,7 @@ def format_duration(seconds: float) -> str:
 def format_table(rows: list[tuple[str, ...]]) -> str:
     """Align the columns; a column that is empty in every row is omitted."""
     columns = [i for i, _ in enumerate(HEADER) if i < 2 or any(row[i] for row in rows)]
-    # A cell is one line, also where a folder's name or an error has a line break.
+    # A cell is one line, even if a folder's name or an error has a line break.
     lines = [tuple(printable(row[i]) for i in columns) for row in (HEADER, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     names = [HEADER[i] for i in columns]

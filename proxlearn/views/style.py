@@ -25,9 +25,9 @@ ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
 }
 LARGEST_DRAWN = 1e100
-"""Matplotlib squares and adds the values on an axis, which overflows near the limit of float64."""
+"""Largest drawn value: matplotlib squares and adds the values on an axis, which overflows near the limit of float64."""
 SINGLE_PLOT = (5.0, 3.3)
-"""Inches of a plot with one pair of axes."""
+"""Width and height in inches of a plot with one pair of axes."""
 RC: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -43,7 +43,7 @@ RC: Any = {
 
 
 def house_style() -> AbstractContextManager[None]:
-    """Apply the style inside a ``with`` block; matplotlib's settings return afterwards."""
+    """Apply the style inside a ``with`` block; matplotlib's settings are restored afterwards."""
     return matplotlib.rc_context(RC)
 
 

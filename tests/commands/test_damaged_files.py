@@ -26,7 +26,7 @@ COUNT = 3000 if FULL else 300
 CHUNKS = 6
 QUICK = 3 if FULL else 12
 """Draws of the commands that take a tenth of a second for each of those that draw or train."""
-NOTICES = ("is taken for", "skipping the checkpoint", "is not drawn")
+NOTICES = ("is treated as", "skipping the checkpoint", "is not drawn")
 SECONDS = 120
 """A draw that takes longer waits for something."""
 

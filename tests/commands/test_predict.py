@@ -154,10 +154,10 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
     [
         ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
         ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
-        ({"add": "id"}, "has the column `id`, which the model does not know*--keep id"),
+        ({"add": "id"}, "has the column `id`, which the model does not use*--keep id"),
         ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number there"),
         ({"cell": ""}, "column `length` lacks a value in data row 118*write a number there"),
-        ({"cell": "1e999"}, "column `length` is infinite in data row 118*write a number there"),
+        ({"cell": "1e999"}, "column `length` has an infinite value in data row 118*write a number there"),
         ({"cell": "1,5"}, "column `length` is not numeric: '1,5'*decimals with a point"),
     ],
 )
@@ -198,7 +198,7 @@ def test_wrong_arguments_get_a_remedy(runs: Path, tmp_path: Path, capsys: pytest
         ("predict", tmp_path / "empty", "--data", data): "no model.json",
         ("predict", runs / "two", "--data", tmp_path / "none.csv"): "no file",
         ("predict", runs / "two", "--data", tmp_path / "empty.csv"): "is empty",
-        ("predict", runs / "two", "--data", data, "-o", data): "is the input",
+        ("predict", runs / "two", "--data", data, "-o", data): "is also the input file",
         ("predict", runs / "two", "--data", data, "-o", tmp_path / "no" / "out.csv"): "cannot write",
         ("predict", runs / "two", "--data", data, "--keep", "lenght"): "did you mean `length`",
         ("evaluate", runs / "two", "--data", data, "--target", "kinds"): "did you mean `kind`",

@@ -89,7 +89,7 @@ def test_a_folder_that_is_none(tmp_path, capsys):
     assert main(["resume", str(tmp_path)]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert "no folder" in first
-    assert "is not a run folder: no config.yaml in it" in second
+    assert "is not a run folder: no config.yaml" in second
 
 
 def test_init_from_that_does_not_fit_leaves_no_folder(finished_run, tmp_path, capsys):

@@ -134,7 +134,7 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),
         (
             ["--jobs", "2", "--launcher", "basic"],
-            "--jobs and --threads are not for --launcher; use settings of the launcher",
+            "--jobs and --threads do not apply to --launcher; use the launcher's settings",
         ),
         (["--launcher", "jobib"], "no hydra/launcher `jobib`; did you mean `joblib`? (hydra/launcher: basic, joblib, "),
         (["--jobs", "0"], "--jobs must be a whole number >= 1, got 0; try --jobs=1"),

@@ -102,7 +102,7 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("steps=1,000", "write steps=1000, or add -m"),
         ("beta=(3)", "beta must be a finite number > 0, got '(3)'"),
         ("beta=.05 h=3", "beta must be a finite number > 0, got '.05 h=3'"),
-        ("beta = 3", "leave out the blanks: beta=3"),
+        ("beta = 3", "leave out the spaces: beta=3"),
         ("my.csv", "dataset=csv dataset.path=my.csv dataset.target=COLUMN"),
         ("dataset=my data.csv", "dataset=csv 'dataset.path=\"my data.csv\"' dataset.target=COLUMN"),
         ("wdbc", "write dataset=wdbc"),

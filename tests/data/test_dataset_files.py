@@ -143,7 +143,7 @@ def test_a_fetched_file_is_verified_and_cached(server: str, empty_cache: Path) -
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("wrong", "the received file has sha256"), ("short", "broke"), ("absent", "the server answers 404")],
+    [("wrong", "the received file has sha256"), ("short", "was lost"), ("absent", "the server returned 404")],
 )
 def test_what_is_not_the_file_is_never_cached(server: str, empty_cache: Path, path: str, why: str) -> None:
     file = DataFile("numbers.dat", digest(CONTENT), Web(f"{server}/{path}"))

@@ -161,7 +161,7 @@ def test_a_failing_cache_stops_the_jobs_and_is_raised(tmp_path: Path, monkeypatc
 def test_what_cannot_be_sent_to_a_process_is_told_once(tmp_path: Path, capsys) -> None:
     outcome = run_jobs([Job("one", "one", lambda: None)], tmp_path / "jobs")
     assert (outcome.exit_code, outcome.records) == (1, {})
-    assert capsys.readouterr().err.count("the launcher gave up (") == 1
+    assert capsys.readouterr().err.count("the launcher failed (") == 1
 
 
 def test_two_jobs_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_run_folder_that_cannot_be_read_is_reported_and_does_not_stop_the_othe
     [
         ("runs.jsonl", b"{\n", "it is not a table of runs"),
         ("runs.jsonl", b'{"run": "table2/x", "format": "proxlearn-paper-run-9"}\n', "newer version"),
-        ("metrics.csv", b"run,step\n", "nothing belongs to 'table2/"),
+        ("metrics.csv", b"run,step\n", "there is no entry for 'table2/"),
         ("clouds.safetensors", b"no clouds", "it does not hold clouds"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_file_of_another_run_or_with_another_name_is_skipped(finished, tmp_pat
     run(small(steps=4), tmp_path / "run")
     foreign = checkpoint_file.checkpoint_path(tmp_path / "run" / "checkpoints", 8)
     foreign.write_bytes(checkpoint_file.checkpoint_path(tmp_path / "other" / "checkpoints", 40).read_bytes())
-    with pytest.raises(InvalidCheckpoint, match="name does not fit"):
+    with pytest.raises(InvalidCheckpoint, match="name does not match"):
         checkpoint.load(foreign)
     foreign = checkpoint_file.checkpoint_path(tmp_path / "run" / "checkpoints", 6)
     foreign.write_bytes(checkpoint_file.checkpoint_path(tmp_path / "other" / "checkpoints", 6).read_bytes())

@@ -101,7 +101,7 @@ def test_own_table_of_each_task(task: str, capsys: pytest.CaptureFixture[str]) -
     model = json.loads(Path("run/model.json").read_text())
     assert model["task"] == {"two": "binary", "three": "multiclass", "real": "regression"}[task]
     assert model["neuron"] == {"two": "tanh", "three": "softmax_intercept", "real": "tanh"}[task]
-    assert f"column `{task}` is taken for" in capsys.readouterr().err
+    assert f"column `{task}` is treated as" in capsys.readouterr().err
     remarks = " ".join(tables.remarks(run_data.read_run_data(Path("run"))))
     assert ("The target was standardised" in remarks) == (task == "real")
 

@@ -37,7 +37,7 @@ def test_a_file_size_limit_ends_the_run_with_one_line_and_a_good_checkpoint(tmp_
     assert process.exitcode == 1
     (line,) = stderr_path.read_text().splitlines()
     assert line.startswith("proxlearn: cannot write to the run folder ")
-    assert "File too large; fix that, and the same command goes on" in line
+    assert "File too large; fix that, and the same command continues" in line
     assert status(folder)["state"] == "failed"
     reached = checkpoint.newest_valid(folder / "checkpoints").cloud.step
     assert 0 < reached < 200

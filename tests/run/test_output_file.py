@@ -65,12 +65,13 @@ def test_the_input_is_no_output_under_any_name(
     os.link(table, tmp_path / "hard.csv")
     before = table.read_bytes()
     for name in (table, tmp_path / "link.csv", tmp_path / "hard.csv"):
-        assert "is the input" in refused(["predict", str(trained), "--data", str(table), "-o", str(name)], capsys)
+        words = ["predict", str(trained), "--data", str(table), "-o", str(name)]
+        assert "is also the input file" in refused(words, capsys)
     kept = os.dup(0)
     try:
         with table.open("rb") as file:
             os.dup2(file.fileno(), 0)
-        assert "is the input" in refused(["predict", str(trained), "--data", "-", "-o", str(table)], capsys)
+        assert "is also the input file" in refused(["predict", str(trained), "--data", "-", "-o", str(table)], capsys)
     finally:
         os.dup2(kept, 0)
         os.close(kept)

@@ -195,7 +195,7 @@ def test_an_error_at_any_call_of_the_placing_keeps_the_old_run_or_is_none(old, n
                     assert contents(folder) == contents(old)
                     assert not list(folder.glob(".proxlearn-*"))
                 elif overwrite.is_interrupted(folder):
-                    assert f"`proxlearn resume {folder}` brings the old run back" in str(failed)
+                    assert f"`proxlearn resume {folder}` restores the old run" in str(failed)
                 assert recovered(folder) == contents(old)
             else:
                 # Only deleting the old run failed: the new one was in its place.
@@ -240,7 +240,7 @@ def test_a_stage_made_by_hand_deletes_nothing_of_the_run(stage, inside, folder, 
     try:
         run(OLD, folder)
     except InputError as error:
-        assert "is there twice" in error.problem  # noqa: PT017 (only where the user put a config into the old run)
+        assert "exists twice" in error.problem  # noqa: PT017 (only where the user put a config into the old run)
     kept = contents(folder)
     assert {name: kept.get(name) for name in contents(old)} == contents(old)
 
@@ -289,7 +289,7 @@ def test_no_command_that_reads_changes_an_interrupted_overwrite(name, interrupte
     assert "Traceback" not in shown.err
     assert contents(interrupted) == before
     if name != "sweep":
-        assert f"`proxlearn resume {interrupted}` brings the old run back" in shown.out + shown.err
+        assert f"`proxlearn resume {interrupted}` restores the old run" in shown.out + shown.err
         assert code == (0 if "status" in name else 2)
 
 

@@ -72,7 +72,7 @@ DAMAGE = {
         "written by a newer version of proxlearn (format proxlearn-cloud-4",
         "upgrade proxlearn",
     ),
-    "line ends": (use_crlf, "metrics.csv was saved with other line ends (CRLF)", "save it with LF"),
+    "line ends": (use_crlf, "metrics.csv was saved with other line endings (CRLF)", "save it with LF"),
     "no metrics": (lambda folder: (folder / "metrics.csv").unlink(), "metrics.csv is missing", "copy it back"),
     "other metrics": (
         lambda folder: (folder / "metrics.csv").write_text("step\n0\n"),

@@ -36,7 +36,7 @@ def test_a_signal_before_the_first_step_ends_the_run_at_once(module, slow, tmp_p
     config = small(steps=5) if module is set_up else tuned()
     monkeypatch.setattr(module, slow, wait_long)
     began = time.monotonic()
-    with pytest.raises(StoppedBySignal, match="the same command goes on") as stopped:
+    with pytest.raises(StoppedBySignal, match="the same command continues") as stopped:
         run(config, tmp_path)
     assert time.monotonic() - began < QUICK_SECONDS
     assert stopped.value.exit_code == 128 + signal.SIGTERM
@@ -89,7 +89,7 @@ def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatc
     fits.clear()
     interruptions += [0, 5, 14]
     for kept in (0, 5, 14):
-        with pytest.raises(StoppedBySignal, match=f"goes on with it: {kept} results of candidates are kept"):
+        with pytest.raises(StoppedBySignal, match=f"continues it; {kept} candidate results are stored"):
             run(tuned(), stopped)
     run(tuned(), stopped)
     assert fits == every

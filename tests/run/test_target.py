@@ -66,7 +66,7 @@ def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
     assert main(["resume", str(tmp_path), "--steps", "28"]) == 2
     assert "is at step 30 already" in capsys.readouterr().err
     assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
-    assert "steps=60 goes on to there" in capsys.readouterr().err
+    assert "steps=60 continues it to there" in capsys.readouterr().err
     assert main(["resume", str(tmp_path)]) == 0
     assert "Already finished with 40 steps: nothing to do. steps=60, as requested earlier," in capsys.readouterr().out
     assert main(["resume", str(tmp_path), "--steps", "60"]) == 0

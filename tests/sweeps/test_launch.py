@@ -99,7 +99,7 @@ def test_a_signal_stops_the_sweep_and_the_same_command_goes_on(capfd):
     assert main([*words, f"steps={ENDLESS}"]) == 130
     stopper.join()
     assert states() == ["stopped", "skipped"]
-    assert "the same command goes on" in capfd.readouterr().err
+    assert "the same command continues it" in capfd.readouterr().err
     reached = int(table()[0]["step"])
     assert main([*words, f"steps={reached + 5}"]) == 0
     assert states() == ["finished", "finished"]

@@ -47,7 +47,7 @@ WRONG_AS_A_WHOLE = [
     (["betta=1,2"], "unknown key `betta`; did you mean `beta`?"),
     (["dataset=sien,wdcb"], "no dataset `sien`; did you mean `sine`?"),
     (["beta=0.1,-1", "fail_fast=true"], "beta must be a finite number > 0, got -1"),
-    (["beta=interval(0,1)"], "beta=interval(0,1) does not name single values; write beta=VALUE,VALUE,..."),
+    (["beta=interval(0,1)"], "beta=interval(0,1) is not a list of values; write beta=VALUE,VALUE,..."),
     (["seed=range(0,1000000000)"], "more than 10000 jobs"),
     (["seed=range(0,200)", "split_seed=range(0,200)"], "more than 10000 jobs"),
     (["+dataset._target_=os.mkdir,os.rmdir"], "_target_ would be imported and called"),
@@ -117,7 +117,7 @@ def test_two_trajectories_in_one_folder_are_refused_and_one_with_more_steps_is_n
     words = ["train", "-m", "dataset=sine", "hydra.sweep.dir=s", "hydra.sweep.subdir=x"]
     assert main([*words, "beta=100,1e4"]) == 2
     errors = capsys.readouterr().err
-    assert "jobs 0 (beta=100) and 1 (beta=10000.0) have one folder" in errors
+    assert "jobs 0 (beta=100) and 1 (beta=10000.0) share the folder" in errors
     assert errors.count("\n") == 1
     assert not list(tmp_path.iterdir())
     assert planned("steps=10,20", "hydra.sweep.subdir=x").missing() == [1]

@@ -145,7 +145,7 @@ class AbsorbedKernel(ABC):
         self.gamma, self.log_scale, self.q_scale = np.empty(N, dtype), np.empty(N), np.empty(N)
 
     def rebuild(self, gamma: np.ndarray) -> None:
-        """K for z near e^gamma."""
+        """Build K for z near e^gamma."""
         self.gamma = gamma.astype(self.dtype)
         self._build()
         self.log_scale = self.alpha.astype(np.float64) - self.shift
@@ -154,27 +154,27 @@ class AbsorbedKernel(ABC):
             self.q_scale = np.exp(self.log_scale + self.unit)
 
     def sweep(self, log_z: np.ndarray) -> None:
-        """u, q^ and v (in parts) of one round."""
+        """Compute u, q^ and v (in parts) of one round."""
         self._sweep(np.exp(log_z - self.gamma).astype(self.dtype))
 
     def logarithms(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """log q and log(Gamma z) of the last sweep, computed when the returned function is called."""
+        """Return a function that computes log q and log(Gamma z) of the last sweep when it is called."""
         u, log_scale = self.u.copy(), self.log_scale
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
             log_Gz = np.log(u.astype(np.float64)) - log_scale
-            # Not from q^, which is 0 where a weight is beyond the range of plain numbers.
+            # Not computed from q^, which is 0 where a weight is beyond the range of plain numbers.
             return self.log_rho - log_Gz, log_Gz
 
         return compute
 
     @abstractmethod
     def _build(self) -> None:
-        """K around gamma, with alpha and shift."""
+        """Build K around gamma, with alpha and shift."""
 
     @abstractmethod
     def _sweep(self, z: np.ndarray) -> None:
-        """u, q and v for z^."""
+        """Compute u, q and v for z^."""
 
 
 class DenseAbsorbedKernel(AbsorbedKernel):

@@ -44,11 +44,11 @@ DIGEST_BYTES = 32
 
 
 def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """``numba.njit`` with these options, and with the cache of this module."""
+    """Return the decorator ``numba.njit`` with these options and with the cache of this module."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
-        # With NUMBA_DISABLE_JIT it is the Python function itself.
+        # With NUMBA_DISABLE_JIT the dispatcher is the Python function itself.
         if isinstance(dispatcher, Dispatcher):
             dispatcher._cache = PassCache(function)  # type: ignore[attr-defined]
             PASSES.add(dispatcher)
@@ -82,7 +82,7 @@ class PassCache(_Cache):
                 _discard(path)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The stored code for a signature, or None: then Numba compiles it."""
+        """Return the stored code for a signature, or None, whereupon Numba compiles the function."""
         if not self._enabled:
             return None
         target_context.refresh()
@@ -103,7 +103,7 @@ class PassCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store compiled code in the first folder that can be written; without one it stays in this process."""
+        """Store compiled code in the first writable folder; without such a folder the code stays in this process."""
         if not self._enabled or data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
@@ -124,7 +124,7 @@ class PassCache(_Cache):
         return f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        """A name that depends on everything that affects the code besides the sources, which name the folder."""
+        """Return a name that depends on everything that affects the code besides the sources, which name the folder."""
         source = Path(inspect.getfile(self._function)).read_bytes()
         parts = (hashlib.sha256(source).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
         key = hashlib.sha256(repr((*parts, codegen.magic_tuple())).encode()).hexdigest()[:32]
@@ -133,14 +133,14 @@ class PassCache(_Cache):
 
 @functools.cache
 def sources_key(folder: Path = Path(__file__).parent) -> str:
-    """Digest of the sources of all passes, which may contain each other's code, and of the compiler's versions."""
+    """Return a digest of the compiler's versions and the sources of all passes, which may contain each other's code."""
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     versions = f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}"
     return hashlib.sha256(sources + versions.encode()).hexdigest()[:12]
 
 
 def folders() -> Iterator[Path]:
-    """The private folders of this user: the user's cache first, then one below the temporary folder."""
+    """Yield the private folders of this user: the user's cache first, then one below the temporary folder."""
     for path in _candidates():
         with contextlib.suppress(OSError):
             _make_private(path)
@@ -160,11 +160,11 @@ def _candidates() -> Iterator[Path]:
 
 
 def _make_private(path: Path) -> None:
-    """Make ``path`` a folder that no other user can write; OSError where that is not possible."""
+    """Make ``path`` a folder that no other user can write; raise OSError where that is not possible."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    # Of the folder itself, not of the target of a link that another user placed.
+    # The status of the folder itself, not of the target of a link that another user placed.
     stats = path.lstat()
     if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != user_id():
         raise PermissionError(errno.EPERM, "it is not a folder of this user", str(path))
@@ -173,7 +173,7 @@ def _make_private(path: Path) -> None:
 
 
 def _read_private(path: Path) -> bytes | None:
-    """The content of a regular file of this user; None for any other file."""
+    """Return the content of a regular file of this user; None for any other file."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
         try:
@@ -187,7 +187,7 @@ def _read_private(path: Path) -> bytes | None:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename. Not synced: a file that a crash damages fails its checksum."""
+    """Write under a temporary name, then rename. No sync is needed: a file that a crash damages fails its checksum."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600)
@@ -205,12 +205,12 @@ def _discard(path: Path) -> None:
 
 
 def _digest(name: str, payload: bytes) -> bytes:
-    # With the name, so that swapped files count as damaged.
+    # The digest includes the name, so that swapped files count as damaged.
     return hashlib.sha256(name.encode() + b"\0" + payload).digest()
 
 
 def _checked(name: str, content: bytes) -> bytes:
-    """The payload of a file; ValueError where it is damaged."""
+    """Return the payload of a file; raise ValueError where the file is damaged."""
     start = len(MAGIC) + DIGEST_BYTES
     payload = content[start:]
     if not content.startswith(MAGIC) or content[len(MAGIC) : start] != _digest(name, payload):

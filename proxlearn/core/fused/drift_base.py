@@ -13,7 +13,7 @@ from proxlearn.core.samples import Samples
 
 
 class FusedDrift(ABC):
-    """Moves a cloud; owns the memory that every step reuses, for a fixed number of samples and one precision."""
+    """The drift of a cloud, with memory that every step reuses, for a fixed number of samples and one precision."""
 
     dtype: np.dtype
     hyper: Hyper
@@ -22,7 +22,7 @@ class FusedDrift(ABC):
 
     @abstractmethod
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Theta_k and the proximal step's potential w."""
+        """Return Theta_k and the proximal step's potential w."""
 
     @abstractmethod
     def set_samples(self, samples: Samples) -> None:
@@ -35,7 +35,7 @@ class FusedDrift(ABC):
 
 
 def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """c and d of G(i,m) = c_m + rho_i d_m, as in ``risk.potentials``; r, s and y have one shape, n or outputs x n."""
+    """Return c and d of G(i,m) = c_m + rho_i d_m, as in ``risk.potentials``; r, s and y are all n, or outputs x n."""
     n = y.shape[-1]
     if hyper.drift == "paper":
         return (r - 2 * y) / n, s / n
@@ -43,7 +43,7 @@ def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tupl
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """w from P c, which is v + u for the paper's cotangent and v + 2 u for that of the first variation.
+    """Return w from P c, which is v + u for the paper's cotangent and v + 2 u for the first variation's cotangent.
 
     ``u`` is given where the readings of drift and prox_potential differ.
     """
@@ -54,7 +54,7 @@ def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.nda
 
 
 def pad_columns(X: Tensor) -> Tensor:
-    """X with columns of zeros up to a multiple of 16.
+    """Return X with columns of zeros up to a multiple of 16.
 
     The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as with 384 x 16.
     """
@@ -63,6 +63,6 @@ def pad_columns(X: Tensor) -> Tensor:
 
 
 def with_ones(samples: Samples) -> tuple[np.ndarray, Tensor, Tensor]:
-    """y, and [1 X] for the two matrix products: transposed, and padded."""
+    """Return y, and [1 X] for the two matrix products: transposed, and padded."""
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
     return samples.y.numpy(), X1t, pad_columns(X1t.T)

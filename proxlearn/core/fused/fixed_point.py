@@ -35,9 +35,9 @@ class FixedPoint:
     stopped: bool
 
     def log_eta(self, cutoff: float, epsilon: float) -> float:
-        """Log of a bound on the change of log rho by entries that were dropped.
+        """Return the log of a bound on the change of log rho by entries that were dropped.
 
-        All of them are at most exp(-cutoff^2 / 2 epsilon).
+        Each dropped entry is at most exp(-cutoff^2 / 2 epsilon).
         """
         rows = _logsumexp(self.log_z) - self.log_Gz.min()
         columns = _logsumexp(self.log_q) - self.log_Gq.min()
@@ -46,7 +46,7 @@ class FixedPoint:
 
 @compile_pass()
 def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
-    """log(Gamma^T q) and the next log z.
+    """Compute log(Gamma^T q) and the next log z.
 
     Returns the largest change of log z, its distance from the shift, and the least entry of u and v, v in units of
     ``share`` times the sum of q if that is more than 1.
@@ -68,7 +68,7 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
 
 @compile_pass()
 def _unscaled(q, scale):  # type: ignore[no-untyped-def]
-    """q itself, which may overflow where the weights are in range."""
+    """Return q itself, which may overflow where the weights are in range."""
     return q * scale
 
 
@@ -89,7 +89,7 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> FixedPoint | None:
-    """Rounds as in proximal.solve; None where the plain numbers leave their range."""
+    """Run the rounds as in proximal.solve; return None where the plain numbers leave their range."""
     reach, smallest, unit = SHIFT_LIMIT[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
     share = OF_ALL_Q[kernel.dtype] / smallest
     changes: list[float] = []

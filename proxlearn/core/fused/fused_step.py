@@ -66,7 +66,7 @@ MOST_DENSE = 8192
 
 
 LARGEST_LENGTH = 1e150
-"""Steps and cut-offs above this cannot be squared in any precision; in float32 they are infinite before."""
+"""Steps and cut-offs above this cannot be squared in any precision; in float32 they overflow earlier."""
 LARGE_LOG = 2.0**23
 """Size of log z up to which log rho = log z + log(Gamma^T q) conserves mass to 2^-29; above it, mass is checked."""
 
@@ -122,7 +122,7 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """The screen of the next step and the fixed point; no fixed point where the weights stay."""
+        """Return the screen of the next step and the fixed point, which is None where the weights stay."""
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries, crowded = 0, True
@@ -155,7 +155,7 @@ class FusedStep:
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
         rows, columns = self._oriented(cloud.theta, theta)
-        # The radius of the next step's list, and so its length.
+        # The radius of the next step's list, which determines its length.
         list_radius = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
         kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, list_radius)
         screen = None
@@ -188,7 +188,7 @@ class FusedStep:
         return None
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
-        """The reference solver in float64, where plain numbers leave their range."""
+        """Run the reference solver in float64, where plain numbers leave their range."""
         hyper = self.hyper
         kernel = FusedLogKernel(
             *self._oriented(cloud.theta, theta), hyper.epsilon, self._memory(np.dtype(np.float64)), self.threads
@@ -202,7 +202,7 @@ class FusedStep:
         return FixedPoint(solution.log_rho.numpy(), log_z, log_q, empty, empty, changes, solution.stopped)
 
     def _memory(self, dtype: np.dtype) -> np.ndarray:
-        """Memory of an N x N matrix, reused at every step."""
+        """Return the memory of an N x N matrix, reused at every step."""
         if dtype not in self._K:
             self._K[dtype] = np.empty((self.N, self.N), dtype)
         return self._K[dtype]
@@ -210,7 +210,7 @@ class FusedStep:
     def _with_reference_kernel(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor
     ) -> tuple[PointCloud, Info]:
-        """The reference's proximal step after the fused drift, for kernel=dense and kernel=log."""
+        """Run the reference's proximal step after the fused drift, for kernel=dense and kernel=log."""
         _, solution = proximal_weights(cloud, theta, torch.from_numpy(w), self.hyper, z0)
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
@@ -225,7 +225,7 @@ class FusedStep:
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:
-        """A screen around a cloud; where its list is empty, with the largest radius that leaves it empty."""
+        """Return a screen around a cloud; where its list is empty, with the largest radius that leaves it empty."""
         screen = Screen(reference, radius)
         neighbours = self._list_of(screen)
         if neighbours is not None and neighbours.empty:
@@ -234,14 +234,14 @@ class FusedStep:
         return screen
 
     def _list_of(self, screen: Screen) -> NeighbourList | None:
-        """The neighbour list of a screen, a function of the screen alone; the newest list is stored."""
+        """Return the neighbour list of a screen, a function of the screen alone; the newest list is stored."""
         if id(screen) not in self._lists:
             most = self.N**2 // 20 if self.N <= MOST_DENSE else 1000 * self.N
             self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
         return self._lists[id(screen)][1]
 
     def _distance(self, theta: Tensor, screen: Screen | None) -> float:
-        """The largest displacement of a cloud from the screen's reference; the newest value is stored."""
+        """Return the largest displacement of a cloud from the screen's reference; the newest value is stored."""
         if screen is None:
             return 0.0
         if self._moved[0] is not theta or self._moved[1] is not screen:
@@ -249,7 +249,7 @@ class FusedStep:
         return self._moved[2]
 
     def _weights_of(self, log_rho: Tensor) -> tuple[np.ndarray, float]:
-        """rho and osc(log rho), which stay the same as long as the proximal step is the identity."""
+        """Return rho and osc(log rho), which stay the same as long as the proximal step is the identity."""
         if self._weights[0] is not log_rho:
             values = log_rho.numpy()
             self._weights = (log_rho, np.exp(values), oscillation(values))
@@ -260,7 +260,7 @@ class IdentityInfo(Info):
     """Diagnostics of a proximal step that is the identity: its potentials have a closed form, computed on demand."""
 
     def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:
-        # Without the solution, which is computed on demand: a step in this regime must not pay for it.
+        # The solution is not passed but computed on demand, so that a step in this regime does not compute it.
         for name, value in (("previous", previous), ("theta", theta), ("hyper", hyper), ("w", torch.from_numpy(w))):
             object.__setattr__(self, name, value)
 

@@ -1,6 +1,6 @@
 """``kernel.LogKernel`` in compiled passes, for clouds whose plain numbers leave their range, as in diverging runs.
 
-The same operations in float64, without N x N temporaries.
+The operations are the same, in float64 and without N x N temporaries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
-    """log sum_j exp(log_Gamma(i,j) + log_z(j))."""
+    """Compute log sum_j exp(log_Gamma(i,j) + log_z(j))."""
     N = len(log_z)
     for i in prange(N):
         row = log_Gamma[i]
@@ -48,7 +48,7 @@ def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _over_rows(log_Gamma, log_z, log_row, result, blocks):  # type: ignore[no-untyped-def]
-    """log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), block of columns by block."""
+    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), block of columns by block."""
     N = len(log_z)
     for t in prange(blocks):
         first, end = N * t // blocks, N * (t + 1) // blocks
@@ -107,7 +107,7 @@ class FusedLogKernel:
         return self._transport_by_rows(log_rho, log_z)
 
     def _transport_by_rows(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        """``log_transport`` with the shares of each row normalised, as in LogKernel, in blocks of rows.
+        """Compute ``log_transport`` with the shares of each row normalised, as in LogKernel, in blocks of rows.
 
         In a diverging cloud log(Gamma z) is so large (1e20) that log 2 is lost to rounding: two equal entries of a row
         would each receive the whole mass of the row.

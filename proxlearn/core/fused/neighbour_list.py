@@ -1,7 +1,7 @@
 """Neighbour lists, built from cells as in molecular dynamics codes.
 
 A cell is a box on the few widest coordinates, at least as wide as the radius, so that all neighbours of a point lie in
-its own cell and the adjacent ones. The sum of a distance stops as soon as it exceeds the radius.
+its own cell and the adjacent ones. The summation of a distance stops as soon as it exceeds the radius.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _extent(cloud):  # type: ignore[no-untyped-def]
 
 @compile_pass()
 def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untyped-def]
-    """The points sorted by cell (a counting sort), as in Grid; ``axes`` is the order of the coordinates."""
+    """Sort the points by cell (a counting sort), as in Grid; ``axes`` is the order of the coordinates."""
     N, p = cloud.shape
     cells = np.zeros((N, CELL_COORDINATES), np.int64)
     key = np.zeros(N, np.int64)
@@ -94,7 +94,7 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
-    """Per block: the number of pairs within ``limit`` (squared), the pairs that fit, and the closest below ``far``.
+    """Find per block the number of pairs within ``limit`` (squared), the pairs that fit, and the closest below ``far``.
 
     Each point is compared with the points after it.
     """
@@ -148,7 +148,7 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
 
 
 def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """The number of pairs within ``radius`` and the pairs, per block up to ``capacity``, and the smallest distance."""
+    """Return the number of pairs within ``radius``, the pairs (up to ``capacity`` per block) and the least distance."""
     dtype, blocks = grid.points.dtype, get_num_threads()
     counts, nearest, pairs = (
         np.empty(blocks, np.int64),
@@ -194,14 +194,14 @@ def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
 
 
 def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
-    """The approximate number of pairs that a scan compares, which is the cost of building a list."""
+    """Return the approximate number of pairs that a scan compares, which is the cost of building a list."""
     grid = make_grid(cloud, radius)
     share = np.prod(np.minimum(3 / grid.shape, 1.0))
     return float(share) * len(cloud) ** 2
 
 
 def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """The list of a reference cloud, determined by the cloud and the radius; None where it is longer than ``most``."""
+    """Return the list of a cloud, determined by the cloud and the radius; None where it is longer than ``most``."""
     grid = make_grid(cloud, radius)
     capacity = min(16 * len(cloud), 2_000_000)
     counts, pairs, _ = _run_scan(grid, radius, radius, capacity)
@@ -222,7 +222,7 @@ BUDGET = 400
 
 
 def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
-    """A radius without pairs, at least as large as the given one: the largest that a cheap search finds."""
+    """Return a radius without pairs, at least as large as the given one: the largest that a cheap search finds."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)
@@ -250,6 +250,6 @@ def _largest_displacements(x, y, blocks):  # type: ignore[no-untyped-def]
 
 
 def largest_displacement(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
-    """Largest distance between rows of two clouds, infinite where one is not a number; ``blocks`` is scratch memory."""
+    """Return the largest distance between rows of two clouds, infinite if one is NaN; ``blocks`` is scratch memory."""
     _largest_displacements(x, y, blocks)
     return float(np.sqrt(blocks.max()))

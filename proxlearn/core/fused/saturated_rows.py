@@ -12,7 +12,7 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, from_sortable_int, sortable_int, tanh
 
 IN_ORDER = FAST - {"reassoc"}
-"""Sums in the written order: a row's result must not depend on the other rows."""
+"""Sums keep the written order, because a row's result must not depend on the other rows."""
 NEAR = 32
 """Maximum number of samples in a row's list."""
 TRIES = 4
@@ -23,7 +23,7 @@ DENSE = -1
 
 @compile_pass(fastmath=IN_ORDER)
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
-    """Z = [1 X] w for four rows of theta, four features at a time: loading X1t and Z takes longer than the arithmetic.
+    """Compute Z = [1 X] w for four rows of theta, four features at a time: loads take longer than the arithmetic.
 
     All four sums are computed before the first is stored: after a store the compiler loads the features again.
     """
@@ -55,7 +55,7 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=IN_ORDER)
 def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
-    """z[j] = <w, (1, x)> for the near samples: the same chain of operations as in ``products``, four at a time."""
+    """Compute z[j] = <w, (1, x)> for the near samples, by the same operations as ``products``, four at a time."""
     for j in range(0, count, 4):
         a, b, c, d = X1[near[j]], X1[near[j + 1]], X1[near[j + 2]], X1[near[j + 3]]
         za = zb = zc = zd = w.dtype.type(0)
@@ -69,7 +69,7 @@ def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
-    """List the samples within ``reach`` of leaving saturation; returns their number and the distance of the next one.
+    """List the samples within ``reach`` of leaving saturation; return their number and the distance of the next one.
 
     Where ``near`` cannot hold them all, the reach is halved, up to TRIES times; then the number is -1.
     """
@@ -94,13 +94,13 @@ def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def classify_near(z, near, near_count, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
-    """tanh of the near samples: a sign where it is +-1, otherwise 0 and a pair; returns the number of pairs."""
+    """Compute tanh of the near samples: a sign where it is +-1, otherwise 0 and a pair; return the number of pairs."""
     one = z.dtype.type(1)
     pair_count = 0
     for j in range(near_count):
         m = near[j]
         signs[m] = np.int8(1) if z[j] > 0 else np.int8(-1)
-        # True for few of the near samples.
+        # This holds for few of the near samples.
         if abs(z[j]) < saturated:
             value = tanh(z[j])
             if one - value * value > 0:
@@ -112,10 +112,10 @@ def classify_near(z, near, near_count, saturated, signs, sample, values):  # typ
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
-    """``classify_near`` for a whole row, whose z becomes tanh z; DENSE, without signs, where the pairs are too many."""
+    """Classify a whole row, whose z becomes tanh z; return DENSE, without signs, where there are too many pairs."""
     one = z.dtype.type(1)
     number = 0
-    # Vectorised only where no division is checked for zero: hence numpy's error model.
+    # The loop is vectorised only if no division is checked for zero: hence numpy's error model.
     for m in range(len(z)):
         value = tanh(z[m])
         z[m] = value
@@ -125,7 +125,7 @@ def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
         signs[:] = 0
         return DENSE
     for m in range(len(z)):
-        # By comparisons: the conversion of NaN to an integer differs between processors.
+        # Comparisons and not a conversion: the conversion of NaN to an integer differs between processors.
         signs[m] = np.int8(z[m] == one) - np.int8(z[m] == -one)
     if number:
         pair_count = 0

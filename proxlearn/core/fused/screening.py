@@ -19,7 +19,7 @@ def oscillation(values: np.ndarray) -> float:
 
 @compile_pass()
 def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
-    """osc(log z), and osc(w + log(rho) / beta), in one pass."""
+    """Return osc(log z), and osc(w + log(rho) / beta), in one pass."""
     least = most = float(z[0])
     low = high = w[0] + log_rho[0] * inverse_beta
     for i in range(len(z)):
@@ -30,7 +30,7 @@ def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
 
 
 def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilon: float) -> float:
-    """The distance beyond which no pair changes a weight by more than 2^-53.
+    """Return the distance beyond which no pair changes a weight by more than 2^-53.
 
     In row i the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z)) of
     the diagonal one; in column j to that times exp(osc(log rho)). Without near pairs, log z stays between
@@ -42,7 +42,7 @@ def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilo
 
 
 def skin(radius: float, max_step: float) -> float:
-    """The margin of a list beyond the cut-off, so that it is valid for several steps.
+    """Return the margin of a list beyond the cut-off, so that it is valid for several steps.
 
     In m steps two particles approach each other by about 2 sqrt(m) steps. A wider list costs more in every step: the
     margin is a quarter of the radius, or zero where that is not enough for one step.

@@ -25,7 +25,7 @@ PATTERNS, INPUTS = 2**SIGNS, SIGNS * TABLES
 
 
 def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
-    """A pointer to row ``row`` of a contiguous array with LANES columns, as one vector."""
+    """Return a pointer to row ``row`` of a contiguous array with LANES columns, as one vector."""
     data = context.make_array(kind)(context, builder, array).data
     vector = ir.VectorType(context.get_value_type(kind.dtype), LANES)
     return builder.bitcast(builder.gep(data, [builder.mul(row, row.type(LANES))]), vector.as_pointer())
@@ -55,7 +55,7 @@ def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _add_entries(typing, to, m, codes, tables):  # type: ignore[no-untyped-def]
-    """to[m] += the entry codes[m, t] of each table t."""
+    """Add the entry codes[m, t] of each table t to to[m]."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds, align, m = signature.args, signature.args[0].dtype.bitwidth // 8, args[1]
@@ -77,7 +77,7 @@ def _add_entries(typing, to, m, codes, tables):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-untyped-def]
-    """row[m] = (c + rho[i] d) P[m] (hit - row[m])."""
+    """Set row[m] = (c + rho[i] d) P[m] (hit - row[m])."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds, align = signature.args, signature.args[0].dtype.bitwidth // 8
@@ -96,7 +96,7 @@ def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-unty
 
 @compile_pass()
 def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
-    """to[m] = sum over k of (-1 or 1) inputs[k], whose signs are in codes[k // INPUTS, m]; all rows of LANES."""
+    """Set to[m] = sum over k of (-1 or 1) inputs[k], with the signs in codes[k // INPUTS, m]; all are rows of LANES."""
     to[:] = 0
     for q in range(len(codes)):
         for t in range(TABLES):
@@ -106,7 +106,7 @@ def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
 
 
 def patterns(above: np.ndarray) -> np.ndarray:
-    """The patterns of each row in groups of TABLES; the padding of the last group meets inputs of zero."""
+    """Return the patterns of each row in groups of TABLES; the padding of the last group meets inputs of zero."""
     rows, columns = above.shape
     sets = -(-columns // INPUTS)
     bits = np.zeros((rows, sets * INPUTS), np.uint8)

@@ -32,7 +32,7 @@ LEAST = 128
 
 @compile_pass(parallel=True, fastmath=FAST)
 def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[no-untyped-def]
-    """Z = W X^T + b relative to the last class; a task is one class of one tile, so that threads have equal work."""
+    """Compute Z = W X^T + b relative to the last class; a task is one class of one tile: threads have equal work."""
     N, n_x = len(theta), len(half)
     tiles, others, _ = Z.shape
     blocks, used = len(inputs), codes.shape[1] * LANES
@@ -55,7 +55,7 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
-    """Logits -> probabilities in place, strip by strip of a block's samples; P, P^T rho and P^T 1."""
+    """Replace logits by probabilities, strip by strip of a block's samples; compute P, P^T rho and P^T 1."""
     tiles, others, _ = Z.shape
     n = len(labels)
     one = Z.dtype.type(1)
@@ -106,9 +106,9 @@ def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-d
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, gradient, shifts):  # type: ignore[no-untyped-def]
-    """inner_c = P c; probabilities -> G P (delta_label - p) in place.
+    """Compute inner_c = P c; replace probabilities by G P (delta_label - p).
 
-    ``gradient`` and ``shifts`` are its sums over the samples with X and alone, one row per particle and class.
+    ``gradient`` is the sum of the latter times X over the samples, ``shifts`` without X: a row per particle and class.
     """
     N, n_x = len(inner_c), len(half)
     tiles, others, _ = Z.shape
@@ -139,7 +139,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, g
 
 
 def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """mid, half, and where X is mid + half, column by column; None where a column has a third value."""
+    """Return mid, half, and whether X is mid + half, column by column; None where a column has a third value."""
     lo, hi = X.min(axis=0), X.max(axis=0)
     above = hi == X
     if not bool((above | (lo == X)).all()):

@@ -22,7 +22,7 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
-    """The weights of each class minus those of the last class, one row per particle and class."""
+    """Write to W the weights of each class minus those of the last class, one row per particle and class."""
     N, n_x = len(theta), W.shape[1]
     others = len(W) // N
     for i in prange(N):
@@ -35,7 +35,7 @@ def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
-    """Logits -> probabilities in place, class by class; P, and block t's share of (P^T rho, P^T 1)."""
+    """Replace logits by probabilities, class by class; compute P, and block t's share of (P^T rho, P^T 1)."""
     N, n = P.shape
     others = len(Z) // N
     blocks = sums.shape[0]
@@ -75,7 +75,7 @@ def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
-    """inner_c = P c; probabilities -> G P (delta_label - p) in place, the gradient with respect to the logits."""
+    """Set inner_c = P c; turn probabilities into G P (delta_label - p), the gradient with respect to the logits."""
     N, n = P.shape
     others = len(Z) // N
     for t in prange(blocks):
@@ -97,7 +97,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama for one block of coordinates, starting at ``first``; ``gradient`` has all classes but the last."""
+    """Apply Euler-Maruyama to a block of coordinates from ``first`` on; ``gradient`` has all classes but the last."""
     N, size = len(theta), gradient.shape[1]
     others = len(gradient) // N
     for i in prange(N):

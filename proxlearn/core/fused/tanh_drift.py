@@ -24,7 +24,7 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
-    """Z -> T = tanh Z in place; block t's share of (P^T rho, P^T 1) in sums[t]."""
+    """Replace Z by T = tanh Z; store block t's share of (P^T rho, P^T 1) in sums[t]."""
     N, n = Z.shape
     blocks = sums.shape[0]
     for t in prange(blocks):
@@ -44,7 +44,7 @@ def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-untyped-def]
-    """inner_c = T c, grad_a = T c + rho o T d; T's unsaturated rows become G o S and move to the top of their block.
+    """Compute inner_c = T c, grad_a = T c + rho o T d; turn T's unsaturated rows into G o S, at the top of their block.
 
     ``rows`` and ``counts[t]`` list the rows that block t kept.
     """
@@ -78,7 +78,7 @@ def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-un
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama, with the first column of the gradient and the kept rows of the other columns."""
+    """Apply Euler-Maruyama, with the first column of the gradient and the kept rows of the other columns."""
     N, p = theta.shape
     blocks = counts.shape[0]
     for t in prange(blocks):
@@ -140,7 +140,7 @@ class TanhDrift(FusedDrift):
         return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
 
     def _second_product(self, N: int) -> None:
-        """(G o S) [1 X] over the kept rows, which are at the top of each block."""
+        """Compute (G o S) [1 X] over the kept rows, which are at the top of each block."""
         if int(self.counts.sum()) == N:
             torch.mm(self.T, self.X1, out=self.GX)
             return

@@ -20,7 +20,7 @@ from proxlearn.core.samples import Samples
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, blocks):  # type: ignore[no-untyped-def]
-    """Z -> T = tanh Z in place."""
+    """Replace Z by T = tanh Z."""
     N, n = Z.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -31,7 +31,7 @@ def forward(Z, blocks):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(T, g, blocks):  # type: ignore[no-untyped-def]
-    """g -> g o (1 - T o T) in place."""
+    """Replace g by g o (1 - T o T)."""
     N, n = T.shape
     one = T.dtype.type(1)
     for t in prange(blocks):
@@ -43,7 +43,7 @@ def backward(T, g, blocks):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama: the columns of the gradient for a, then those for b and w."""
+    """Apply Euler-Maruyama: the columns of the gradient for a, then those for b and w."""
     N, p = theta.shape
     C = grad_a.shape[1]
     for i in prange(N):

@@ -1,16 +1,16 @@
-"""The tanh drift for raw features, whose neurons saturate: what cannot have left saturation is not computed.
+"""The tanh drift for raw features, whose neurons saturate: entries that cannot have left saturation are skipped.
 
 With features in the hundreds nearly all of T = tanh([1 X] w) is +-1 and stays the same for many steps: a pre-activation
 moves by at most |w - w_ref| |x_m|. So each row stores a reference w_ref, a list of the few samples that are *near* (not
-saturated, or soon not to be), and a *radius*: how far w may move from w_ref before any other sample could leave
-saturation. Within its radius a row costs the products with its near samples; of all other samples it stores the signs,
+saturated, or soon not to be), and a *radius*: the distance of w from w_ref below which no other sample can leave
+saturation. Within its radius a row costs the products with its near samples; the signs of all other samples are stored,
 one byte each. Molecular dynamics stores its neighbour lists in the same way.
 
 A step sums over the signs of everything that is saturated, and over the *pairs* (row, sample) that are not. A row with
 more pairs than its list holds is *dense*: it is computed as a whole, twice, at every step.
 
 The result is exact: the radius accounts for rounding, a pre-activation has the same bits in every pass
-(saturated_rows.py), and the cloud alone determines the pairs. What a step remembers changes its cost, never its result.
+(saturated_rows.py), and the cloud alone determines the pairs. The lists affect the cost of a step, never its result.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def saturates(problem: Problem) -> bool:
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
-    """Block t's share of (P^T rho, P^T 1) in sums[t]; the signs and pairs of each row, or its mark as dense.
+    """Store block t's share of (P^T rho, P^T 1) in sums[t], and the signs and pairs of each row, or its mark as dense.
 
     Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
     """
@@ -199,7 +199,7 @@ class SaturatedTanhDrift(FusedDrift):
         self.set_hyper(hyper)
         p = self.X1.shape[1]
         self.saturated = dtype.type(SATURATED[dtype])
-        # Of a sum of p products: (p + 1) units in the last place, and as much again as a margin.
+        # Rounding of a sum of p products: (p + 1) units in the last place, and as much again as a margin.
         self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)
         # Passes read a list beyond its end, in groups of four, so its entries must be valid.
         near, near_count = np.zeros((N, NEAR), np.int32), np.zeros(N, np.int32)
@@ -217,11 +217,11 @@ class SaturatedTanhDrift(FusedDrift):
         self.y, X1t, _ = with_ones(samples)
         self.X1t, self.X1 = X1t.numpy(), X1t.T.contiguous().numpy()
         # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, large where the features are, makes the
-        # first factor a fifth of what the Euclidean one is for WDBC's raw columns, at the same second one.
+        # first factor a fifth of the Euclidean one for WDBC's raw columns, with the same second factor.
         directions = self.X1 / np.linalg.norm(self.X1.astype(np.float64), axis=1, keepdims=True)
         metric = np.maximum(np.sqrt(np.square(directions).mean(axis=0)), 1e-12)
         lengths = np.sqrt((np.square(self.X1.astype(np.float64)) / metric).sum(axis=1))
-        # Rounded down, because it is a bound.
+        # The value is a bound, so it is rounded down.
         self.per_length = ((1 - 1e-6) / lengths).astype(self.dtype)
         self.metric = metric.astype(self.dtype)
         # Length of a step whose coordinates are standard normal.

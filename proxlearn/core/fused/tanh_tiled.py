@@ -25,7 +25,7 @@ TILE = 1024
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untyped-def]
-    """``tanh_drift.forward`` that adds to ``sums`` and stores the signs of T's saturated rows."""
+    """Run ``tanh_drift.forward``, but add to ``sums`` and store the signs of T's saturated rows."""
     N, n = Z.shape
     blocks = sums.shape[0]
     one = Z.dtype.type(1)
@@ -50,7 +50,7 @@ def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untype
 
 @compile_pass(parallel=True, fastmath=FAST)
 def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: ignore[no-untyped-def]
-    """T c and T c + rho o T d for the saturated rows."""
+    """Compute T c and T c + rho o T d for the saturated rows."""
     N, n = signs.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Euler-Maruyama without the gradient of b and w in the rows that are not saturated."""
+    """Apply Euler-Maruyama without the gradient of b and w in the rows that are not saturated."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -130,7 +130,7 @@ class TiledTanhDrift(FusedDrift):
         u: np.ndarray | None,
         rows: np.ndarray,
     ) -> np.ndarray:
-        """The gradient of b and w, a o (G o S) [1 X], for some rows that are not saturated."""
+        """Return the gradient of b and w, a o (G o S) [1 X], for the given rows, which are not saturated."""
         points, weights, count = theta[torch.from_numpy(rows)], rho[rows], len(rows)
         Z = self._product(points)
         forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))

@@ -69,7 +69,7 @@ def _tanh8(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def add_squares(total, rows, first, last, start, length, x, column):  # type: ignore[no-untyped-def]
-    """total[j] += sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time, for less traffic."""
+    """Add to total[j] the sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time, for less traffic."""
     k = first
     while k + 4 <= last:
         x0, x1, x2, x3 = x[k, column], x[k + 1, column], x[k + 2, column], x[k + 3, column]
@@ -88,12 +88,12 @@ def add_squares(total, rows, first, last, start, length, x, column):  # type: ig
 
 
 def exp(x: Any) -> Any:
-    """Exponential; beyond the range it is the smallest or largest power of two."""
+    """Return the exponential; beyond the range it is the smallest or largest power of two."""
     raise RuntimeError("for compiled code only")
 
 
 def tanh(x: Any) -> Any:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     raise RuntimeError("for compiled code only")
 
 
@@ -108,7 +108,7 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 def sortable_int(x: Any) -> Any:
-    """An integer of the same size whose order is that of the floating-point numbers.
+    """Return an integer of the same size whose order is that of the floating-point numbers.
 
     The compiler vectorises a minimum or maximum of integers, but not of floating-point numbers.
     """
@@ -116,7 +116,7 @@ def sortable_int(x: Any) -> Any:
 
 
 def from_sortable_int(k: Any) -> Any:
-    """The number whose ``sortable_int`` is k."""
+    """Return the number whose ``sortable_int`` is k."""
     raise RuntimeError("for compiled code only")
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a neuron: Phi(x, theta), its pull-back to theta, and the coordinates theta consists of.
+"""The protocol of a neuron: Phi(x, theta), its pull-back to theta, and the coordinates of theta.
 
 A neuron is evaluated for a whole cloud at once. ``respond`` evaluates P(i,m) = Phi(x_m, theta_i) and returns a
 *response*, which offers only the three operations that the recursion needs: P^T times vectors over the particles,
@@ -18,16 +18,16 @@ from proxlearn.core.samples import Samples
 
 
 class Response(Protocol):
-    """The cloud's response to the samples: P behind products, so that each neuron may store what is cheapest."""
+    """The cloud's response to the samples: P behind products, so that each neuron may choose the cheapest storage."""
 
     def over_particles(self, weights: Tensor) -> Tensor:
-        """P^T weights: N x k -> n x k."""
+        """Return P^T weights: N x k -> n x k."""
 
     def over_samples(self, vectors: Tensor) -> Tensor:
-        """P vectors: n x k -> N x k."""
+        """Return P vectors: n x k -> N x k."""
 
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
-        """Gradient with respect to theta of sum_im G(i,m) P(i,m), G(i,m) = c_m + rho_i d_m: N x p."""
+        """Return the gradient with respect to theta of sum_im G(i,m) P(i,m), G(i,m) = c_m + rho_i d_m: N x p."""
 
 
 class Neuron(Protocol):
@@ -38,25 +38,25 @@ class Neuron(Protocol):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Tasks that it can be trained for."""
+        """Tasks that a cloud of these neurons can be trained for."""
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Regression targets of f for class indices (n): n, or outputs x n; float64."""
+        """Return the regression targets of f for class indices (n): n, or outputs x n; float64."""
 
     def coordinates(self, n_x: int) -> dict[str, int]:
-        """Names and lengths of the blocks of theta, in order."""
+        """Return the names and lengths of the blocks of theta, in order."""
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """P itself, N x n (several outputs: N x outputs n, the samples of one output together); differentiable, for
+        """Return P, N x n (several outputs: N x outputs n, the samples of one output together); differentiable, for
         oracles."""
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
-        """P behind the operations of the recursion."""
+        """Return P behind the operations of the recursion."""
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
-        """The particles' outputs for unlabelled samples, N x (outputs) x n: real numbers, or C probabilities."""
+        """Return the particles' outputs for unlabelled samples, N x (outputs) x n: real numbers, or C probabilities."""
 
 
 def num_parameters(neuron: Neuron, n_x: int) -> int:
-    """p, the dimension of one particle."""
+    """Return p, the dimension of one particle."""
     return sum(neuron.coordinates(n_x).values())

@@ -76,7 +76,7 @@ class SoftmaxResponse:
 
 
 def _of_label(p: Tensor, labels: Tensor) -> Tensor:
-    """The row of each sample's own class, N x n from N x C x n."""
+    """Return the row of each sample's own class, N x n from N x C x n."""
     return p.gather(1, labels.expand(len(p), 1, -1))[:, 0]
 
 

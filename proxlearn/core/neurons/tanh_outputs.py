@@ -67,9 +67,9 @@ class TanhOutputsResponse:
         return torch.cat((grad_a, gS.sum(1, keepdim=True), gS @ self.X), dim=1)
 
     def _by_output(self, vector: Tensor) -> Tensor:
-        """C x n from C n."""
+        """Return a vector of length C n as a C x n matrix."""
         return vector.view(self.a.shape[1], self.T.shape[1])
 
     def _inner(self, vector: Tensor) -> Tensor:
-        """The product of each particle's T with the part of each output: N x C."""
+        """Return the product of each particle's T with the part of each output: N x C."""
         return self.T @ self._by_output(vector).T

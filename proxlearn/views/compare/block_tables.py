@@ -36,7 +36,7 @@ class Section:
 
 
 def tables(comparison: Comparison, section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Title, head and rows of each table of a block."""
+    """Yield the title, head and rows of each table of a block."""
     yield "Test accuracy", *_table(comparison, section.methods, _figures(comparison, "accuracy"))
     if comparison.has_ours:
         others = tuple(method for method in section.methods if method.name != OURS)
@@ -75,13 +75,13 @@ def _differences(comparison: Comparison, measure: str) -> CellText:
 
 
 def difference(comparison: Comparison, dataset: str, method: str, measure: str) -> Interval:
-    """A method minus ProxLearn on the same splits."""
+    """Return the interval of a method minus ProxLearn on the same splits."""
     ours, theirs = (comparison.values(dataset, name, measure) for name in (OURS, method))
     return paired(theirs, ours, comparison.test_share(dataset))
 
 
 def as_csv(comparison: Comparison, section: Section) -> str:
-    """A row per dataset and method, with every figure in columns of its own."""
+    """Return a CSV row per dataset and method, with every figure in its own columns."""
     head = ["dataset", "method", "title", "kind", "splits"]
     head += [f"{measure}{end}" for measure in MEASURES for end in ("", "_sd")]
     head += [f"{measure}_difference{end}" for measure in DIFFERENCES for end in ("", "_student", "_corrected")]

@@ -1,6 +1,6 @@
 """The files of a comparison: two separate blocks, each with the same reference lines.
 
-compare.md is for people; networks and samplers are files of their own for programs (.csv) and papers (.tex).
+compare.md is for people; each block also has its own files for programs (.csv) and papers (.tex).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def render_comparison(folder: Path) -> list[Path]:
     """Write compare.md and each block's tables and plot; delete those of blocks that are no longer compared."""
     comparison = read_comparison(folder)
     names = table_names({method.block for method in comparison.methods}, comparison.protocol)
-    # The cells may have taken hours, in which the user may have put a file here.
+    # The cells may have taken hours, during which the user may have put a file here.
     refuse_foreign_tables(folder, names)
     earlier = recorded_names(folder)
-    # Recorded first: a command that is killed while it draws must recognise its own files.
+    # The names are recorded first: a command that is killed while it draws must recognise its own files.
     record_names(folder, earlier | set(names))
     paths = write_tables(comparison)
     with house_style():
@@ -81,7 +81,7 @@ def write_tables(comparison: Comparison) -> list[Path]:
 
 
 def summary(folder: Path) -> str:
-    """The end of the command's output: accuracies, failures, and where the rest is."""
+    """Return the end of the command's output: accuracies, failures, and where the rest is."""
     comparison = read_comparison(folder)
     lines = []
     for section in block_sections(comparison):
@@ -96,7 +96,7 @@ def summary(folder: Path) -> str:
 
 
 def block_sections(comparison: Comparison) -> list[Section]:
-    """The blocks that have methods in this comparison; the reference lines alone where none has."""
+    """Return the blocks that have methods in this comparison, or only the reference lines if no block has any."""
     references = tuple(method for method in comparison.methods if method.block == "reference")
     sections = []
     for block, (name, title, about) in SECTIONS.items():
@@ -108,7 +108,7 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """A line per figure on the split of the samplers' authors, which is in no mean."""
+    """Return a line per figure on the split of the samplers' authors, which no mean includes."""
     lines = []
     for dataset in comparison.datasets:
         for method in comparison.methods:
@@ -121,6 +121,6 @@ def authors_split_lines(comparison: Comparison) -> list[str]:
 
 
 def _width(comparison: Comparison) -> str:
-    """The number of neurons of the networks, from the notes of their cells."""
+    """Return the number of neurons of the networks, from the notes of their cells."""
     notes = [cell.result.notes for cell in comparison.cells if cell.result is not None]
     return either(sorted({int(note["N"]) for note in notes if "N" in note})) or "N"

@@ -40,7 +40,7 @@ NOTES = (
 
 
 def document(comparison: Comparison, sections: Sequence[Section]) -> str:
-    """compare.md."""
+    """Return the text of compare.md."""
     parts = [
         f"# Comparison: {comparison.protocol} protocol, {comparison.preset} presets",
         conclusion(comparison, sections),
@@ -66,7 +66,7 @@ def document(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
-    """What the accuracies show, in one paragraph."""
+    """Return one paragraph on what the accuracies show."""
     unfinished = sum(cell.result is None for cell in comparison.cells)
     before = f"{unfinished} of {len(comparison.cells)} cells are not finished. " if unfinished else ""
     compared = [section for section in sections if _rivals(section)]
@@ -81,12 +81,12 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def _rivals(section: Section) -> list[Method]:
-    """The methods of a block that are compared with ProxLearn: the others without the reference lines."""
+    """Return the methods of a block that are compared with ProxLearn: all others except the reference lines."""
     return [method for method in section.methods if method.block != "reference" and method.name != OURS]
 
 
 def _differing(comparison: Comparison, section: Section) -> str:
-    """The methods of a block whose accuracy differs clearly from ProxLearn's, by dataset and sign."""
+    """Name the methods of a block whose accuracy differs clearly from ProxLearn's, by dataset and sign."""
     rivals = _rivals(section)
     datasets: dict[str, list[str]] = {}
     for dataset in comparison.datasets:
@@ -123,7 +123,7 @@ def _best_methods(comparison: Comparison) -> str:
 
 
 def narrow_tables(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The table as Markdown, in several parts with the first column repeated where it is wider than MAX_WIDTH."""
+    """Yield the table as Markdown, in several parts that repeat the first column if it is wider than MAX_WIDTH."""
     columns = len(head) - 1
     for count in range(1, columns + 1):
         size = -(-columns // count)
@@ -142,7 +142,7 @@ def _names(head: Sequence[str], places: range) -> list[str]:
 
 
 def unfinished_cells(comparison: Comparison) -> list[str]:
-    """A line per cell without a result."""
+    """Return a line per cell without a result."""
     return [
         f"- {cell.dataset}, split {cell.split}, {cell.method}: {cell.error or 'not run yet'}"
         for cell in comparison.cells

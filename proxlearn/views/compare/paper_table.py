@@ -1,4 +1,4 @@
-"""The paper's own comparison table: what it prints, what it quotes, and what the same settings give here."""
+"""The paper's own comparison table: its printed and quoted values, and the results of the same settings here."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PaperRow:
 
     title: str
     short_title: str
-    """For compare.md, whose tables are narrow."""
+    """Title in compare.md, whose tables are narrow."""
     model: str
     accuracy: str
     printed_accuracy: str = ""
@@ -88,7 +88,7 @@ def paper_table(comparison: Comparison) -> PaperTable:
 
 
 def dataset_tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-    """Dataset, head and rows of the narrow tables of compare.md."""
+    """Yield the dataset, head and rows of the narrow tables of compare.md."""
     for dataset in _datasets(comparison):
         yield dataset, PAGE_HEAD, [row.page_cells() for row in _rows(comparison, dataset)]
 
@@ -116,7 +116,7 @@ def _rows(comparison: Comparison, dataset: str) -> Iterator[PaperRow]:
         short_title = "ProxLearn, tuned" if name == OURS else METHODS[name].title
         title = "ProxLearn, recipe=tuned" if name == OURS else short_title
         if METHODS[name].block == "sampler" and comparison.preset != "paper":
-            # What is printed has other settings.
+            # The printed values have other settings.
             title += f", preset {comparison.preset}"
         run = [_mean_text(comparison, dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
         yield PaperRow(title, short_title, model, run[0], accuracy, run[1], printed_likelihood)
@@ -132,7 +132,7 @@ def _mean_text(comparison: Comparison, dataset: str, name: str, measure: str) ->
 
 
 def _paper_settings(comparison: Comparison, dataset: str, estimate: str) -> tuple[str, str]:
-    """Our accuracy with the paper's settings, and the number of runs behind it."""
+    """Return ProxLearn's accuracy with the paper's settings, and the number of runs behind it."""
     stored = comparison.ours.get(dataset, {})
     mean, sd = (_number(stored.get(f"{estimate}{end}")) for end in ("", " sd"))
     if math.isnan(mean):

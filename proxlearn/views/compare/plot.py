@@ -25,7 +25,7 @@ SCALE = (
 
 
 def draw_block(comparison: Comparison, methods: Sequence[Method], name: str, title: str) -> list[Path]:
-    """Write ``name``.png and ``name``.pdf."""
+    """Draw one block and write ``name``.png and ``name``.pdf."""
     others = [method for method in methods if method.name != OURS]
     rows: list[tuple[str, Sequence[Method]]] = [("accuracy", methods)]
     rows += [("difference", others)] if comparison.has_ours and others else []
@@ -68,7 +68,7 @@ def _panel(axes: Axes, comparison: Comparison, dataset: str, methods: Sequence[M
         if low <= first and last <= high:
             _dot(axes, place, estimate, colour)
         else:
-            # Far off, if only in part: its number stands at the edge, so that the others can be distinguished.
+            # An interval beyond the limits becomes a number at the edge, so that the others can be distinguished.
             left = first < low
             text = f"◂ {estimate.mean:.3f}" if left else f"{estimate.mean:.3f} ▸"
             axes.annotate(
@@ -92,7 +92,7 @@ def _dot(axes: Axes, place: int, estimate: Interval, colour: str) -> None:
 
 
 def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[float, float]:
-    """The block's own dots and bars, and those reference lines that are not far from them."""
+    """Return limits that include the block's own dots and bars, and the reference lines near them."""
     ends = {place: _ends(estimate) for place, estimate in intervals.items()}
     own = [ends[place] for place in ends if methods[place].block != "reference"] or list(ends.values())
     low, high = min(start for start, _ in own), max(end for _, end in own)
@@ -104,7 +104,7 @@ def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[
 
 
 def _ends(estimate: Interval) -> tuple[float, float]:
-    """The ends of the longest bar; without a bar, the mean itself."""
+    """Return the ends of the longest bar; without a bar, the mean itself."""
     half = 0.0 if math.isnan(estimate.corrected) else estimate.corrected
     return estimate.mean - half, estimate.mean + half
 

@@ -34,7 +34,7 @@ class CloudHistory:
     """
 
     steps: np.ndarray
-    """F."""
+    """F: the step of each frame."""
     theta: np.ndarray
     """F x P x p, float32."""
     log_rho: np.ndarray
@@ -44,7 +44,7 @@ class CloudHistory:
     axes: np.ndarray
     """2 x p: principal axes of all frames together, orthonormal; zeros if the points span fewer dimensions."""
     mean: np.ndarray
-    """p: the point through which the axes go."""
+    """p: the point through which the axes pass."""
     particles: np.ndarray
     """P: indices of these particles among the N, ascending."""
 
@@ -58,13 +58,13 @@ class CloudHistory:
 def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
     """Yield at most ``frames`` of the stored clouds, from the first to the newest valid one.
 
-    They are spread evenly over the stored ones; damaged checkpoints between are skipped.
+    The clouds are spread evenly over the stored checkpoints; damaged checkpoints are skipped.
     """
     store = RunFolder(folder).checkpoints
     newest = newest_checkpoint(RunFolder(folder))
     if newest is None:
         return
-    # The stored steps are log-spaced: evenly among them is evenly on the curves' logarithmic axis.
+    # The stored steps are log-spaced: an even choice of them is even on the curves' logarithmic axis.
     older = [path for step, path in reversed(list_checkpoints(store)) if step < newest.cloud.step]
     for index in np.unique(np.linspace(0, len(older), min(frames, len(older) + 1)).round().astype(int)):
         try:

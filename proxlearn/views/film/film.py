@@ -30,9 +30,9 @@ from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
 
 INCHES = (9.6, 5.4)
 ALL_FRAMES = 10**6
-"""More checkpoints than a run stores: all are read, and ``select_frames`` chooses evenly on a logarithmic axis."""
+"""No run stores as many checkpoints: all are read, and ``select_frames`` chooses evenly on a logarithmic axis."""
 TRAIL = 8
-"""Number of previous frames over which a particle's trail reaches."""
+"""Number of previous frames that a particle's trail spans."""
 AREA = 16.0
 """Area of a particle with the mean weight, in square points; others are proportional, within AREA_LIMITS."""
 AREA_LIMITS = (1.5, 260.0)
@@ -50,7 +50,7 @@ LEGEND = {"1/4 of the mean weight": 0.25, "mean weight, 1/N": 1.0, "4 times the 
 
 
 class Film:
-    """Draws the frames of a run one after the other into one figure."""
+    """The frames of a run, drawn one after the other into one figure."""
 
     def __init__(self, folder: Path, frames: int, particles: int) -> None:
         self._run, self._model = read_run_data(folder), load_model(folder)
@@ -65,7 +65,7 @@ class Film:
 
     @property
     def why_fewer(self) -> str:
-        """Why there are fewer frames than requested."""
+        """The reason why there are fewer frames than requested."""
         if len(self) == self._stored_count:
             return "the run has stored no more; train with a smaller checkpoint_every and a larger keep_checkpoints"
         return f"the other checkpoints of the {self._stored_count} stored ones are not at log-spaced steps"
@@ -164,7 +164,7 @@ class Film:
         axes.legend(ncols=2, loc="lower left", fontsize=7)
 
     def _mark_step(self, fig: Figure, risk: Axes, index: int) -> list[Artist]:
-        """Draw what shows the step of this frame, the title and a dot per risk curve; return these artists."""
+        """Draw the title, the step of this frame and its marks on the risk curves; return these artists."""
         step = int(self._frames.steps[index])
         logged = self._run.metrics[self._run.metrics["step"] > 0]
         artists: list[Artist] = [

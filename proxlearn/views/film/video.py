@@ -20,11 +20,11 @@ WIDTHS = {".mp4": 1280, ".gif": 960}
 GIF_SCALES = (1.0, 0.84, 0.7, 0.5, 0.35)
 """Scales that are tried until a GIF is small enough."""
 PALETTE_SIZE = 128
-"""Colours of a GIF: the frames have few colours, and every colour takes space."""
+"""Number of colours of a GIF: the frames have few colours, and every colour takes space."""
 FILM_COMMENT = b"a film by proxlearn"
 """A comment in the GIF that identifies it as written by this package."""
 HOLD_SECONDS = 2.0
-"""How much longer the last frame is shown."""
+"""Additional seconds for which the last frame is shown."""
 FRAME_RATE = 25
 """Frames per second of an MP4."""
 INSTALL = "write a .gif, install ffmpeg, or pip install 'proxlearn[film]'"
@@ -65,7 +65,7 @@ def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) ->
 
 
 def is_film(content: bytes) -> bool:
-    """Whether a GIF was written by this package; those of version 0.1.0 have no comment, only a known size."""
+    """Whether a GIF was written by this package; GIFs of version 0.1.0 have no comment, only a known size."""
     if not content.startswith((b"GIF87a", b"GIF89a")):
         return False
     size = tuple(int.from_bytes(content[i : i + 2], "little") for i in (6, 8))
@@ -97,7 +97,7 @@ def _build_palette(sample: Image.Image) -> Image.Image:
     covering = (
         np.array(sample.quantize(PALETTE_SIZE // 2, Image.Quantize.MAXCOVERAGE).getpalette()).reshape(-1, 3).tolist()
     )
-    # Pillow compares the first six bits of a channel: of colours that are equal to it, the most common one is kept.
+    # Pillow compares the first six bits of a channel: of colours with the same bits, the most common one is kept.
     kept: dict[tuple[int, ...], tuple[int, ...]] = {}
     for candidates, limit in ((common, PALETTE_SIZE // 2), (covering, PALETTE_SIZE)):
         for colour in candidates:

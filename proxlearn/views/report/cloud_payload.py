@@ -17,9 +17,9 @@ from proxlearn.views.run.regions import axis_range
 from proxlearn.views.run.run_data import RunData
 
 MOST_CLOUDS = 12
-"""Number of runs on a page whose clouds are included: a cloud takes some hundred kilobytes."""
+"""Largest number of runs on a page whose clouds are included: a cloud takes several hundred kilobytes."""
 MOST_VALUES = 1_000_000
-"""Numbers in all clouds of a page together, two bytes per number."""
+"""Largest count of numbers in all clouds of a page together, two bytes per number."""
 MOST_COORDINATES = 34
 LINE_POINTS = 200
 """Points at which a function of one feature is evaluated."""
@@ -27,7 +27,7 @@ LINE_POINTS = 200
 
 @dataclass(frozen=True)
 class CloudLimits:
-    """How much of a cloud is included in the page."""
+    """Limits on the part of a cloud that is included in the page."""
 
     values: int
     frames: int

@@ -32,7 +32,7 @@ PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageBuilder:
-    """Builds the data of a page, repeatedly if it is watched; a cloud is read again only if it has a new checkpoint."""
+    """Builder of a page's data, used repeatedly for a watched page; a cloud is reread only after a new checkpoint."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
@@ -49,7 +49,7 @@ class PageBuilder:
     def _cloud(self, entry: RunEntry, limits: CloudLimits) -> dict[str, Any] | None:
         key = (entry.run.path, limits, tuple(list_checkpoints(RunFolder(entry.run.path).checkpoints)))
         if key not in self._clouds:
-            # One cloud per run is kept: those of older checkpoints are not needed again.
+            # One cloud per run is kept: clouds of older checkpoints are not needed again.
             self._clouds = {other: cloud for other, cloud in self._clouds.items() if other[0] != key[0]}
             self._clouds[key] = cloud_payload(entry.run, limits)
         return self._clouds[key]
@@ -58,7 +58,7 @@ class PageBuilder:
 def render_page(data: dict[str, Any], watch: bool = False) -> str:
     """Render the page with its data; a watched page may request newer data from its own server."""
     styles = "\n".join(read_asset(f"{name}.css") for name in STYLES)
-    # The licence of the library requires that it accompanies every copy.
+    # The library's licence must accompany every copy of the library.
     licence = f"/*! uPlot\n{read_asset('uplot.LICENSE')}*/"
     scripts = "\n".join((licence, *(read_asset(f"{name}.js") for name in SCRIPTS)))
     checksum = base64.b64encode(hashlib.sha256(scripts.encode()).digest()).decode()
@@ -83,7 +83,7 @@ def render_page(data: dict[str, Any], watch: bool = False) -> str:
 
 
 def as_json(data: dict[str, Any]) -> str:
-    """Encode data as JSON that can stand inside a script element."""
+    """Encode data as JSON that is safe inside a script element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(JSON_ESCAPES)
 
 

@@ -28,16 +28,16 @@ Table = dict[str, Any]
 PAPER_HEADING = "paper's"
 """The heading of a column with the paper's value of the metric in the column before it."""
 MOST_VALUES = 400_000
-"""Numbers in all curves of a page together: the curves of a run that logged every step are thinned."""
+"""Largest count of numbers in all curves of a page together: the curves of a run that logged every step are thinned."""
 MOST_ROWS, LEAST_ROWS = 600, 40
 MOST_CLASSES = 60
-"""Classes of a confusion matrix on a page."""
+"""Largest number of classes of a confusion matrix on a page."""
 METRIC_COLUMN = re.compile(r"(train|test)_(\w+?)_(weighted|unweighted|unweighted_saturated|particle)")
 HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "discrete_free_energy")
 
 
 def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Return everything that the page shows; ``clouds`` are those of the runs, in the same order."""
+    """Return everything that the page shows; ``clouds`` has one entry per run, in the same order."""
     rows = max(LEAST_ROWS, min(MOST_ROWS, MOST_VALUES // (30 * len(report.runs))))
     return {
         "title": report.title,
@@ -94,7 +94,7 @@ def run_properties(entry: RunEntry) -> list[list[str]]:
 
 
 def _items(values: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the items of a group of status.json, which may have any type in a file of another program."""
+    """Return the items of a group of status.json, which may have any type in a file written by another program."""
     return values.items() if isinstance(values, dict) else ()
 
 
@@ -118,7 +118,7 @@ def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table
 
 
 def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
-    """Return the logged metrics by column; more than ``rows`` rows are thinned, evenly and log-evenly."""
+    """Return the logged metrics by column; more than ``rows`` rows are thinned to evenly and log-evenly spaced ones."""
     numbers = metrics.apply(pd.to_numeric, errors="coerce")
     total = len(numbers)
     if total > rows:
@@ -200,7 +200,7 @@ def _published_values(experiments: list[PublishedExperiment], step: int | None) 
 
 
 def _insert_paper_column(table: Table, metric: str, published: list[MeanSd | None]) -> None:
-    """Insert a column with the paper's values after that of a metric, if there are any."""
+    """Insert a column with the paper's values, if there are any, after the column of a metric."""
     if metric not in table["columns"] or not any(published):
         return
     index = table["columns"].index(metric) + 1
@@ -210,7 +210,7 @@ def _insert_paper_column(table: Table, metric: str, published: list[MeanSd | Non
 
 
 def _paper_notes(run: RunData, experiments: list[PublishedExperiment]) -> list[str]:
-    """Say where the paper's values are from, or why they are not shown."""
+    """Return notes on the source of the paper's values, or on why they are not shown."""
     reason = "these results are of another step" if run.results_note else f"this run has {run.status['step']}"
     return [
         f'"paper\'s": {experiment.source} of the paper, after {experiment.steps} recursions.'

@@ -1,4 +1,4 @@
-"""The runs of a report page: gathered from run and sweep folders, each run once, with what distinguishes it."""
+"""The runs of a report page: gathered from run and sweep folders, each run once, with its distinguishing settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
 SINGLE_RUNS = "runs"
 """Heading of the table of runs that were given one by one."""
 MOST_NAMED = 6
-"""Number of differing settings up to which they are a run's name; runs of different datasets differ in far more."""
+"""Largest number of differing settings that form a run's name; runs of different datasets differ in far more."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def gather_runs(folders: list[Path]) -> ReportRuns:
 
 
 def read_run(path: Path) -> RunData:
-    """Read a run folder, which any program may have written; what cannot be shown is refused in one line."""
+    """Read a run folder, which any program may have written; a run that cannot be shown is refused in one line."""
     refuse_interrupted(path)
     if not has_rows(path):
         raise InputError(
@@ -117,7 +117,7 @@ def has_rows(path: Path) -> bool:
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings under dotted keys, as they are overridden on the command line."""
+    """Return nested settings under dotted keys, as in command-line overrides."""
     settings: dict[str, Any] = {}
     for key, value in config.items():
         settings |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}

@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Listens on the loopback interface; every response shows the present content of the folders."""
+    """HTTP server on the loopback interface; every response shows the present content of the folders."""
 
     daemon_threads = True
 
@@ -37,7 +37,7 @@ class ReportServer(ThreadingHTTPServer):
 
 
 class ReportRequestHandler(BaseHTTPRequestHandler):
-    """Serves the page at ``/`` and its newest data at ``/data.json``, and nothing else."""
+    """Request handler that serves the page at ``/`` and its newest data at ``/data.json``, and nothing else."""
 
     server: ReportServer
     server_version = "proxlearn"
@@ -54,7 +54,7 @@ class ReportRequestHandler(BaseHTTPRequestHandler):
         try:
             data = self.server.data()
         except ProxlearnError as error:
-            # The folder may be gone or being replaced: the page shows that, and requests the data again.
+            # The folder may be gone or being replaced: the page shows the error, and requests the data again.
             self._respond(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
         if self.path == "/":

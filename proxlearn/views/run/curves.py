@@ -21,7 +21,7 @@ from proxlearn.views.style import (
 )
 
 SMALLEST_SHARE = 1e-45
-"""Where a kernel share of exactly zero is drawn on a logarithmic axis."""
+"""The value at which a kernel share of exactly zero is drawn on a logarithmic axis."""
 
 
 def draw_risk(run: RunData) -> list[Path]:

@@ -29,7 +29,7 @@ def draw_regions(run: RunData) -> list[Path]:
     fig, (axes,) = figure(5.6, 4.0)
     handles = plot_regions(axes, run, run.points, model)
     fig.suptitle(f"{run.title}, k={model.cloud.step}: test part and decision regions", fontsize=9)
-    # Only the constrained layout reserves space for a legend outside; the tight one takes half the time elsewhere.
+    # Only the constrained layout reserves space for an outside legend; other plots use the faster tight layout.
     fig.set_layout_engine("constrained")
     fig.legend(handles=handles, loc="outside right center")
     return save(fig, run.path, "regions")

@@ -56,7 +56,7 @@ class RunData:
 
     @property
     def results_note(self) -> str:
-        """Which step the results are of, if that is not the run's newest step; otherwise empty."""
+        """A note on the step of the results, if it is not the run's newest step; otherwise empty."""
         if not self._has_results or self.results_step == self.status["step"]:
             return ""
         step = "an unknown earlier step" if self.results_step is None else f"step {self.results_step}"
@@ -85,7 +85,7 @@ def read_run_data(path: Path) -> RunData:
     """Read a finished or running run; a damaged file raises UnreadableFile."""
     while True:
         run = _read(path)
-        # A session that ended meanwhile has replaced the results: their step must be that of the tables read.
+        # A session that ended meanwhile has replaced the results: the step must match the tables that were read.
         if _read_status(RunFolder(path).status)["figures_step"] == run.status["figures_step"]:
             return run
 

@@ -39,7 +39,7 @@ def has_regions(run: RunData) -> bool:
 
 
 def summary(folder: Path) -> str:
-    """Return what a run prints at its end: its results, remarks, and where the plots are."""
+    """Return the text that a run prints at its end: its results, remarks, and where the plots are."""
     run = read_run_data(folder)
     status = run.status
     lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]

@@ -87,7 +87,7 @@ def remarks(run: RunData) -> list[str]:
 
 
 def weights_constant_from(run: RunData) -> int | None:
-    """Return the logged step from which on no logged proximal step changed a weight beyond rounding, if there is one.
+    """Return the logged step from which no logged proximal step changed a weight beyond rounding, if there is one.
 
     A kernel near the identity is not a criterion: a small share of a heavy particle's weight can change a light
     particle's weight considerably.

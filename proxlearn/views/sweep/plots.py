@@ -63,7 +63,7 @@ def plot_band(axes: Axes, rows: pd.DataFrame, metric: str, colour: str, label: s
 
 
 def draw_final_metrics(sweep: SweepData) -> list[Path]:
-    """Draw the last metric per run against the first parameter, if that is a number; colour by the second."""
+    """Draw the last metric per run against the first parameter, if it is numeric; colour by the second."""
     if not sweep.parameters or not is_numeric(sweep.values(sweep.parameters[0])):
         return []
     first, others = sweep.parameters[0], sweep.parameters[1:]
@@ -80,7 +80,7 @@ def draw_final_metrics(sweep: SweepData) -> list[Path]:
                     selected.assign(x=selected[first].astype(float)).groupby("x")[metric].agg(["mean", "min", "max"])
                 )
                 ranges = [final["mean"] - final["min"], final["max"] - final["mean"]]
-                # Shifted a little, so that equal values do not hide one another.
+                # The points are shifted slightly, so that equal values do not hide one another.
                 shift = index - (len(colours) - 1) / 2
                 x = final.index * 1.04**shift if log else final.index + 0.006 * shift * (max(numbers) - min(numbers))
                 axes.errorbar(
@@ -134,7 +134,7 @@ def logged_metrics(sweep: SweepData) -> Iterator[str]:
 def create_panels(
     sweep: SweepData, rows: pd.DataFrame, parameters: list[str], width: float = 4.2
 ) -> tuple[Figure, list[Panel]]:
-    """Create a figure with axes, and their rows, per combination of the values of ``parameters``."""
+    """Create a figure with one panel, axes and their rows, per combination of the values of ``parameters``."""
     combinations = list(product(*(sweep.values(parameter) for parameter in parameters)))[:MOST_PANELS]
     columns = min(len(combinations), MOST_COLUMNS)
     lines = math.ceil(len(combinations) / columns)

@@ -109,7 +109,7 @@ def count_states(states: list[JobState], noun: str = "jobs") -> str:
 
 
 def summary(folder: Path, continue_with: str = SAME_COMMAND) -> str:
-    """Return what a sweep prints at its end; ``continue_with`` names the command that continues it."""
+    """Return the text that a sweep prints at its end; ``continue_with`` names the command that continues it."""
     states = SweepFolder(folder).look()
     lines = ["", markdown(readable_table(states)), count_states(states)]
     if any(state.state not in (DONE, "invalid") for state in states):

@@ -87,7 +87,7 @@ def test_ctrl_c_is_how_it_ends(folder):
         server.send_signal(signal.SIGINT)
         _, stderr = server.communicate(timeout=20)
     assert server.returncode == 0
-    assert "Ctrl-C ends it" in stderr
+    assert "Ctrl-C stops the server" in stderr
     assert "Traceback" not in stderr
 
 
