@@ -152,7 +152,7 @@ class ResumePoints:
             )
         original, present = difference
         return RejectedCheckpoint(
-            f"it started with {original}, and config.yaml has {present}",
+            f"it started with {original}, but config.yaml has {present}",
             f"set it back, or train with {present} in another hydra.run.dir",
         )
 
