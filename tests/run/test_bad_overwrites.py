@@ -73,7 +73,8 @@ def command_line(draw: random.Random) -> list[str]:
         bad = draw.choice(BAD_WORDS)
     keys = {word.partition("=")[0] for word in bad}
     good = [word for word in draw.sample(GOOD, draw.randint(0, 3)) if word.partition("=")[0] not in keys]
-    if "init_from" in keys:
+    if keys & {"init_from", "~dataset.initial.w"}:
+        # recipe=tuned draws a normal cloud, for which the box plays no role.
         good = [word for word in good if not word.startswith(("N=", "recipe="))]
     words = ["dataset=csv", "dataset.path=my.csv", "dataset.target=label", "N=12", "steps=5", "threads=1"]
     words = [word for word in words if word.partition("=")[0] not in {w.partition("=")[0] for w in good + bad}]
