@@ -1,4 +1,4 @@
-"""The command line: the table of commands. A command takes its words and returns an exit code.
+"""The command line: the table of commands. A command takes its arguments and returns an exit code.
 
 Modules that are slow to import are not imported here, so that ``proxlearn --help`` is fast. ``train`` composes
 its config with Hydra; every other command uses argparse.
@@ -137,7 +137,7 @@ def complete(args: list[str]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command that the words name, and return its exit code."""
+    """Run the command that the arguments name, and return its exit code."""
     args = sys.argv[1:] if argv is None else argv
     first, rest = (args[0], args[1:]) if args else ("--help", [])
     options = {word.partition("=")[0] for word in rest}
@@ -199,7 +199,7 @@ def console() -> NoReturn:
 
 
 def _exit_code(error: SystemExit) -> int:
-    """Return the exit code of argparse and Hydra, which end the process after --help and for unreadable commands."""
+    """Return the exit code with which argparse or Hydra ends the process, after --help or for an invalid command."""
     try:
         sys.stdout.flush()
     except OutputError as failure:

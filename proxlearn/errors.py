@@ -26,12 +26,12 @@ class ProxlearnError(Exception):
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem, self.remedy = problem, remedy
-        # The names and numbers of a user's file may contain line breaks.
+        # Names and values from a user's file may contain line breaks.
         super().__init__(printable(f"{problem}; {remedy}"))
 
 
 class InputError(ProxlearnError):
-    """A command, a config or a file of the user is wrong, and no run was started."""
+    """A command, a config or a user's file is wrong, and no run was started."""
 
     exit_code = 2
 
@@ -72,7 +72,7 @@ class NewerFormat(InputError):
 
 
 def refuse_newer_format(path: Path, file_format: object, own_format: str) -> None:
-    """Refuse a file whose format is that of this version with a larger number at its end."""
+    """Refuse a file whose format is a later version of ``own_format``: the same name with a larger number."""
     name, _, number = own_format.rpartition("-")
     match = re.fullmatch(rf"{re.escape(name)}-(\d{{1,9}})", file_format) if isinstance(file_format, str) else None
     if match is not None and int(match[1]) > int(number):

@@ -159,7 +159,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "_model")
 
     def _settings(self) -> Settings:
-        """Return the parameters as settings, checked as the keys of the command line."""
+        """Return the parameters as settings, checked like the keys of the command line."""
         names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
         with _value_errors():
             values: dict[str, Any] = {name: CHECKS[name](name, _plain(getattr(self, name))) for name in names}
@@ -180,7 +180,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return f"feature {i}" if names is None else f"feature {names[i]!r}"
 
     def _train(self, problem: Problem, steps: int | None, start: FitState | None) -> None:
-        """Select the open settings, then train from cloud_0, or continue the fit ``start``.
+        """Select the settings that are None, then train from cloud_0, or continue the fit ``start``.
 
         An interrupt during the recursions ends them early; an interrupt during the selection, which leaves no cloud, is
         raised.
@@ -223,7 +223,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _restore_on_failure(self) -> Iterator[None]:
-        """Restore the state of the last fit where a fit fails for any reason."""
+        """Restore the state of the last fit if a fit fails for any reason."""
         before = dict(vars(self))
         try:
             yield
@@ -233,7 +233,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             raise
 
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """Return a continued fit's settings, and its start without an epsilon measured under other settings."""
+        """Return a continued fit's settings, and its start, without an epsilon measured under other settings."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}")
         before = Settings(**self.settings_)
@@ -245,7 +245,7 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return settings, dataclasses.replace(start, newest=newest)
 
     def _warn_if_interrupted(self) -> None:
-        """Warn that a fit has fewer steps than given; scikit-learn's own networks stop in this way, too."""
+        """Warn that an interrupted fit made fewer steps than requested; scikit-learn's own networks do the same."""
         if self._interrupted:
             warnings.warn(
                 f"the training was interrupted: the estimator is fitted with {self.n_steps_} recursions, from which "
@@ -283,7 +283,7 @@ class _Progress:
 
 @contextlib.contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """Limit the threads of torch's and BLAS's products within the block; None: no limit."""
+    """Limit the threads that torch and BLAS use within the block; None: no limit."""
     if threads is None:
         yield
         return
@@ -298,7 +298,7 @@ def limited_threads(threads: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _value_errors() -> Iterator[None]:
-    """Raise InputError as ValueError, which users of scikit-learn expect."""
+    """Turn an InputError into a ValueError, which users of scikit-learn expect."""
     try:
         yield
     except InputError as error:
@@ -313,5 +313,5 @@ def _seed(random_state: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Return a Python number for a numpy number, which searches pass."""
+    """Convert a numpy number, such as a parameter search passes, to a Python number."""
     return value.item() if isinstance(value, np.generic) else value

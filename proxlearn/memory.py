@@ -36,7 +36,7 @@ def largest_N(memory: int, itemsize: int) -> int:
 
 
 def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> str:
-    """Return the remedy where a step is not possible with a neighbour list, for this N and this machine.
+    """Return the remedy for a step that is not possible with a neighbour list, for this N and this machine.
 
     Up to ``largest`` particles an N x N kernel is formed instead; ``crowded``: the list would be too long.
     """
@@ -50,7 +50,7 @@ def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> st
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that an allocation failed, on the CPU or on a GPU."""
+    """Return whether an error means that an allocation failed, on the CPU or on a GPU."""
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in ALLOCATION_FAILURES)
@@ -58,7 +58,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def out_of_memory_as_run_error(remedy: str = "choose a smaller N, or fewer rows") -> Iterator[None]:
-    """Raise a failed allocation of Python or torch as one error with its remedy."""
+    """Turn a failed allocation in Python or torch into a RunError with a remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Differences between operating systems: flags for os.open, the user's number, the size of the memory.
+"""Differences between operating systems: flags for os.open, the user's ID, the size of the memory.
 
 Everything that one system lacks is looked up here, so that importing the package needs no POSIX.
 """
@@ -17,7 +17,7 @@ NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 
 
 def user_id() -> int:
-    """Return the number that ``st_uid`` has for files of this user; on Windows it is 0 for every file."""
+    """Return the user ID, as in ``st_uid`` of this user's files; on Windows it is 0 for every file."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 

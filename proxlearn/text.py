@@ -10,7 +10,7 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Return one line: control and format characters become escapes (``\\x1b``), line ends and tabs spaces."""
+    """Return one line: control and format characters become escapes (``\\x1b``), line ends and tabs become spaces."""
     return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 

@@ -1,4 +1,4 @@
-"""One session of a run, as `train` and `resume` share it: training, drawing, messages to the user, the exit code."""
+"""One session of a run, shared by `train` and `resume`: training, drawing, messages to the user, the exit code."""
 
 from __future__ import annotations
 

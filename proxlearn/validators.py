@@ -97,7 +97,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def label(name: str, value: Any) -> str:
-    """Validate a name of the user's own, which may look like a number: a column may be called 2024."""
+    """Validate a name chosen by the user, which may look like a number: a column may be called 2024."""
     return text(name, str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
 
 

@@ -16,7 +16,7 @@ BAD_INPUT = [
     (["+betta=0.05"], "unknown key `betta`; did you mean `beta`?"),
     (["beta=-1"], "beta must be a finite number > 0, got -1; try beta=0.05"),
     (["beta=abc"], "beta must be a finite number > 0, got 'abc'; try beta=0.05"),
-    (["beta=null"], "beta must be a finite number > 0, got None"),
+    (["beta=null"], "beta must be a finite number > 0, got null"),
     (["N=0"], "N must be a whole number >= 1, got 0; try N=1000"),
     (["steps=1.5"], "steps must be a whole number"),
     (["h=nan"], "h must be a finite number > 0, got nan; try h=0.001"),

@@ -89,7 +89,7 @@ def draw_initial_cloud(problem: Problem, N: int, init_scale: float, seed: int) -
 
 @torch.no_grad()
 def descend(problem: Problem, cloud: PointCloud, rate: float, steps: int) -> Iterator[PointCloud]:
-    """Run Adam from a cloud, whose weights rho stay constant; yield it at log-spaced steps and at the last."""
+    """Run Adam from a cloud, whose weights rho stay constant; yield it at log-spaced steps and at the last one."""
     problem = problem.to("cpu", cloud.theta.dtype)
     theta = torch.nn.Parameter(cloud.theta.clone())
     adam = torch.optim.Adam([theta], lr=rate)

@@ -1,4 +1,4 @@
-"""The convex network of JKO-ICNN with gradient map, Hessian and backward pass in closed form.
+"""The convex network of JKO-ICNN with its gradient map, Hessian and backward pass in closed form.
 
     f(x) = sum_k w_k softplus(u_k) + (lambda + 1e-6)|x|^2 / 2,   u = W q0(x) + q1(x),   q(x) = |A x|^2 + b'x + c
 
@@ -76,7 +76,7 @@ class ConvexNet:
         """Coefficient of each pair's entry in x'Mx / 2: a diagonal entry occurs once, the others twice."""
 
     def clamp_(self) -> None:
-        """Project the parameters onto the convex networks, after a step of the optimiser."""
+        """Project the parameters onto those of convex networks, after a step of the optimiser."""
         self.W.clamp_(min=0)
         self.w.clamp_(min=MIN_W)
         self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
@@ -132,7 +132,7 @@ class PackedNet:
 
 
 class NetResponse:
-    """grad f (``mapped``) at some particles, and the intermediate values for Hessians and backward pass."""
+    """grad f (``mapped``) at some particles, and the intermediate values for the Hessians and the backward pass."""
 
     def __init__(self, packed: PackedNet, x: Tensor) -> None:
         net, B, D = packed.net, len(x), x.shape[1]
@@ -162,7 +162,7 @@ class NetResponse:
         """
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        # This is a times the derivative in a; the derivative in c is a product with the packed units again.
+        # This is a times the derivative with respect to a; that for c is a product with the packed units again.
         aq = torch.zeros_like(self.a)
         needs_hessian = P is not None or log_det != 0
         P = torch.zeros_like(self.cM) if P is None else P.clone()

@@ -37,7 +37,7 @@ def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
-    """Replace the gradient in c, ``c_bar``, by that in u, and add the gradient in w to w_bar.
+    """Replace ``c_bar``, the gradient with respect to c, by that for u, and add the gradient for w to w_bar.
 
     ``aq`` is the gradient in a, times a.
     """
@@ -55,7 +55,7 @@ def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
-    """Compute E = sqrt(a) G of the particles from ``first`` to ``last``, where G is (x, 1) times ``full``."""
+    """Compute E = sqrt(a) G for the particles from ``first`` to ``last``, where G is (x, 1) times ``full``."""
     rows, size = full.shape
     width = root.shape[1]
     flat = E.reshape(LANES, size)
@@ -89,7 +89,7 @@ def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped
 
 @compile_pass(fastmath=FAST)
 def add_outer_product(E, base, H):  # type: ignore[no-untyped-def]
-    """Compute H = base + E E' of one particle."""
+    """Compute H = base + E E' for one particle."""
     D, width = E.shape
     zero = E.dtype.type(0)
     for i in range(0, D, 3):
@@ -120,7 +120,7 @@ def add_outer_product(E, base, H):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
-    """Compute H = cM + E E' of every particle."""
+    """Compute H = cM + E E' for every particle."""
     B, D, _ = H.shape
     E = np.empty((LANES, D, root.shape[1]), H.dtype)
     for first in range(0, B, LANES):

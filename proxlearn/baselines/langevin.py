@@ -1,4 +1,4 @@
-"""Unadjusted Langevin: the simplest sampler of the same target.
+"""Unadjusted Langevin dynamics: the simplest sampler of the same target.
 
     v <- v - eta L'grad V(L v) + sqrt(2 eta T) xi,     x = L v
 
@@ -55,7 +55,7 @@ settings = make_settings_function(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Sample the posterior by snapshots of many chains, with the settings of the preset."""
+    """Sample the posterior by taking snapshots of many chains, with the settings of the preset."""
     settings = request_settings(request, LIGHT, PAPER)
 
     def sample(target: LogisticTarget, generator: torch.Generator) -> SampleResult:

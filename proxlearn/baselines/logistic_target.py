@@ -29,7 +29,7 @@ NEWTON_STEPS = 100
 
 
 class Potential(Protocol):
-    """The interface of a target that a sampler descends."""
+    """The interface of a sampler's target."""
 
     @property
     def dim(self) -> int:

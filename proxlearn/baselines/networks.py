@@ -33,7 +33,7 @@ NEURON = "tanh_outputs"
 
 
 def make_problem(X: np.ndarray, y: np.ndarray) -> Problem:
-    """Return the problem of rows with classes -1 and +1, with the neuron that recipe=tuned uses for two classes."""
+    """Return the problem for rows with classes -1 and +1, with the neuron that recipe=tuned uses for two classes."""
     neuron = NEURONS[NEURON](len(CLASSES))
     labels = torch.from_numpy(y > 0).long()
     return Problem(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels))

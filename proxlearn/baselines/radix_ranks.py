@@ -1,4 +1,7 @@
-"""Differences of equal ranks of two clouds on a line: the part of a sliced distance that is not a matrix product."""
+"""Differences between points of equal rank in two clouds on a line.
+
+They are the part of a sliced distance that is not a matrix product.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def request_settings(request: Request, light: SettingsT, paper: Mapping[str, Set
 def preset_settings(
     preset: Preset, dataset: str, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT
 ) -> SettingsT:
-    """Return a preset's settings: ``light`` for every dataset, ``paper`` for every or for the published datasets."""
+    """Return a preset's settings: ``light`` for every dataset, ``paper`` for all or only for the published ones."""
     if preset == "light":
         return light
     if not isinstance(paper, Mapping):
@@ -122,7 +122,7 @@ def log_normal_density(z: Tensor) -> Tensor:
 
 
 def whitening_factor(target: LogisticTarget) -> Tensor:
-    """Return lower triangular L, L L' = (Hessian of V at mode)^-1: x = L v has one scale in all coordinates of v."""
+    """Return the lower triangular L with L L' = (Hessian of V at the mode)^-1; v in x = L v has equal scales."""
     _, covariance = target.laplace()
     L: Tensor = torch.linalg.cholesky(covariance)
     return L.to(target.A.dtype)

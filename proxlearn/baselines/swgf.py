@@ -1,4 +1,4 @@
-"""SWGF (Bonet et al. 2022): implicit steps of the flow in the sliced-Wasserstein metric, each a normalising flow.
+"""SWGF (Bonet et al. 2022): implicit steps of the flow in the sliced-Wasserstein metric, each step a normalising flow.
 
 Step k minimises over flows x = g(z), z ~ N(0, I), with a new Adam that starts from the flow of step k - 1,
 
@@ -141,7 +141,7 @@ def sliced_distance(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
 
 
 def sliced_gradient(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Return the gradient of ``sliced_distance`` in x, B x D."""
+    """Return the gradient of ``sliced_distance`` with respect to x, B x D."""
     # numpy sorts several times faster than torch on a CPU.
     projected, sorted_y = directions @ x.T, np.sort((directions @ y.T).numpy(), axis=1)
     subtract_equal_ranks(projected.numpy(), sorted_y)

@@ -56,7 +56,7 @@ def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, tur
 
 
 def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) -> float:
-    """Return the time of bare recursions from a cloud."""
+    """Return the time of ``number`` bare recursions from a cloud, after an untimed one."""
     recursions = Recursions(experiment, cloud, torch.Generator().manual_seed(seed))
     recursions()
     start = time.perf_counter()

@@ -18,7 +18,7 @@ WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
-    """Measure the time of a step with a cloud spread as at k = 1e5; the first step builds the neighbour list."""
+    """Measure the time of a step with a cloud as spread out as at k = 1e5; the first step builds the neighbour list."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
@@ -33,7 +33,7 @@ def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
 
 
 def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
-    """Measure the time of the same step by the algorithms as printed, float32."""
+    """Measure the time of the same step with the algorithms as printed, in float32."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
@@ -42,7 +42,7 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
 
 
 def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
-    """Measure the time of interleaved runs from k = 0, without metrics and files."""
+    """Measure the time of interleaved runs from k = 0, without metrics or files."""
     runs = []
     for config in configs:
         experiment, cloud = experiment_of(config)

@@ -1,4 +1,4 @@
-"""One recursion on the paper's experiments: ours, the algorithms as printed, and the floor.
+"""The time of one recursion on the paper's experiments: ours, the algorithms as printed, and the floor.
 
 The floor is the time of torch for the two matrix products, one pass of a sigmoid (softmax neuron: an exponential) in
 place and the noise, on the same shapes, in preallocated memory: no recursion that uses torch's dense products is
@@ -37,14 +37,14 @@ def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
 
 
 def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
-    """Return a cloud as it is after k recursions of diffusion alone."""
+    """Return the cloud as it would be after k recursions of diffusion alone."""
     scale = experiment.hyper.diffusion * math.sqrt(k)
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=cloud.theta.dtype)
     return replace(cloud, theta=cloud.theta + scale * noise)
 
 
 class Recursions:
-    """The loop of a run without metrics and files: each call makes one more recursion."""
+    """The loop of a run without metrics or files: each call makes one more recursion."""
 
     def __init__(self, experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> None:
         self.cloud = cloud
@@ -55,7 +55,7 @@ class Recursions:
 
 
 def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """Return the floor on the shapes of an experiment."""
+    """Return a function that runs the floor's operations on arrays of an experiment's shapes."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
@@ -73,7 +73,7 @@ def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generat
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """Return a recursion of core/literal.py with its noise, always from the same cloud."""
+    """Return a function that makes one recursion of core/literal.py, noise included, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 

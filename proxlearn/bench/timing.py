@@ -19,7 +19,7 @@ def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
         call()
         start = time.perf_counter()
         call()
-        # Batches are long, because the minimum over a few milliseconds is below the time of a run.
+        # Batches are long: the minimum over batches of a few milliseconds would underestimate the time in a run.
         repeats[name] = max(1, int(seconds / BATCHES / (time.perf_counter() - start + 1e-9)))
     end = time.perf_counter() + seconds
     rounds = 0

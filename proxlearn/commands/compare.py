@@ -161,7 +161,7 @@ def epilog() -> str:
 
 
 def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
-    """Return the specification on the command line, checked before any data is loaded."""
+    """Return the comparison that the command line specifies, validated before any data is loaded."""
     preset = choice(Preset)("--preset", options.preset)
     protocol = choice(Protocol)("--protocol", options.protocol)
     temperature = real(above=0, example=1.0)("--temperature", parse_number(options.temperature))
@@ -192,7 +192,7 @@ def check_authors(protocol: str, datasets: Iterable[str]) -> None:
 
 
 def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int], bool]:
-    """Return the number of splits, the datasets with another number, and whether the samplers' own split is used."""
+    """Return the number of splits, the datasets with a different one, and whether the samplers' own split is used."""
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word and word != AUTHORS] or ["5"]
@@ -250,7 +250,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return figures of ProxLearn with the paper's settings, from PAPER_TABLE; empty except under --protocol paper."""
+    """Return ProxLearn's results with the paper's settings, from PAPER_TABLE; empty except under --protocol paper."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

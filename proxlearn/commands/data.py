@@ -108,7 +108,7 @@ def home_relative(path: Path) -> str:
 
 
 def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Align the columns, with numbers to the right."""
+    """Align the columns; numbers are right-aligned."""
     lines = [HEADER, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
     aligned = (

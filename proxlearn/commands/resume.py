@@ -50,7 +50,7 @@ def main(args: list[str]) -> int:
 
 
 def refuse_remote_logger(logger: LoggerConfig) -> None:
-    """Refuse a run folder's logger address that is a server (password leak) or outside the current folder."""
+    """Refuse a logger address that is a server, which might receive a password, or outside the current folder."""
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
         problem = f"the config in this folder logs to {uri!r:.100}, which `resume` does not accept"

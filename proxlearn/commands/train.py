@@ -33,7 +33,7 @@ from proxlearn.train_session import run_session
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A single run that is checked but not started."""
+    """A single run that has been checked but not started."""
 
     config: TrainConfig
     folder: Path

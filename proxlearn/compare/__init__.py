@@ -1,1 +1,1 @@
-"""The comparison: all methods on the same splits, cell by cell, and intervals of the differences."""
+"""The comparison: all methods on the same splits, cell by cell, and confidence intervals of the differences."""

@@ -91,7 +91,7 @@ class Cell:
 
 
 def settings_text(settings: dict[str, Any]) -> str:
-    """Return settings on one line; neither their order in the code nor the kind of sequence matters."""
+    """Return the settings on one line; neither their order in the code nor the type of a sequence matters."""
     return ", ".join(f"{name}={json.dumps(settings[name], sort_keys=True)}" for name in sorted(settings))
 
 

@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def has_ours(self) -> bool:
-        """Whether ProxLearn is among the methods, so that differences to it exist."""
+        """Whether ProxLearn is among the methods, so that differences from it exist."""
         return any(method.name == OURS for method in self.methods)
 
     @property

@@ -1,4 +1,4 @@
-"""One cell: load the data, scale by the training part, time the fit, score on the test part."""
+"""One cell: load the data, scale it as fitted on the training part, time the fit, score on the test part."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def measure(cell: Cell, output: Path, threads: int) -> CellResult:
 
 
 def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
-    """Return the figures of the predicted probabilities of class +1, as core/metrics.py defines them."""
+    """Return the scores of the predicted probabilities of class +1, as core/metrics.py defines them."""
     p = torch.from_numpy(np.asarray(probability, dtype=np.float64))
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):

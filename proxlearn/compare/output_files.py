@@ -32,7 +32,7 @@ REMEDY = "move it to another place, or choose another --output"
 
 
 def table_names(blocks: Collection[str], protocol: str) -> list[str]:
-    """Return the tables and plots of a comparison of methods of these blocks."""
+    """Return the names of the tables and plots of a comparison whose methods are in these blocks."""
     stems = [stem for block, stem in BLOCK_FILES.items() if block in blocks] or [REFERENCES]
     paper = ["paper.csv", "paper.tex"] if protocol == "paper" else []
     return ["compare.md", *(f"{stem}.{ending}" for stem in stems for ending in ENDINGS), *paper]
@@ -42,7 +42,7 @@ KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
-    """Return the tables and plots in ``folder`` that the command wrote, according to its plan.
+    """Return the names of the tables and plots in ``folder`` that the command wrote, according to its plan.
 
     A plan of version 0.1.0 has no such list: its files follow from the plan's methods.
     """

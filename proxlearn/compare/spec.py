@@ -53,7 +53,7 @@ class ComparisonSpec:
 
 
 def scaling_of(protocol: Protocol, method: Method, dataset: str) -> str:
-    """Return the name of the scaling."""
+    """Return the name of the scaling that a method uses on a dataset."""
     if method.scaling is not None:
         return method.scaling
     if protocol == "paper" and method.block == "sampler":

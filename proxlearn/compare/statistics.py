@@ -1,4 +1,4 @@
-"""Figures over several splits, with intervals of their means.
+"""Figures over several splits, with confidence intervals of their means.
 
 Splits of one table overlap, so the test results are not independent, and Student's interval over them is too narrow for
 other rows of the same kind. Nadeau and Bengio (2003) replace s^2/k by (1/k + n_test/n_train) s^2.
@@ -66,7 +66,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
-    """Return the intervals of the mean of ``values``; ``test_share`` is test rows over training rows."""
+    """Return the intervals of the mean of ``values``; ``test_share`` is the ratio of test to training rows."""
     k, summary = len(values), summarise(values)
     if k < 2:
         return Interval(summary.mean, math.nan, math.nan)
@@ -79,5 +79,5 @@ def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float], test_share: float) -> Interval:
-    """Return the intervals of the first minus the second, on the splits that both have."""
+    """Return the intervals of the mean of first minus second, over the splits that both have."""
     return interval([first[split] - second[split] for split in sorted(first.keys() & second.keys())], test_share)

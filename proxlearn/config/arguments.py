@@ -1,6 +1,6 @@
 """Command-line words of `proxlearn train`, rewritten so that Hydra's grammar reads them as the user meant them.
 
-In Hydra's syntax blanks, brackets, commas and quotes have a meaning. The values of text keys (file and column names)
+In Hydra's syntax blanks, brackets, commas and quotes are special. The values of text keys (file and column names)
 are taken as typed unless Hydra reads them as something that a text key accepts. Other values that Hydra cannot read are
 passed on as strings, so that the validator of the key reports the problem.
 """

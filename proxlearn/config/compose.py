@@ -126,7 +126,7 @@ def own_part(composed: DictConfig) -> DictConfig:
 
 
 def _check_interpolations(composed: DictConfig) -> None:
-    """Refuse strings that refer to each other so often that their resolution would not end."""
+    """Refuse strings that refer to each other so often that resolving them would take too long."""
     copies = 1
     for text in iterate_texts(OmegaConf.to_container(composed, resolve=False)):
         copies *= max(1, text.count("${"))

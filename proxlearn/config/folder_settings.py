@@ -1,4 +1,4 @@
-"""Checks of Hydra's settings of output folders: proxlearn refuses those that it would ignore or cannot keep safe."""
+"""Checks of Hydra's output folders: refuse settings without effect, and Hydra's own files in the run folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxlearn.errors import InputError
 
 
 def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
-    """Refuse a folder for files of Hydra's own, and the folder settings of the other mode (run or sweep)."""
+    """Refuse a subfolder for Hydra's own files, and the folder settings of the other mode (run or sweep)."""
     if composed.hydra.output_subdir is not None:
         problem = "hydra.output_subdir would put Hydra's own files into the run folder"
         raise InputError(problem, "leave it out: the run's config is config.yaml")

@@ -50,7 +50,7 @@ def suggest_key(key: str, valid_keys: Sequence[str]) -> str:
 
 
 def renamed_key(key: str) -> str | None:
-    """Return the present name of a key of an earlier version, or of a key inside one; None for any other key."""
+    """Return the current name of a key from an earlier version, or of a key inside one; None for any other key."""
     for old_name, new_name in RENAMED_KEYS.items():
         if key == old_name or key.startswith(f"{old_name}."):
             return new_name + key.removeprefix(old_name)

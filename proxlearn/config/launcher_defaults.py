@@ -49,7 +49,7 @@ LAUNCHERS = {
 
 
 def register_defaults() -> None:
-    """Register the changed defaults of the installed plugins; their other settings stay as they are."""
+    """Register proxlearn's defaults for the installed plugins; their other settings stay as they are."""
     Plugins.instance()
     store = ConfigStore.instance()
     installed = set(store.list("hydra/launcher"))

@@ -48,7 +48,7 @@ class UserSearchPath(SearchPathPlugin):
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Let Hydra find configs in a folder while it is initialised."""
+    """Add a folder to Hydra's search path if Hydra is initialised inside the ``with`` block."""
     Plugins.instance().register(UserSearchPath)
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:
@@ -78,7 +78,7 @@ def check_config_folder(text: str) -> None:
 
 
 def refuse_targets(node: Any, prefix: str) -> None:
-    """Refuse a plain structure with a `_target_`; the prefix of the message tells where it is."""
+    """Refuse a plain structure with a `_target_`; ``prefix`` tells in the message where it is."""
     if any(text == "_target_" for text in iterate_texts(node)):
         raise InputError(f"{prefix}_target_ would be imported and called", VALUES_ONLY)
 
@@ -132,7 +132,7 @@ def _load(path: Path) -> list[Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting without building the nodes, which would exceed the recursion limit."""
+    """Refuse deep nesting before the nodes are built, because that would exceed the recursion limit."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -141,7 +141,7 @@ def _check_depth(text: str) -> None:
 
 
 def _size(node: Any, sizes: dict[int, int]) -> int:
-    """Return the number of values of a node with aliases expanded; the size of an unfinished node is 0."""
+    """Return the number of values in a node with aliases expanded; in ``sizes``, 0 marks a node not yet counted."""
     if id(node) in sizes:
         if sizes[id(node)] == 0:
             raise ValueError("an alias refers to a node that contains it")

@@ -14,7 +14,7 @@ from proxlearn.core.options import Rho0
 
 @dataclass(frozen=True)
 class Screen:
-    """The arguments of a neighbour list: the cloud that it was built for, and its radius."""
+    """What determines a neighbour list: the cloud that it was built for, and its radius."""
 
     reference: Tensor
     radius: float

@@ -1,4 +1,4 @@
-"""The time that this process has spent on compiling and loading passes, which does not count as time of steps.
+"""The time that this process has spent on compiling and loading passes, which is not counted as step time.
 
 The module does not import Numba, because a progress bar reads this time with every engine.
 """
@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 
 class CompileTime:
-    """Counts of one process, updated by ``core/fused/code_cache.py``."""
+    """Counters of one process, updated by ``core/fused/code_cache.py``."""
 
     def __init__(self) -> None:
         self.passes = 0
-        """Number of passes that were compiled and not loaded from the cache."""
+        """Number of passes that were compiled rather than loaded from the cache."""
         self.seconds = 0.0
         """Seconds spent on compiling them."""
         self.load_seconds = 0.0

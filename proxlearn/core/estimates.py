@@ -1,4 +1,4 @@
-"""The cloud's output by two estimates, weighted and unweighted.
+"""Two estimates of the cloud's output: weighted and unweighted.
 
 The *unweighted* estimate is the plain mean of the neurons, the *weighted* one their mean under rho / sum rho. If the
 rho_i are density values at points drawn from that same density, the plain mean already estimates the integral and the
@@ -17,20 +17,20 @@ ESTIMATES = ("weighted", "unweighted")
 
 
 def estimate_weights(cloud: PointCloud) -> dict[str, Tensor]:
-    """Return the two estimates as weights of the particles, each summing to 1."""
+    """Return the particles' weights in each of the two estimates; they sum to 1 in either."""
     weighted = torch.softmax(cloud.log_rho, dim=0)
     return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
 
 
 def mean_outputs(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
-    """Return the mean over the particles by both estimates: (outputs) x n each."""
+    """Return both estimates of the mean over the particles, each (outputs) x n."""
     weights = estimate_weights(cloud)
     both = torch.stack(list(weights.values())) @ outputs.flatten(1)
     return dict(zip(weights, both.view(2, *outputs.shape[1:]), strict=True))
 
 
 def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
-    """Return the cloud's output for unlabelled samples by both estimates: (outputs) x n each."""
+    """Return both estimates of the cloud's output for unlabelled samples, each (outputs) x n."""
     return mean_outputs(neuron.outputs(cloud.theta, X), cloud)
 
 

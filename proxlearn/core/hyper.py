@@ -80,7 +80,7 @@ class Hyper(Hyperparameters[float]):
 
     @property
     def varies(self) -> bool:
-        """Whether h, beta or epsilon change from step to step."""
+        """Whether h, beta or epsilon changes from step to step."""
         return self.epsilon_quantile is not None or {self.h_schedule, self.beta_schedule} != {"constant"}
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), behind the few operations that the fixed point needs.
+"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), accessed through the few operations that the fixed point needs.
 
 The fixed point of Algorithm 1 (proximal.py) uses a kernel through these operations only, on logarithms, and does not
 depend on how Gamma is stored. ``DenseKernel`` stores Gamma itself, with the range of its floating-point type, as the
@@ -16,7 +16,7 @@ from proxlearn.core import options
 
 
 def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
-    """Return C(i,j) = |rows_i - columns_j|^2 by differences.
+    """Return C(i,j) = |rows_i - columns_j|^2 from coordinate differences.
 
     ``cdist``'s matrix-product shortcut cancels: in float32 it is off by .25 on C_ii = 1.3 once a cloud has spread.
     """
@@ -40,7 +40,7 @@ class Kernel(Protocol):
 
 
 class KernelTooLarge(Exception):
-    """A step is not possible with a neighbour list, and N is too large for an N x N kernel."""
+    """The step cannot use a neighbour list, and N is too large for an N x N kernel."""
 
     def __init__(self, N: int, largest: int, crowded: bool) -> None:
         """``largest``: the largest N with an N x N kernel; ``crowded``: whether the list would be too long."""
@@ -93,7 +93,7 @@ class LogKernel:
 
 
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
-    """Return Gamma between two clouds, row i for ``rows[i]``."""
+    """Return the kernel between two clouds; row i belongs to ``rows[i]``."""
     # The eager path does not screen, so ``auto`` is the log kernel here.
     kernel = DenseKernel if which == "dense" else LogKernel
     return kernel(squared_distances(rows, columns), epsilon)

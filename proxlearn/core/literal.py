@@ -81,7 +81,7 @@ def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise
 
 
 def step(problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
-    """Run one literal recursion behind the interface of ``core.step.step``, so that a run can use it."""
+    """Run one literal recursion with the interface of ``core.step.step``, so that a run can use it."""
     recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
     log_z = recursion.z.log()
     changes = log_z.diff(dim=1).abs().amax(dim=0)

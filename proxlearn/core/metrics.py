@@ -20,7 +20,7 @@ def accuracy_share(hits: Tensor) -> Tensor:
 
 
 def apply_probability_floor(probabilities: Tensor) -> Tensor:
-    """Raise each probability (C x n) to at least ``LEAST_PROBABILITY``; the order within a column stays.
+    """Raise each probability (C x n) to at least ``LEAST_PROBABILITY``; the order within a column is preserved.
 
     Entries that are too small are raised, and the column is divided by its new sum. The sum is at most
     1 + (C - 1) low, so that with this ``low`` the division leads back to the floor and not below it.

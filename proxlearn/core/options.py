@@ -26,7 +26,7 @@ Weights = Literal["proximal", "uniform", "fisher_rao"]
 the transport cost)."""
 
 Resample = Literal["none", "systematic"]
-"""Measure against few particles with most of the mass: none, or systematic resampling."""
+"""Remedy for a cloud in which few particles carry most of the mass: none, or systematic resampling."""
 
 Schedule = Literal["constant", "cosine", "power"]
 """Schedule of the step size or of the temperature along a run."""

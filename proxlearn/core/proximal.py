@@ -1,4 +1,4 @@
-"""The proximal update of the weights: the fixed point of Algorithm 1, over any kernel, on logarithms.
+"""The proximal update of the weights: the fixed point of Algorithm 1, for any kernel, computed with logarithms.
 
 It minimises, over couplings M >= 0 with M 1 = rho_{k-1} and rho = M^T 1,
 
@@ -107,7 +107,7 @@ def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_
 def objective(
     solution: ProximalSolution, log_rho: Tensor, cost_stay: Tensor, w: Tensor, beta: float, h: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the module's objective where every particle keeps its mass (M diagonal), and at the solution.
+    """Return the objective stated above if every particle keeps its mass (M diagonal), and at the solution.
 
     At M = diag(q) Gamma diag(z) the two transport terms add up to epsilon (<rho_{k-1}, log q> + <rho_k, log z>): O(N).
     ``cost_stay`` is the diagonal of C.

@@ -13,7 +13,7 @@ from proxlearn.core.problem import Problem
 
 @dataclass(frozen=True)
 class Potentials:
-    """The potentials of F at the particles, and the gradient of the drift."""
+    """The potentials of F at the particles, and the gradient that the drift follows."""
 
     v: Tensor
     """Drift potential, N: -(2/n) P y."""
@@ -28,7 +28,7 @@ class Potentials:
 
 
 def potentials(problem: Problem, theta: Tensor, rho: Tensor, drift: Drift) -> Potentials:
-    """Return v, U rho and the drift's gradient in O(N n n_x): U is never formed (the paper's way is O(N^2 n n_x))."""
+    """Return v, U rho and the drift's gradient in O(N n n_x): U is never formed (the paper forms it: O(N^2 n n_x))."""
     n, y = len(problem.samples), problem.samples.y.reshape(-1)
     response = problem.neuron.respond(theta, problem.samples)
     if drift == "paper":

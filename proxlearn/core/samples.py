@@ -28,6 +28,6 @@ class Samples:
         return Samples(self.X.to(device, dtype), self.y.to(device, dtype), labels)
 
     def take_rows(self, rows: Tensor) -> Samples:
-        """Return the samples of the given rows."""
+        """Return the samples in the given rows."""
         labels = None if self.labels is None else self.labels[rows]
         return Samples(self.X[rows], self.y[..., rows], labels)

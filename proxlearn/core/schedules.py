@@ -1,4 +1,4 @@
-"""Schedules of a run: values that depend only on the step and the cloud, so that a resumed run is exact."""
+"""Schedules of a run: values that depend only on the step and the cloud, so that a resumed run repeats them exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_QUERIED = 128
 
 
 def is_log_spaced(step: int, per_decade: int) -> bool:
-    """Whether ``step`` is 0 or the rounded power 10^(j / per_decade) of some j."""
+    """Whether ``step`` is 0 or 10^(j / per_decade), rounded, for some integer j."""
     return step == 0 or step in _decade(len(str(step)) - 1, per_decade)
 
 
@@ -33,7 +33,7 @@ def _decade(digits: int, per_decade: int) -> frozenset[int]:
 
 
 def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
-    """Return the factor of h, or of the temperature 1/beta, at a step.
+    """Return the factor that multiplies h, or the temperature 1/beta, at a step.
 
     It starts at 1. The cosine reaches its end at ``horizon``; the power law is at a tenth there and continues to fall.
     """

@@ -37,7 +37,7 @@ class Info:
         return False
 
     def prox_objective(self) -> tuple[Tensor, Tensor]:
-        """Return the value of the regularised problem before and after the step."""
+        """Return the value of the proximal objective before and after the step."""
         cost_stay = (self.theta - self.previous.theta).square().sum(1)
         hyper = self.hyper
         return proximal.objective(

@@ -28,7 +28,7 @@ class Task(Protocol):
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """Scores of each estimate, in the order of a table."""
+        """Names of the scores of each estimate, in the order of the columns of a table."""
 
     def classes(self, output: Tensor) -> int:
         """Return the number of classes; 0 where the target is a real number."""
@@ -47,11 +47,11 @@ class Task(Protocol):
         """Return the scores of one estimate, by name."""
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
-        """Return the scores of the single particles (outputs: N x outputs x n), by name."""
+        """Return the scores of the individual particles (outputs: N x outputs x n), by name."""
 
 
 class Binary:
-    """Classes by the sign of f, which regresses -1/+1."""
+    """Two classes, predicted by the sign of f, which is regressed on -1/+1."""
 
     quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
@@ -92,7 +92,7 @@ class Binary:
 
 
 class Multiclass:
-    """Classes by the largest output, which is a probability, or is regressed on a one-hot vector."""
+    """Classes predicted by the largest output; the outputs are probabilities, or are regressed on one-hot vectors."""
 
     quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
@@ -163,7 +163,7 @@ def task_of(neuron: Neuron, samples: Samples) -> Task:
 
 
 def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, float]:
-    """Return every metric of one part of the data, by name."""
+    """Return every metric on one part of the data, by name."""
     task, outputs = task_of(neuron, samples), neuron.outputs(cloud.theta, samples.X)
     values: dict[str, Tensor] = {}
     for estimate, mean in mean_outputs(outputs, cloud).items():

@@ -1,4 +1,4 @@
-"""Weight updates, which follow the motion of the particles in a step, and resampling.
+"""Weight updates, which come after the motion of the particles in a step, and resampling.
 
 All three updates minimise, over rho of the same total mass, a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>,
 with w frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves
@@ -69,7 +69,7 @@ def ess_below(cloud: PointCloud, threshold: float) -> bool:
 
 
 def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
-    """Resample N particles of equal weight, using a single number u in [0, 1).
+    """Resample to N particles of equal weight, using a single number u in [0, 1).
 
     A particle with the share s of the mass is drawn floor(N s) or ceil(N s) times, N s on average: no other
     resampling with unbiased counts changes the cloud less.

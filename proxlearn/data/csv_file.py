@@ -55,7 +55,7 @@ def open_text(file: BinaryIO) -> TextIO:
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
-    """Return the column names and the delimiter that yields most of them; the file is then at its beginning."""
+    """Return the column names and the delimiter that yields the most names; rewind the file."""
     try:
         records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def read_frames(
 
 
 def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) -> Any:
-    """Call pandas.read_csv with the options that hold for every table."""
+    """Call pandas.read_csv with the options that are common to all tables."""
     import pandas as pd
 
     with _pandas_errors_as_input_error(path):

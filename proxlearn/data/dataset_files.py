@@ -57,14 +57,14 @@ def digest(content: bytes) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the user's cache that fetched files go into."""
+    """Return the folder in the user's cache where fetched files are stored."""
     from platformdirs import user_cache_path
 
     return user_cache_path("proxlearn", appauthor=False) / "data"
 
 
 def find(file: DataFile, path: str | None = None) -> Path | None:
-    """Return the path of the file without reading it; None where it would have to be fetched."""
+    """Return the path of the file without reading it; None if it would have to be fetched."""
     if path is not None:
         given = user_path("dataset.path", path)
         given = given / file.name if given.is_dir() else given
@@ -81,7 +81,7 @@ def find(file: DataFile, path: str | None = None) -> Path | None:
 
 
 def read(file: DataFile, path: str | None = None) -> bytes:
-    """Return the verified content of the file; fetch it first where it is absent."""
+    """Return the verified content of the file; fetch it first if it is absent."""
     place = find(file, path)
     return fetch(file) if place is None else verified(file, place)
 
@@ -130,7 +130,7 @@ def fetch(file: DataFile) -> bytes:
 
 
 def _store(path: Path, content: bytes) -> None:
-    """Write under a temporary name and rename, so that no reader sees a part. No sync: sha256 shows damage."""
+    """Write under a temporary name and rename, so that no reader sees a partial file. No sync: sha256 shows damage."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)

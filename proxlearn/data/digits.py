@@ -1,4 +1,4 @@
-"""Loader of digits: scikit-learn's handwritten digits of 8 x 8 pixels, ten classes without a download."""
+"""Loader of digits: scikit-learn's handwritten digits of 8 x 8 pixels, ten classes, no download needed."""
 
 from __future__ import annotations
 

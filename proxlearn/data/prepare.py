@@ -1,4 +1,4 @@
-"""Split a table into training and test part and scale both, keeping the scalers for prediction."""
+"""Split a table into a training and a test part and scale both, keeping the scalers for prediction."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedDat
 
 
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
-    """Refuse data that cannot be scaled, or that overflows in each of these precisions; the error names the column."""
+    """Refuse data that cannot be scaled, or that overflows in all of these precisions; the error names the column."""
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]

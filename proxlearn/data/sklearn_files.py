@@ -12,7 +12,7 @@ from proxlearn.errors import InputError
 
 
 def read_rows(name: str) -> np.ndarray:
-    """Return the numbers of one of its CSV files, without the header line that some of them have."""
+    """Return the numbers of one of the package's CSV files, without the header line that some of them have."""
     spec = importlib.util.find_spec("sklearn")
     folders = spec.submodule_search_locations if spec is not None else None
     path = Path(next(iter(folders)), "datasets", "data", name) if folders else None

@@ -1,4 +1,4 @@
-"""A dataset as every loader returns it, before split and scaling, and its description without loading it."""
+"""A dataset as every loader returns it, before splitting and scaling, and its description, which needs no loading."""
 
 from __future__ import annotations
 

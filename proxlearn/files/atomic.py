@@ -79,7 +79,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file's name is that of an unfinished file of proxlearn."""
+    """Return whether a file's name is that of an unfinished file of proxlearn."""
     return bool(TEMPORARY_NAME.fullmatch(path.name) or OLD_TEMPORARY_NAME.fullmatch(path.name))
 
 

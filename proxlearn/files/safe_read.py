@@ -69,7 +69,7 @@ class PlainLoader(yaml.SafeLoader):
 
 
 def open_regular(path: Path) -> int:
-    """Open a regular file for reading and return its descriptor; any other kind is an UnreadableFile."""
+    """Open a regular file for reading and return its descriptor; raise UnreadableFile for any other kind."""
     try:
         # Without NO_WAIT, opening a pipe would block until a process writes to it.
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
@@ -78,7 +78,7 @@ def open_regular(path: Path) -> int:
     except ValueError as error:
         raise UnreadableFile(path, "its name is not valid") from error
     except OSError as error:
-        # macOS and the BSDs report a link with other error numbers than Linux.
+        # macOS and the BSDs report a link with different error numbers from Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
         if not link and error.errno in MACHINE_ERRORS:
             raise
@@ -139,7 +139,7 @@ def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
 def read_table(
     path: Path, most: int = MAX_TABLE_BYTES, convert: Callable[[str], str] = lambda content: content
 ) -> pd.DataFrame:
-    """Read a CSV file with a header line; a last line without line end is still being written and is ignored.
+    """Read a CSV file with a header line; a last line without a line end is still being written and is ignored.
 
     ``convert`` converts the text of an earlier version to the present one.
     """

@@ -1,4 +1,4 @@
-"""Runs jobs through a Hydra launcher: sequentially, on a machine's cores (joblib), SLURM (submitit) or Ray."""
+"""Runs jobs through a Hydra launcher: sequentially, on a machine's cores (joblib), on SLURM (submitit) or on Ray."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _stop_message(job: Job) -> str:
 
 
 def run_target(batch: JobBatch, job: Job) -> int:
-    """Run the job in its own process; record its result or failure, print it into the log, and return an exit code."""
+    """Run the job, inside its process; record its result or failure, log any error, and return an exit code."""
     records = JobRecords(batch.folder)
     records.write(job.name, "running", batch.session)
     try:

@@ -72,7 +72,7 @@ def setup_launcher(master: DictConfig, folder: Path) -> None:
 
 
 def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
-    """Make joblib's workers watch this process, which cannot end them if it is killed."""
+    """Make joblib's workers watch this process, because it cannot end them if it is killed."""
     if launcher_name(master) != "joblib":
         return
     from joblib import Parallel
@@ -83,7 +83,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
 
 
 def shutdown_launcher(master: DictConfig) -> None:
-    """End joblib's workers: joblib keeps them for the next call, and each holds a server of half a gigabyte."""
+    """End joblib's workers: joblib keeps them for the next call, and each keeps a fork server of half a gigabyte."""
     if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor
 
@@ -91,7 +91,7 @@ def shutdown_launcher(master: DictConfig) -> None:
 
 
 def install_sacct_shim(folder: Path) -> None:
-    """Put an `sacct` on PATH where SLURM has no accounting: a dead job would block the launcher for ever."""
+    """Put a substitute for `sacct` on PATH if SLURM has no accounting; else a dead job blocks the launcher for ever."""
     if shutil.which("sbatch") is None:
         raise InputError("this machine has no `sbatch`", "run the command on a machine that can submit jobs to SLURM")
     if shutil.which("sacct") is not None and subprocess.run(["sacct", "-n"], capture_output=True).returncode == 0:

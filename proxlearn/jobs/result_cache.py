@@ -53,7 +53,7 @@ class CachedResult:
 
 
 def canonical_json(identity: Mapping[str, Any]) -> str:
-    """Return one string per identity: neither the order of keys nor the kind of sequence matters."""
+    """Return one string per identity: neither the order of keys nor the type of a sequence matters."""
     return json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -83,12 +83,12 @@ class ResultCache:
         self._read()
 
     def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result of this identity; None if there is none."""
+        """Return the result for this identity; None if there is none."""
         record = self._records.get(cache_key(identity))
         return None if record is None else copy.deepcopy(record.result)
 
     def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Store a result durably; an earlier one of the same identity is replaced."""
+        """Store a result durably; an earlier one for the same identity is replaced."""
         key = cache_key(identity)
         stored_identity = json.loads(canonical_json(identity))
         # Parsed again so that memory holds what the file holds: lists for tuples, strings for keys.
@@ -103,7 +103,7 @@ class ResultCache:
             self._records[key] = record
 
     def remove(self, identity: Mapping[str, Any]) -> None:
-        """Delete the result of this identity, if there is one, so that it is computed again."""
+        """Delete the result for this identity, if there is one, so that it is computed again."""
         key = cache_key(identity)
         with self._lock:
             if key in self._records:
@@ -172,7 +172,7 @@ class ResultCache:
             os.close(handle)
 
     def _repair(self, handle: int) -> int:
-        """Complete or remove a last line without its end; return the file's size."""
+        """Complete or remove an unterminated last line; return the file's size."""
         size = os.fstat(handle).st_size
         if os.pread(handle, 1, size - 1) == b"\n":
             return size

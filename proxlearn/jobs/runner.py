@@ -85,7 +85,7 @@ class JobsOutcome:
 
     @property
     def failures(self) -> dict[str, JobRecord]:
-        """The jobs that ended without being finished."""
+        """The jobs that ended without finishing."""
         return {name: record for name, record in self.records.items() if record.state != DONE}
 
     @property
@@ -226,7 +226,7 @@ def process_exists(record: JobRecord) -> bool:
 
 @contextlib.contextmanager
 def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
-    """Stop all jobs on SIGINT or SIGTERM, not only the one that gets it; a second signal ends the command at once."""
+    """Stop all jobs on SIGINT or SIGTERM, not only the job that gets it; a second signal ends the command at once."""
     received: list[int] = []
     first = 0.0
 

@@ -14,7 +14,7 @@ HEADER = "JobID|State|NodeList"
 
 
 def rows(jobs: str) -> list[str]:
-    """Return one line per job of `scontrol show job --oneliner`."""
+    """Return one `sacct` line per job in the output of `scontrol show job --oneliner`."""
     lines = []
     for line in jobs.splitlines():
         fields = dict(re.findall(r"(\w+)=(\S*)", line))

@@ -34,7 +34,7 @@ def run_in_subprocess(
     directory: Path,
     stop: Callable[[], bool],
 ) -> int:
-    """Run ``target(*args)`` in ``directory`` and return its exit code, or minus the signal that killed it.
+    """Run ``target(*args)`` in ``directory`` and return its exit code, or minus the number of the killing signal.
 
     Its output is appended to ``log``. When ``stop()`` becomes true, the process gets a SIGTERM and is waited for.
     """

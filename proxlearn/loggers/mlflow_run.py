@@ -147,7 +147,7 @@ class MlflowLogger:
             self._client.log_batch(self._run_id, metrics=metrics[start : start + MAX_METRICS])
 
     def _attempt(self, send: Callable[[], None]) -> None:
-        """Call ``send``; a failure is one warning instead of an error, and the next session sends the missing rows."""
+        """Call ``send``; a failure only causes a warning, and the next session sends the missing rows."""
         if self._disabled:
             return
         try:
@@ -165,7 +165,7 @@ class MlflowLogger:
 
     @contextlib.contextmanager
     def _store_lock(self) -> Iterator[None]:
-        """Lock a store that is a folder: two processes could create two experiments of one name."""
+        """Lock a store that is a folder: otherwise two processes could create two experiments of the same name."""
         if self._local is None:
             yield
             return
@@ -200,7 +200,7 @@ class TimeoutClient:
 
 
 def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
-    """Return the result of ``call``; if it takes longer, raise TimeoutError and leave its thread running."""
+    """Return the result of ``call``; after ``seconds``, raise TimeoutError and leave its thread running."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -221,12 +221,12 @@ def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def _is_timeout(error: BaseException) -> bool:
-    """Whether a server accepted the call and did not answer; a refused call is not a timeout."""
+    """Return whether a server accepted the call and did not answer; a refused call is not a timeout."""
     return isinstance(error, TimeoutError) or "timed out" in str(error)
 
 
 def _acquire_lock(handle: int) -> None:
-    """Wait at most LOCK_SECONDS for an exclusive lock, so that a process that hangs with it does not block others.
+    """Wait at most LOCK_SECONDS for an exclusive lock, so that a process that hangs holding it does not block others.
 
     On a file system without locks a run continues without one.
     """
@@ -241,7 +241,7 @@ def _acquire_lock(handle: int) -> None:
 
 
 def _without_password(uri: str) -> str:
-    """Return the URI without the password that it may contain."""
+    """Return the URI without the user name and password that it may contain."""
     return re.sub(r"//[^/@]*@", "//", uri)
 
 

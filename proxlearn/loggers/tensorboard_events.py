@@ -1,4 +1,4 @@
-"""TensorBoard logger: event files in ``<run folder>/tensorboard``, written with TensorBoard's own record format.
+"""TensorBoard logger: event files in ``<run folder>/tensorboard``, written in TensorBoard's own record format.
 
 The writers of torch and TensorBoard buffer events in a thread, so that a killed process loses logged rows. Here every
 row is in the file before the run continues.

@@ -79,7 +79,7 @@ class ArchivedRun:
 
     @property
     def last_step(self) -> int:
-        """The newest logged step, which every figure of the run refers to."""
+        """The last logged step; the final figures of the run are those at this step."""
         return int(self.metrics["step"].iloc[-1])
 
     @property
@@ -87,7 +87,7 @@ class ArchivedRun:
         return float(self.status["seconds"])
 
     def final(self, column: str) -> float:
-        """Return the newest value of a metric."""
+        """Return the last logged value of a metric."""
         return float(self.metrics[column].iloc[-1])
 
     def model(self, step: int) -> Model:

@@ -48,7 +48,7 @@ class TextTable:
 
     @classmethod
     def parse(cls, text: str) -> TextTable:
-        """Parse a table; a last line without a line end is left out."""
+        """Parse a table; an unterminated last line is left out."""
         complete = text[: text.rfind("\n") + 1]
         header, *rows = (tuple(row) for row in csv.reader(io.StringIO(complete)))
         return cls(header, tuple(rows))

@@ -29,7 +29,7 @@ PAGES: dict[str, Callable[[Archive], list[Path]]] = {
 
 
 def target_entries(names: Iterable[str]) -> list[PlanEntry]:
-    """Return the entries that targets are built from, in the order of the plan."""
+    """Return the entries that the named targets are built from, in the order of the plan."""
     entries = {entry for name in names for entry in TARGETS[name] or [entry.name for entry in PLAN]}
     return [entry for entry in PLAN if entry.name in entries]
 

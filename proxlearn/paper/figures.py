@@ -79,7 +79,7 @@ def fig4(archive: Archive) -> list[Path]:
 
 
 def _inset(axes: Axes, run: ArchivedRun, step: int, left: float) -> None:
-    """Draw the learned function at one step, and a dot on the curve of the risk."""
+    """Draw the learned function at one step, and mark that step on the risk curve."""
     inset = axes.inset_axes((left, 0.05, 0.29, 0.40))
     x = np.linspace(-np.pi, np.pi, 200)
     inset.plot(x, np.sin(x), color=GREY, linewidth=0.9)
@@ -111,7 +111,7 @@ def fig5(archive: Archive) -> list[Path]:
 
 
 def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun], column: str, label: str) -> None:
-    """Draw one run's curve over the range of several runs, at the steps that these have in common."""
+    """Draw one run's curve, and the range of several runs at the steps that they have in common."""
     table, colour = _side_by_side(runs, column), ESTIMATE_COLOURS[label]
     width = 1.8 if label == "weighted" else 0.9
     axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.22, linewidth=0)
@@ -129,7 +129,7 @@ def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
 
 
 def _headline(drawing: Figure, panel: Axes, text: str) -> None:
-    """Put the title and the legend above the panels, because the curves leave no space inside them in every case."""
+    """Put the title and the legend above the panels, because the curves do not always leave space inside them."""
     drawing.suptitle(text, fontsize=9, x=0.02, ha="left")
     drawing.legend(*panel.get_legend_handles_labels(), loc="upper right", ncols=2)
 

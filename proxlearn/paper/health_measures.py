@@ -23,7 +23,7 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged k from which on the kernel was the identity to rounding; infinite if there is none."""
+    """Return the first logged k from which the kernel was the identity up to rounding; infinity if there is none."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -48,7 +48,7 @@ def kappa(run: ArchivedRun) -> float:
 
 
 def contraction(run: ArchivedRun) -> float:
-    """Return the largest measured contraction of a first round, times 1 + kappa: at most 1 in theory."""
+    """Return the largest measured contraction of a first Sinkhorn round, times 1 + kappa: at most 1 in theory."""
     return float(run.metrics["sinkhorn_contraction"].max() * (1 + kappa(run)))
 
 
@@ -91,7 +91,7 @@ def final_result(run: ArchivedRun, estimate: str) -> float:
 
 
 def is_changed(differences: Sequence[float], least: float) -> str:
-    """Whether a mean difference is beyond both ``least`` and twice its standard error; one run has no verdict."""
+    """Return whether the mean difference exceeds ``least`` and twice its standard error; no verdict for one run."""
     if len(differences) < 2:
         return "one run: no verdict" if differences else ""
     mean = summarise(differences)
@@ -100,6 +100,6 @@ def is_changed(differences: Sequence[float], least: float) -> str:
 
 
 def range_text(values: Sequence[float]) -> str:
-    """Return the range of sorted values as a string; an infinite value stands for never."""
+    """Return the range of sorted values as a string; infinity is shown as "never"."""
     texts = ["never" if math.isinf(value) else f"{value:g}" for value in values]
     return "" if not texts else texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"

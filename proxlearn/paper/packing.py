@@ -72,7 +72,7 @@ def pack_run(run: PlannedRun) -> PackedRun:
 
 
 def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Whether the folder holds a finished run, and the archive holds an unfinished or a shorter one or none."""
+    """Whether the folder holds a finished run that the archive lacks, holds unfinished, or holds at another step."""
     try:
         status = read_json(RunFolder(folder).status)
     except AbsentFile:
@@ -91,7 +91,7 @@ def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
 
 
 def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
-    """Return the stored clouds of the folder's own run that are nearest to ``steps``, by the ratio of the steps."""
+    """Return the stored clouds of the folder's own run that are nearest to ``steps`` on a logarithmic scale."""
     identity, clouds = read_identity(folder), {}
     for step, path in list_checkpoints(folder.checkpoints):
         if step > 0:

@@ -97,7 +97,7 @@ class PublishedExperiment:
 
 
 def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
-    """Return the paper's experiments with exactly these settings, except for the number of steps; else none.
+    """Return the paper's experiments with exactly these settings, except for the number of steps.
 
     The caller compares the experiment's ``steps`` with the number of steps that the run has made.
     """

@@ -29,7 +29,7 @@ DATA = {
 
 
 def mean_square(run: ArchivedRun, normalised: bool) -> float:
-    """Return the mean of (y - f)^2 on the test part, f = P^T rho with or without division by the total mass."""
+    """Return the mean of (y - f)^2 on the test part, where f = P^T rho with or without division by the total mass."""
     assert run.points is not None, "the archive keeps the points of these runs"
     model = run.model(max(run.clouds))
     test = run.points[run.points["part"] == "test"]
@@ -73,7 +73,7 @@ class Reading:
 
     @property
     def line(self) -> tuple[float, float]:
-        """Slope and intercept of the figures against 1/N; NaN where a figure is missing."""
+        """Slope and intercept of a line through the figures against 1/N; NaN if any figure is missing."""
         if any(math.isnan(figure.mean) for figure in self.figures.values()):
             return math.nan, math.nan
         return line({N: figure.mean for N, figure in self.figures.items()})
@@ -185,13 +185,13 @@ def distance(figures: Mapping[int, MeanSd]) -> float:
 
 
 def line(figures: Mapping[int, float]) -> tuple[float, float]:
-    """Return slope and intercept of the figures against 1/N."""
+    """Return the slope and intercept of a line fitted to the figures against 1/N."""
     slope, intercept = np.polyfit([1 / N for N in figures], list(figures.values()), 1)
     return float(slope), float(intercept)
 
 
 def figure_text(figure: MeanSd) -> str:
-    """Return a figure with DIGITS significant digits if it is above 10, else with DIGITS decimal places."""
+    """Return a figure with DIGITS decimal places, or with DIGITS + 1 significant digits from 10 on."""
     above_ones = 0 if math.isnan(figure.mean) or abs(figure.mean) < 10 else int(math.log10(abs(figure.mean)))
     return figure.text(max(0, DIGITS - above_ones))
 

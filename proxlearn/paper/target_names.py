@@ -33,7 +33,7 @@ RUNS = "runs"
 
 
 def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
-    """Return the targets that the words name, each once; all targets if there is no word except ``runs``."""
+    """Return the targets that the words name, each once; all targets if no word other than ``runs`` is given."""
     names: list[str] = []
     for word in [word for word in words if word != RUNS] or ["all"]:
         if word in GROUPS:

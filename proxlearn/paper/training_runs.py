@@ -116,7 +116,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """Return the runs whose clouds others start from and whose folders do not exist; the archive lacks these clouds."""
+    """Return the runs that others start from and whose checkpoints are missing; the archive lacks their clouds."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))
@@ -124,7 +124,7 @@ def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[P
 
 
 def is_finished(run: PlannedRun, archive: Archive) -> bool:
-    """Whether the archive or the run's folder holds all steps of the run; InputError if it is another run."""
+    """Whether the archive or the run's folder holds all steps of the run; InputError if its settings differ."""
     # The cloud that the run starts from is left out: only the training needs it.
     overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
     config = planned_config(replace(run, overrides=overrides))

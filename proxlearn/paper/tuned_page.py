@@ -25,7 +25,7 @@ SELECTED = ("init_scale", "h", "beta", "epsilon", "steps")
 
 @dataclass(frozen=True)
 class PaperAccuracy:
-    """The paper's best accuracy on a dataset, as a share, and its time."""
+    """The paper's best accuracy on a dataset, as a share, and the time that the paper states for it."""
 
     accuracy: float
     time: str = "not stated"

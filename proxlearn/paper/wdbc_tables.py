@@ -52,7 +52,7 @@ def accuracy_sections(keys: tuple[str, ...], run_columns: tuple[str, ...] = ()) 
 
 
 def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, float], hours: float) -> list[Cell]:
-    """Return the cells that Tables 1 and 2 share; ``paper`` has its unweighted and its weighted accuracy."""
+    """Return the cells that Tables 1 and 2 share; ``paper`` holds the paper's unweighted and weighted accuracy."""
     saturated, sign, weighted = (
         summarise(100 * run.final(f"test_accuracy_{estimate}") for run in runs)
         for estimate in ("unweighted_saturated", "unweighted", "weighted")

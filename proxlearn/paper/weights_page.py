@@ -54,14 +54,14 @@ def measure_updates(config: TrainConfig) -> FitResult:
 
 
 def split_ratio(dataset: str) -> float:
-    """Return test rows over training rows of the dataset's splits; 0 for one split with independent seeds."""
+    """Return the ratio of test to training rows in the dataset's splits; 0 for one split with independent seeds."""
     overrides = (override.partition("=") for override in WEIGHTS.overrides[dataset])
     fractions = [float(value) for key, _, value in overrides if key == "dataset.train_fraction"]
     return (1 - fractions[0]) / fractions[0] if fractions else 0.0
 
 
 def difference(dataset: str, fits: list[FitResult], figure: str, other: Weights) -> Interval | None:
-    """Return proximal minus another update; None if a dataset has no such figure or a fit has diverged."""
+    """Return the interval of proximal minus another update; None if the figure is absent or a fit has diverged."""
     if fits[0]["proximal"][figure] is None or (figure == "risk" and diverged(fits, other)):
         return None
     first, second = (dict(enumerate(result[weights][figure] for result in fits)) for weights in ("proximal", other))
@@ -80,7 +80,7 @@ def difference_text(dataset: str, fits: list[FitResult], figure: str, other: Wei
 
 
 def shown_digits(interval: Interval) -> int:
-    """Return four, or the number of digits that shows the first digit of the narrower half-width."""
+    """Return four, or more if the first digit of the narrower half-width would not be shown."""
     return 4 if not 0 < interval.student < 5e-5 else math.ceil(-math.log10(interval.student))
 
 

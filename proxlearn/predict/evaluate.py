@@ -1,4 +1,4 @@
-"""Metrics of a model on labelled rows, with the names and the code of a run's own metrics."""
+"""Metrics of a model on labelled rows, named and computed as a run's own metrics are."""
 
 from __future__ import annotations
 

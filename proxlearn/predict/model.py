@@ -43,7 +43,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """Predicts rows given in the user's units, in float64."""
+    """Predicts targets of rows given in the user's units; computes in float64."""
 
     neuron: Neuron
     task: Task
@@ -72,7 +72,7 @@ class Model:
         return {estimate: self.task.predicted(f).numpy() for estimate, f in self.mean_outputs(X).items()}
 
     def predict(self, X: np.ndarray, estimate: str = "weighted") -> Prediction:
-        """Predict ``X``, rows x features, with probabilities and standard errors."""
+        """Predict the rows of ``X`` (rows x features), with probabilities and standard errors."""
         blocks = [
             (mean_outputs(outputs, self.cloud)[estimate], standard_error(outputs, self.cloud, estimate))
             for outputs in self._outputs(X)
@@ -87,7 +87,7 @@ class Model:
         return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
-        """Yield the outputs of the single particles, N x (outputs) x rows, in blocks of rows."""
+        """Yield the outputs of the individual particles, N x (outputs) x rows, in blocks of rows."""
         N, outputs = len(self.cloud.theta), max(1, len(self.classes), len(self.target_scaler.shift))
         rows = max(1, BLOCK // (N * outputs))
         with torch.no_grad():
@@ -116,5 +116,5 @@ class Model:
 
 
 def _squeeze_single(values: np.ndarray) -> np.ndarray:
-    """Turn n x 1 into a vector; several outputs stay n x outputs."""
+    """Turn an n x 1 array into a vector; leave an array of several outputs as it is."""
     return values[:, 0] if values.shape[1] == 1 else values

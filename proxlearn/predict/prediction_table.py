@@ -23,7 +23,7 @@ STDIN = STDOUT = "-"
 
 
 def check_prediction_output(output: str, data: str) -> None:
-    """Refuse an output that cannot be written, or that is the table to predict under another name or redirection."""
+    """Refuse an output that cannot be written, or that is the input table, by another name or by redirection."""
     source = 0 if data == STDIN else Path(data).expanduser()
     if output != STDOUT:
         check_output(Path(output), [source])
@@ -74,7 +74,7 @@ def open_prediction_table(output: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def exact_output() -> Iterator[TextIO]:
-    """Open the standard output for a table: a character that its encoding lacks is an error and is not escaped."""
+    """Open the standard output for a table: a character that its encoding lacks raises an error and is not escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "backslashreplace":
         sys.stdout.reconfigure(errors="strict")
     try:
@@ -85,7 +85,7 @@ def exact_output() -> Iterator[TextIO]:
 
 
 class PrintableOutput(io.StringIO):
-    """A terminal as the output: control characters in classes and kept columns are escaped."""
+    """A stream that writes to a terminal: control characters in classes and kept columns are escaped."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(printable_lines(text))

@@ -1,4 +1,4 @@
-"""Checkpoints: the cloud and all else that the next step needs, in a file with a checksum (checkpoint_file.py)."""
+"""Checkpoints: the cloud and whatever else that the next step needs, in a file with a checksum (checkpoint_file.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Number = float | int | bool | None
 
 @dataclass(frozen=True)
 class MetricsPosition:
-    """A position in metrics.csv: its length in bytes at some moment, and the sha256 of these bytes."""
+    """A position in metrics.csv: the number of bytes before it, and their sha256."""
 
     size: int = 0
     sha256: str = ""
@@ -32,13 +32,13 @@ class MetricsPosition:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run after a step, from which it continues bit for bit."""
+    """The state of a run after a step, from which the run can be continued with bit-identical results."""
 
     cloud: PointCloud
     generator: Tensor
     """State of the noise generator, as bytes."""
     run: str
-    """Identity of the run (Experiment.identity), which differs for a file of another run."""
+    """Identity of the run (Experiment.identity), by which a file of another run is recognised."""
     unmet: int = 0
     """Number of proximal steps that did not reach their tolerance within L rounds."""
     switched_at: int | None = None
@@ -51,7 +51,7 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write one checkpoint and return its path; raises RunError where a tensor is not finite."""
+    """Write one checkpoint and return its path; raise RunError if a tensor is not finite."""
     cloud = checkpoint.cloud
     tensors = {
         "theta": cloud.theta,
@@ -91,7 +91,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
-    """Return the content of a file whose checksum matches; all values are checked: any program may have written it."""
+    """Parse a file whose checksum matches; every value is checked, because any program may have written the file."""
     try:
         # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
@@ -137,7 +137,7 @@ def newest_valid(
 
 
 def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
-    """Delete the checkpoints that are no longer needed once the one of ``step`` is on disk.
+    """Delete the checkpoints that are no longer needed once the checkpoint of ``step`` is on disk.
 
     These stay: the ``protected`` steps, which were stored under other settings; those for films, if ``films``; the
     newest ``keep``; and the newest ``keep`` of the regular ones, so that an interrupted run has all the checkpoints of
@@ -158,7 +158,7 @@ def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
 
 
 def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
-    """Return the neighbour list's reference cloud and radius; None where the run had no neighbour list."""
+    """Return the neighbour list's reference cloud and radius; None if the run had no neighbour list."""
     if reference is None and radius is None:
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
@@ -170,7 +170,7 @@ def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Sc
 
 
 def _parse_proximal(values: object) -> dict[str, Number] | None:
-    """Return the metrics of the last step; checkpoints of version 0.1.0 have none."""
+    """Return the metrics of the last step; None for a checkpoint of version 0.1.0, which does not have them."""
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):

@@ -24,7 +24,7 @@ FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
 BLANK_CHECKSUM = b"0" * 64
 CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 MAX_HEADER_BYTES = 2**20
-"""Maximum length of a header; the header of five tensors and a state has two kilobytes."""
+"""Maximum length of a header; the header of five tensors and a state takes about two kilobytes."""
 PARSE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors that reading and parsing a file of unknown content can raise."""
 
@@ -70,7 +70,7 @@ def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
 
 
 def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
-    """Read a file whose checksum matches and, if ``named``, whose name fits its step; else raise InvalidCheckpoint."""
+    """Read a checkpoint file; raise InvalidCheckpoint if its checksum or, if ``named``, its name does not match."""
     try:
         blob = _read_whole_file(path)
         metadata = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
@@ -99,7 +99,7 @@ def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
 
 
 def _read_whole_file(path: Path) -> bytes:
-    """Return the bytes of a checkpoint file, whose length must agree with its header and fit into memory."""
+    """Return the bytes of a checkpoint file, whose length must agree with its header, and which must fit in memory."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size

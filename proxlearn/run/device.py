@@ -1,4 +1,4 @@
-"""The device of a run, and the checks of its memory, which run before any file is created."""
+"""The device of a run, and checks that the run fits in its memory, made before any file is created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUTPUT_COPIES = 4
 
 
 def resolve_device(name: str) -> str:
-    """Return the torch name of a device; ``auto`` is cuda where available. torch is imported only where needed."""
+    """Return the torch name of a device; ``auto`` means cuda if available. torch is imported only if needed."""
     if name == "cpu":
         return name
     import torch
@@ -25,7 +25,7 @@ def resolve_device(name: str) -> str:
 
 
 def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
-    """Refuse data that does not fit into memory: each particle has an output for each row (and class)."""
+    """Refuse data that does not fit in memory: each particle has an output for each row (and class)."""
     device = resolve_device(config.device.device)
     needed = OUTPUT_COPIES * _itemsize(config) * config.N * rows * (classes if classes > 2 else 1)
     if needed > device_memory(device):
@@ -36,7 +36,7 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuse a kernel that does not fit, before the machine starts to swap; fused kernel=auto forms no large one."""
+    """Refuse a kernel that does not fit in memory; with kernel=auto, the fused engine never forms a large one."""
     if config.weights != "proximal":
         return
     device = resolve_device(config.device.device)
@@ -58,7 +58,7 @@ def check_memory(config: TrainConfig) -> None:
 
 
 def _itemsize(config: TrainConfig) -> int:
-    """Return the bytes per number in the largest precision of the run."""
+    """Return the number of bytes per value in the highest precision of the run."""
     return 8 if "float64" in (config.device.dtype, config.device.fallback_dtype) else 4
 
 

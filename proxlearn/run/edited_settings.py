@@ -1,4 +1,4 @@
-"""Detection of a config.yaml that was edited after the run started: its results do not belong to the new settings."""
+"""Detection of a config.yaml that was edited after the run started: the results do not belong to the new settings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 
 DIGEST_LENGTH = 64
-"""Length of the settings' digest, which begins a run's identity; the digest of the data follows."""
+"""Length of the settings' digest, with which a run's identity begins; the digest of the data follows."""
 
 
 def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mapping[str, Any]) -> None:
-    """Refuse a run folder whose ``config``, from config.yaml, is not the one that the run started with.
+    """Refuse a run folder whose ``config``, read from config.yaml, is not the one that the run started with.
 
     Runs of version 0.1.0 do not store their settings in status.json; there the identity in a checkpoint is compared.
     """
@@ -48,7 +48,7 @@ def describe_difference(config: TrainConfig, stored: Any, original_digest: str) 
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """Return ``expected`` if a checkpoint has it, otherwise the digest in the newest one; None without a checkpoint."""
+    """Return ``expected`` if a checkpoint has it, otherwise the digest in the newest one; None if there is none."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]

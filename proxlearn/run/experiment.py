@@ -31,7 +31,7 @@ from proxlearn.training.trainer import initial_fit, split_seed
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that a step needs and does not change."""
+    """Everything that a step needs but does not change."""
 
     config: TrainConfig
     """The config as the user gave it; values that it leaves to selection are in ``settings`` once selected."""
@@ -65,7 +65,7 @@ class Experiment:
         return self.settings.steps
 
     def to(self, dtype: torch.dtype) -> Experiment:
-        """Return the same experiment in another precision, from the float64 data."""
+        """Return the same experiment in another precision, converted from the float64 data."""
         test = self.prepared.test.to(self.device, dtype)
         return replace(self, problem=self.source.to(self.device, dtype), test=test)
 
@@ -91,12 +91,12 @@ def settings_from_config(config: TrainConfig) -> Settings:
 
 
 def with_targets(neuron: Neuron, samples: Samples) -> Samples:
-    """Return samples with the regression targets of this neuron for their labels."""
+    """Return ``samples`` with the regression targets that the neuron assigns to their labels."""
     return samples if samples.labels is None else replace(samples, y=neuron.targets(samples.labels))
 
 
 def choose_neuron(table: Table, name: str | None) -> Neuron:
-    """Return the neuron of the config, or the first one for the data's task."""
+    """Return the neuron that the config names, or the first one that supports the data's task."""
     neurons = {key: make(len(table.classes)) for key, make in NEURONS.items()}
     if name is not None and name not in neurons:
         raise InputError(f"no neuron `{name}`", did_you_mean(name, neurons))
@@ -108,7 +108,7 @@ def choose_neuron(table: Table, name: str | None) -> Neuron:
 
 
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
-    """Return cloud_0 and the state of the noise generator, both from ``seed`` through separate streams."""
+    """Return cloud_0 and the state of the noise generator, both derived from ``seed``, as separate random streams."""
     config = experiment.config
     cloud_seed, noise_seed = split_seed(config.seed)
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
@@ -133,7 +133,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """Return the cloud of another run's checkpoint, as an initial cloud."""
+    """Return the cloud of another run's checkpoint, identified by its checksum, for use as an initial cloud."""
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud

@@ -1,4 +1,4 @@
-"""Checks of an output folder before a run or a sweep starts, and its removal where nothing was stored."""
+"""Checks of an output folder before a run or a sweep starts, and its removal if nothing was stored in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
 
 
 def nearest_existing_folder(path: Path) -> Path:
-    """Return the folder itself, or its nearest parent that exists."""
+    """Return ``path`` if it is an existing folder, otherwise its nearest existing parent."""
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 
 

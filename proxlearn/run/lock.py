@@ -1,4 +1,4 @@
-"""One writer per run folder: a lock on the file `.lock`, which the system releases when its process ends.
+"""One writer per run folder: a lock on the file `.lock`, which the system releases when the process ends.
 
 The lock is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx on Windows), so
 the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file and are excluded too.
@@ -26,7 +26,7 @@ LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """Errors of a file system without locks."""
 
 LOCK_ATTEMPTS, RETRY_SECONDS = 3, 0.005
-"""A lock is tried several times, because `is_locked` in another process holds it for an instant."""
+"""Locking is tried several times, because `is_locked` in another process holds it for an instant."""
 
 
 class FolderInUse(InputError):
@@ -34,11 +34,11 @@ class FolderInUse(InputError):
 
 
 class FolderLost(RunError):
-    """The folder no longer belongs to this process: another one may be using a folder at its path."""
+    """The folder no longer belongs to this process: it was moved, or its lock was removed."""
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Return whether a process holds the lock of ``folder``; None where the file system cannot tell."""
+    """Return whether a process holds the lock of ``folder``; None if that cannot be determined."""
     try:
         handle = _open_existing(folder / ".lock")
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def is_locked(folder: Path) -> bool | None:
 
 
 class FolderLock:
-    """Lock on a folder, held within ``with FolderLock(folder) as lock:``; its file names this process to others."""
+    """Lock on a folder, held within ``with FolderLock(folder) as lock:``; its file names the process that holds it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
@@ -88,7 +88,7 @@ class FolderLock:
         self._close()
 
     def require_current(self) -> None:
-        """Raise FolderLost where the lock is no longer the one at the folder's path."""
+        """Raise FolderLost if the lock file at the folder's path is no longer the one that this process holds."""
         if not self._is_current():
             problem = f"{self._folder} was moved or its lock removed"
             raise FolderLost(problem, "nothing more is written there; resume the run where it is now")
@@ -155,7 +155,7 @@ class FolderLock:
 
 
 def _try_lock(handle: int) -> bool:
-    """Take the exclusive lock on an open file; False where another process holds it."""
+    """Take the exclusive lock on an open file; return False if another process holds it."""
     for attempt in range(LOCK_ATTEMPTS):
         if attempt:
             time.sleep(RETRY_SECONDS)

@@ -20,7 +20,7 @@ from proxlearn.terminal.notice import notice
 
 @contextlib.contextmanager
 def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
-    """Open the run's logger; an exception in the block closes it as failed."""
+    """Open the run's logger; an exception in the block closes it with the state ``failed``."""
     logger = NoLogger() if choice.name == "csv" else open_logger(choice, run_info(folder), warn)
     try:
         yield logger
@@ -30,7 +30,7 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
 
 
 def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
-    """Log the plots at the end of a session, and the rows that the logger lacks."""
+    """Log the plots at the end of a session, and any rows that the logger does not have yet."""
     if choice.name == "csv":
         return
     folder, snapshot = RunFolder(path), take_snapshot(path)

@@ -35,7 +35,7 @@ Row = dict[str, Number]
 def measure(
     problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
 ) -> Row:
-    """Return every metric of a cloud; ``proximal`` holds the figures of the step that led to it, if there was one."""
+    """Return every metric of a cloud; ``proximal`` holds the metrics of the step that led to it, if there was one."""
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
     # Constant values are not repeated here: they are in the config.
@@ -52,7 +52,7 @@ def measure(
 
 
 def proximal_figures(info: Info | None) -> Row:
-    """Return the figures of one proximal step; empty if there was none."""
+    """Return the metrics of one proximal step; empty if there was none."""
     if info is None:
         return {}
     before, after = info.prox_objective()
@@ -75,7 +75,7 @@ PROXIMAL = (
 
 
 class MetricsLog:
-    """The CSV file of one run, appended row by row, and cut back to a checkpoint's mark when the run is continued."""
+    """The CSV file of one run: appended row by row, and truncated to a checkpoint's mark when the run is continued."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,11 +88,11 @@ class MetricsLog:
         return MetricsPosition(self._size, self._sha256.hexdigest()) if self._size else MetricsPosition()
 
     def holds_row(self, mark: MetricsPosition, closing: int) -> bool:
-        """Whether the row of step ``closing`` follows those of ``mark``."""
+        """Whether the row of step ``closing`` directly follows the rows before ``mark``."""
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """Return the lines that ``start`` would cut off and no session wrote: not rows of steps after the mark's."""
+        """Return the lines that ``start`` would cut off but no session wrote: those that are no rows of later steps."""
         content = self._content()
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
         first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
@@ -104,7 +104,7 @@ class MetricsLog:
         return [line.decode("utf-8", "replace") for line in foreign]
 
     def start(self, mark: MetricsPosition, closing: int | None) -> bool:
-        """Open for appending; everything after the mark is cut off, except the row of step ``closing``.
+        """Open the file for appending; everything after the mark is cut off, except the row of step ``closing``.
 
         Returns whether ``closing`` is given and its row has still to be written.
         """
@@ -133,7 +133,7 @@ class MetricsLog:
             self._sha256.update(content)
 
     def sync(self) -> None:
-        """Make the rows durable: called before each checkpoint that relies on them."""
+        """Flush the rows to disk; called before each checkpoint that relies on them."""
         assert self._handle is not None
         os.fsync(self._handle)
 
@@ -158,7 +158,7 @@ def _step_of(row: bytes) -> int:
 
 
 def _is_row(line: bytes, commas: int, first: int) -> bool:
-    """Whether a session may have written ``line`` for step ``first`` or later; a crash can leave zero bytes in it."""
+    """Whether a session may have written ``line`` for step ``first`` or later; a crash can leave null bytes in it."""
     row = line.lstrip(b"\0")
     return not row or (_step_of(row) >= first and row.count(b",") == commas)
 

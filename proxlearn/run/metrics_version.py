@@ -43,7 +43,7 @@ class MetricsConversion:
     """The epsilon of the step that led to the checkpoint of a step; None where the run has no such checkpoint."""
 
     def __call__(self, content: str) -> str:
-        """Convert all complete rows."""
+        """Return ``content`` with all its complete rows converted."""
         lines = content.split("\n")[:-1]
         names = lines[0].split(",")
         text = io.StringIO()
@@ -77,7 +77,7 @@ class MetricsConversion:
         }
 
     def _scheduled(self, step: int) -> tuple[float, float]:
-        """Return h and beta of the step that starts at ``step``, computed as in hyper_at, so that the bits agree."""
+        """Return h and beta of the step that starts at ``step``, computed exactly as in hyper_at, to the last bit."""
         values = self.settings
         h = values["h"] * schedule_factor(values["h_schedule"], step, values["horizon"])
         return h, values["beta"] / schedule_factor(values["beta_schedule"], step, values["horizon"])
@@ -118,7 +118,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return a dict of positions before a conversion -> positions in the present file; empty without a conversion."""
+    """Return a dict from positions before a conversion to positions in the current file; empty if there was none."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:

@@ -17,7 +17,7 @@ SCALINGS = ("scaling", "target_scaling")
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return the values of model.json; raises AbsentFile or UnreadableFile where they are not those of a run."""
+    """Return the values of model.json; raise AbsentFile or UnreadableFile if it has no valid description."""
     values = read_json(path)
     refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
     try:
@@ -30,7 +30,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def _problem(values: dict[str, Any]) -> str:
-    """Return why a description is unusable; empty where it is valid. Raises KeyError where a value is missing."""
+    """Return the reason why a description is unusable, or an empty string; raise KeyError if a value is missing."""
     for key in TEXT_LISTS:
         if not isinstance(values[key], list) or not all(isinstance(name, str) for name in values[key]):
             return f"its {key} are not a list of strings"

@@ -1,4 +1,4 @@
-"""The observers of a run that write files: rows of metrics.csv, checkpoints, the final figures, and the logger's rows.
+"""The observers of a run that write files: rows of metrics.csv, checkpoints, the final scores, and the logger's rows.
 
 ``Progress`` and ``Status`` are observers, too, in modules of their own.
 """
@@ -20,7 +20,7 @@ from proxlearn.run.status import Status
 
 
 class MetricsRows(Observer):
-    """Measures the metrics of the logged steps and appends them to metrics.csv."""
+    """Computes the metrics of the logged steps and appends them to metrics.csv."""
 
     def __init__(self, folder: RunFolder, log: MetricsLog) -> None:
         self.folder, self.log = folder, log
@@ -74,7 +74,7 @@ class Checkpoints(Observer):
 
 
 class FinalFigures(Observer):
-    """Writes accuracy.csv and confusion.csv of the newest cloud at the end of a session."""
+    """Writes accuracy.csv and confusion.csv for the newest cloud at the end of a session."""
 
     def __init__(self, folder: RunFolder, status: Status) -> None:
         self.folder, self.status = folder, status

@@ -1,4 +1,4 @@
-"""The outcome of one session of a run; this module does not import torch, for commands that report it."""
+"""The outcome of one session of a run; torch is not imported, so that commands that report an outcome start fast."""
 
 from __future__ import annotations
 

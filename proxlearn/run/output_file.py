@@ -57,7 +57,7 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
 
 
 def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str) -> None:
-    """Refuse to replace a file at the default output that ``proxlearn <command>`` did not write.
+    """Refuse to replace a file at the default output path that ``proxlearn <command>`` did not write.
 
     ``is_ours`` recognises the content of a file that the command has written.
     """
@@ -109,7 +109,7 @@ def write_output(output: Path, content: bytes) -> None:
 
 
 def is_written_through(output: Path) -> bool:
-    """Whether the output is a device, a pipe or an open descriptor, which has no folder for further files."""
+    """Whether the output is a device, a pipe or an open descriptor, beside which no further files can be written."""
     status = _status(output)
     return _descriptor(output) is not None or (status is not None and not stat.S_ISREG(status.st_mode))
 
@@ -185,7 +185,7 @@ def _named_descriptor(path: str) -> int | None:
 
 
 def _standard_stream(output: Path) -> int | None:
-    """Return the descriptor of the standard output or error if it is redirected to this regular file."""
+    """Return the descriptor of standard output or standard error if it is redirected to this regular file."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             if same_file(os.stat(output), number):

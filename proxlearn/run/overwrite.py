@@ -55,7 +55,7 @@ def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
 
 
 def swap_in(folder: RunFolder) -> None:
-    """Replace the old run with the new one; after a failure the old one is restored and the error raised.
+    """Replace the old run with the new one; after a failure the old one is restored and the error is re-raised.
 
     The caller holds the lock; every file of the new run is on disk.
     """
@@ -88,7 +88,7 @@ def swap_in(folder: RunFolder) -> None:
 
 
 def recover(folder: RunFolder) -> None:
-    """Undo an interrupted overwrite, or delete the old run after a complete one. The caller holds the lock."""
+    """Undo an interrupted overwrite, or delete the old run after a completed one. The caller holds the lock."""
     if (folder.path / PLACED).is_dir() and next(valid_checkpoints(folder.checkpoints), None) is not None:
         _delete_old(folder)
     _restore_old(folder)
@@ -124,7 +124,7 @@ def _recovery_remedy(path: Path) -> str:
 
 
 def _restore_old(folder: RunFolder) -> None:
-    """Move the old run's files back and delete the new run; can be interrupted and repeated."""
+    """Move the old run's files back and delete the new run; this can itself be interrupted and repeated."""
     ready, old = folder.path / READY, folder.path / OLD
     # A file that is no longer in "ready" is in the folder. Without "ready" its origin is unknown: no file is replaced.
     for name in _read_new_files(old) if ready.is_dir() else ():
@@ -156,7 +156,7 @@ def _delete_old(folder: RunFolder) -> None:
 
 
 def _move(path: Path, target: Path) -> set[Path]:
-    """Rename a file; returns the two folders that change."""
+    """Move a file; return the two folders that change."""
     target.parent.mkdir(exist_ok=True)
     os.replace(path, target)
     return {path.parent, target.parent}

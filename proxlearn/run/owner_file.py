@@ -1,4 +1,4 @@
-"""One writer per folder where file locks do not exist: a file that only one process can create.
+"""One writer per folder where file locks are not available: a file that only one process can create.
 
 The system does not remove the file when its process ends. So the file names its process and host, and its time stamp is
 renewed while the process lives. A later process takes it over from an ended one on the same host, or names its owner.
@@ -40,7 +40,7 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has certainly ended: only a process of this host can be looked up."""
+        """Whether the process has certainly ended: only a process on this host can be looked up."""
         # On Windows signal 0 is Ctrl-C, and would stop the process.
         if os.name == "nt" or self.host != platform.node() or self.pid <= 0:
             return False
@@ -60,7 +60,7 @@ def signature() -> bytes:
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that a lock file names; None where it names none."""
+    """Return the owner that a lock file names; None if it names none."""
     try:
         values = json.loads(content)
         return Owner(int(values["pid"]), str(values["host"]), str(values["since"]))
@@ -80,7 +80,7 @@ def is_held(folder: Path) -> bool | None:
 
 
 class OwnerFile:
-    """The owner file of one folder: ``take`` creates it or names its owner, ``release`` removes it."""
+    """The owner file of one folder: ``take`` creates it or returns its owner, ``release`` removes it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
@@ -89,7 +89,7 @@ class OwnerFile:
         self._handle = -1
 
     def take(self) -> str | None:
-        """Create the file and return None, or return a description of the present owner."""
+        """Create the file and return None, or return a description of the current owner."""
         for _ in range(3):
             try:
                 self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
@@ -127,7 +127,7 @@ class OwnerFile:
             os.close(self._handle)
 
     def _remove(self, content: bytes) -> None:
-        """Remove the file of an ended owner only; it is renamed first, because two processes may try at once."""
+        """Remove the file if it is still the ended owner's; rename it first, because two processes may try at once."""
         aside = self.path.with_name(f"{NAME}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)

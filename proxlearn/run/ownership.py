@@ -1,4 +1,4 @@
-"""Recognition of the folders of runs, sweeps and comparisons, so that files of others are never replaced.
+"""Recognition of the folders of runs, sweeps and comparisons, so that other files are never replaced.
 
 A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, a comparison by a plan,
 a split or a cell, all also in the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
@@ -62,7 +62,7 @@ def _has_status(folder: Path) -> bool:
 
 
 def _unrecognised_files(folder: Path) -> list[str]:
-    """Return files with a run's names that no run wrote, in a folder with nothing else of a run but its config.
+    """Return the files that have names of run files but that no run wrote, if config.yaml is the only sign of a run.
 
     A checkpoint or a status shows that the folder holds a run: then damaged files belong to the run.
     """
@@ -76,7 +76,7 @@ def _unrecognised_files(folder: Path) -> list[str]:
 
 
 def require_run_or_empty(folder: Path) -> None:
-    """Refuse a folder that is neither a run folder nor empty; a folder of a run killed at its start counts as empty.
+    """Refuse a folder that is neither a run folder nor empty; the folder of a run killed at its start counts as empty.
 
     Links are not handled here: the caller refuses them by name.
     """
@@ -125,7 +125,7 @@ def require_comparison_or_empty(folder: Path) -> None:
 
 
 def is_comparison(folder: Path) -> bool:
-    """Whether ``folder`` is the output folder of a `proxlearn compare`, complete or not."""
+    """Whether ``folder`` is the output folder of `proxlearn compare`, complete or not."""
     markers = {
         "*/plan.json": PLAN_START,
         "splits.jsonl": RESULTS_START,
@@ -142,7 +142,7 @@ def begins_with(path: Path, start: re.Pattern[bytes]) -> bool:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether proxlearn wrote a lock file: complete, cut off by a full disk, or just released."""
+    """Whether ``path`` is a lock file that proxlearn wrote: complete, cut off by a full disk, or just released."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -156,14 +156,14 @@ def is_regular(path: Path) -> bool:
 
 
 def foreign_files_error(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
-    """Return the error for a folder with files of others; ``kind`` is run, sweep or comparison."""
+    """Return the error for a folder with files that proxlearn did not write; ``kind`` is run, sweep or comparison."""
     listed = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
     problem = f"{folder} holds other files ({listed}) and no {kind} of proxlearn"
     return InputError(problem, f"choose a new or an empty folder: {option or f'hydra.{kind}.dir=...'}")
 
 
 def refuse_table_inside(table: str | None, folder: Path) -> None:
-    """Refuse a training table that the run would replace with one of its files."""
+    """Refuse a training table that the run would replace with one of its own files."""
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))

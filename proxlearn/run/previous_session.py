@@ -38,7 +38,7 @@ class PreviousSession:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
-        """Check and read the values of status.json; ``retention`` is used where version 0.1.0 stored none.
+        """Check and read the values of status.json; ``retention`` is used if they lack it (version 0.1.0).
 
         Raises KeyError, TypeError or InputError where the values are not those of a run.
         """
@@ -64,7 +64,7 @@ def retention_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def figures_step(status: Mapping[str, Any]) -> int | None:
-    """Return the step of the scores in accuracy.csv and confusion.csv, from status.json; None where it is unknown.
+    """Return the step that the scores in accuracy.csv and confusion.csv belong to, from status.json; None if unknown.
 
     Both files are written at the end of a session: while the next session runs, or after it was killed, they belong to
     an earlier step than the run. Earlier versions did not store the step; if such a session ended, it is the newest.

@@ -18,7 +18,7 @@ LINE_SECONDS = 10.0
 
 
 class Progress(Observer):
-    """Shows the step, risk, accuracy, recursions per second and the time left."""
+    """Shows the step, the risk, the accuracy, the recursions per second and the time left."""
 
     def __init__(self, steps: int, start: int) -> None:
         self.steps, self.step, self.step_rate = steps, start, StepRate(start)

@@ -47,7 +47,7 @@ def write_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
 
 
 def repair_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
-    """Write model.json again where it is damaged: its content follows from the config and the data."""
+    """Write model.json again if it is damaged: its content follows from the config and the data."""
     try:
         description = read_description(folder.model)
         table = prepared.table
@@ -61,7 +61,7 @@ def repair_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None
 
 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:
-    """Write points.csv, for data of one or two dimensions: the unscaled points in a plot of the learnt function."""
+    """Write points.csv, for data of one or two dimensions: the unscaled points for a plot of the learnt function."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:
         return
@@ -73,7 +73,7 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
 
 
 def write_figures(folder: RunFolder, problem: Problem, test: Samples, cloud: PointCloud) -> None:
-    """Write accuracy.csv, and for classification confusion.csv, of a cloud."""
+    """Write accuracy.csv for a cloud and, for classification, confusion.csv."""
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
     task = task_of(problem.neuron, test)

@@ -53,7 +53,7 @@ class ResumePoints:
     previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """Return the newest checkpoint from which the run continues bit for bit; None where the run has not started."""
+        """Return the newest checkpoint from which the run can continue bit for bit; None if the run has not started."""
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
         checkpoint = checkpoints.newest_valid(
@@ -73,7 +73,7 @@ class ResumePoints:
         )
 
     def check_settings(self, selected: bool) -> None:
-        """Refuse a folder whose config is not the one of its checkpoints.
+        """Refuse a folder whose config does not match its checkpoints.
 
         Without ``selected``, hyperparameters are still to be selected, and the other settings are compared. One
         matching checkpoint is enough: a checkpoint of another run is skipped when the run continues.
@@ -92,7 +92,7 @@ class ResumePoints:
             raise InputError(f"{self.folder.path} cannot be continued: {mismatch}", mismatch.remedy)
 
     def _require_usable(self, candidate: Checkpoint) -> None:
-        """Raise RejectedCheckpoint where this run cannot continue from a checkpoint."""
+        """Raise RejectedCheckpoint if this run cannot continue from ``candidate``."""
         experiment = self.experiment
         shape = (
             experiment.config.N,
@@ -117,7 +117,7 @@ class ResumePoints:
             raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set a larger steps=...")
 
     def _present_position(self, candidate: Checkpoint) -> MetricsPosition:
-        """Return the checkpoint's position in the present metrics.csv, which a conversion may have moved."""
+        """Return the position of a checkpoint in the current metrics.csv; a conversion may have changed it."""
         stored = candidate.metrics
         if metrics_file_version(_first_line(self.folder.metrics)) == 1:
             return stored
@@ -125,7 +125,7 @@ class ResumePoints:
         return MetricsPosition(*converted.get((stored.size, stored.sha256), (stored.size, stored.sha256)))
 
     def _require_rows(self, position: MetricsPosition) -> None:
-        """Raise RejectedCheckpoint where metrics.csv lacks the rows that were written before a checkpoint."""
+        """Raise RejectedCheckpoint if metrics.csv lacks the rows that were written before a checkpoint."""
         path = self.folder.metrics
         if not path.is_file():
             raise RejectedCheckpoint("metrics.csv is missing", f"copy it back, {OR_OVERWRITE}")
@@ -139,7 +139,7 @@ class ResumePoints:
         raise RejectedCheckpoint("metrics.csv was changed, or lacks rows", f"restore it, {OR_OVERWRITE}")
 
     def _other_run(self, run: str) -> RejectedCheckpoint:
-        """Return the difference between the run that wrote a checkpoint and this one, as far as it is known."""
+        """Return an error that says how the run that wrote a checkpoint differs from this one, as far as is known."""
         identity = self.experiment.config_identity
         if run.startswith(identity):
             return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
@@ -175,12 +175,12 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint from which this run continues bit for bit; None where the run has not started."""
+    """Return the newest checkpoint from which this run can continue bit for bit; None if the run has not started."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 
 def final_row_step(step: int, experiment: Experiment) -> int | None:
-    """Return ``step`` if it is the run's last one and is logged only for that reason: a resume must keep its row."""
+    """Return ``step`` if it is the run's last one and is logged only for that reason; resuming must keep its row."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
 
@@ -209,7 +209,7 @@ def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) 
 
 
 def has_rows_beyond_first(path: Path) -> bool:
-    """Whether metrics.csv has a row of a step after step 0."""
+    """Whether metrics.csv has a row for a step after step 0."""
     try:
         with path.open("rb") as file:
             return len([line for line, _ in zip(file, range(3), strict=False)]) > 2

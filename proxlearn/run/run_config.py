@@ -1,4 +1,4 @@
-"""Validation of a composed config: the dataclass that the rest of the program works with, and the run's folder."""
+"""Validation of a composed config, which becomes the dataclass that the program works with, and the run's name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _validated_name: ContextVar[str | None] = ContextVar("validated_name", default=N
 
 
 def validate_config(composed: DictConfig) -> TrainConfig:
-    """Check a composed config and return it as the dataclass of one run."""
+    """Check a composed config and return it as the TrainConfig of one run."""
     own = own_part(composed)
     _refuse_renamed_keys(OmegaConf.to_container(own, resolve=False))
     try:

@@ -1,4 +1,4 @@
-"""The run folder: names of its files, and reading and writing of the small ones.
+"""The run folder: the names of its files, and functions that read and write the small ones.
 
 The run folder is the only interface between a run and every command that reads its results later.
 """
@@ -92,7 +92,7 @@ class RunFolder:
                 yield from paths
 
     def read_config(self) -> TrainConfig:
-        """Return the validated config of the run; a missing or unreadable config.yaml is an InputError."""
+        """Return the validated config of the run; raise InputError if config.yaml is missing or unreadable."""
         try:
             return build(TrainConfig, read_yaml(self.config))
         except AbsentFile as error:
@@ -105,7 +105,7 @@ class RunFolder:
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """Return the earlier sessions from status.json; a damaged file counts as none, and the checkpoints decide."""
+        """Return the earlier sessions from status.json, or an empty record if the file is missing or damaged."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
@@ -150,7 +150,7 @@ class RunFolder:
             )
 
     def refuse_links(self) -> None:
-        """Refuse links, devices and folders in place of files: writing to a link would change files elsewhere."""
+        """Refuse links and devices, and folders in place of files: writing to a link would change files elsewhere."""
         for folder in (self.path, self.checkpoints):
             for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
@@ -167,7 +167,7 @@ def list_candidates(folder: Path) -> list[Path]:
 
 
 def _is_candidate(path: Path) -> bool:
-    """Whether the content of a file is that of a candidate."""
+    """Whether a file holds a candidate of a selection."""
     try:
         return "key" in read_checkpoint_file(path, named=False).state
     except (InvalidCheckpoint, InputError):

@@ -35,13 +35,13 @@ def read_identity(folder: RunFolder) -> str | None:
 
 
 def require_same_run(run: str, identity: str | None) -> None:
-    """Raise ForeignCheckpoint where a checkpoint's ``run`` differs from ``identity``, unless ``identity`` is None."""
+    """Raise ForeignCheckpoint if a checkpoint's ``run`` differs from ``identity``, unless ``identity`` is None."""
     if identity is not None and run != identity:
         raise ForeignCheckpoint("it belongs to another run")
 
 
 def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
-    """Print a notice for a valid checkpoint that is skipped."""
+    """Print a notice if a checkpoint is skipped because it belongs to another run."""
     if isinstance(why, ForeignCheckpoint):
         _warn_once(path, str(why))
 

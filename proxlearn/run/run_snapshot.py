@@ -1,4 +1,4 @@
-"""The present state of a run, read from the small files in its folder: quick, and without importing torch.
+"""The current state of a run, read from the small files in its folder: fast, and without importing torch.
 
 The files are verified: a run whose status is "running" but whose process is gone is dead.
 """
@@ -136,7 +136,7 @@ def _is_alive(folder: Path, host: str) -> bool:
 
 
 def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
-    """Return step and metrics of the last complete row of metrics.csv.
+    """Return the step and the metrics of the last complete row of metrics.csv.
 
     Only the end of the file is read: it may be long, and its last line may be incomplete.
     """
@@ -154,7 +154,7 @@ def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
 
 
 def _session_rate(status: dict[str, Any]) -> float | None:
-    """Return the rate of the newest session: None in a run of version 0.1.0, 0 while it is unknown."""
+    """Return the rate of the newest session: None for a run of version 0.1.0, 0 while it is unknown."""
     if "rate" not in status:
         return None
     return float(status["rate"]) if _is_number(status["rate"]) else 0.0

@@ -44,7 +44,7 @@ class RunState:
 
     @property
     def is_new(self) -> bool:
-        """Whether no session has recorded anything of the run yet."""
+        """Whether no session has recorded anything for the run yet."""
         return not self.checkpoint.metrics.size
 
     def update(self, cloud: PointCloud, info: Info | None) -> None:
@@ -57,14 +57,14 @@ class RunState:
         self.info, self.row = info, None
 
     def proximal_figures(self) -> Mapping[str, Number] | None:
-        """Return the figures of the step that led to the cloud, computed on demand; None where they are not known."""
+        """Return the metrics of the step that led to the cloud, computed on demand; None if they are not known."""
         if self.checkpoint.proximal is None and self.step > self._first_step:
             self.checkpoint = replace(self.checkpoint, proximal=proximal_figures(self.info))
         return self.checkpoint.proximal
 
 
 class Observer:
-    """Base class of the observers of a run: called at the start of a session, after each step, and at the end.
+    """Base class of the observers of a run, called at the start of a session, after each step, and at the end.
 
     Step 0 of a new run counts as a step. An observer is not called at the end of a session that fails.
     """

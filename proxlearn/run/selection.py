@@ -24,7 +24,7 @@ CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"ste
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
-    """Return the experiment with every value given or selected in an earlier session; None if selection must run."""
+    """Return the experiment with the values that an earlier session selected filled in; None if selection must run."""
     if not experiment.config.selected:
         return experiment
     try:
@@ -39,7 +39,7 @@ def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experime
 
 
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the values that an earlier session selected, by config key; UnreadableFile if the file lacks them."""
+    """Return the values that an earlier session selected, by config key; None if there is no selection.json."""
     try:
         record = read_json(folder.selection)
     except AbsentFile:
@@ -57,7 +57,7 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
-    """Select from the training part, write selection.json, and report the selected values."""
+    """Select the open settings on the training part, write selection.json, and report the selected values."""
     start = time.monotonic()
     notice_time = start
 
@@ -97,6 +97,6 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
 
 
 def _fill_in(experiment: Experiment, selected: dict[str, Any]) -> Experiment:
-    """Return the experiment with its open settings filled in; given values stay."""
+    """Return the experiment with its open settings filled in; given values are kept."""
     values = {name: selected[name] for name in experiment.config.selected}
     return replace(experiment, settings=replace(experiment.settings, **values))

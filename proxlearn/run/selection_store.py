@@ -26,7 +26,7 @@ from proxlearn.training.trainer import FitState
 
 
 class SelectionFiles:
-    """The results of one run's selection."""
+    """The stored results of the candidates in one run's selection."""
 
     def __init__(self, folder: Path, identity: str, threads: int) -> None:
         self._folder = folder

@@ -24,7 +24,7 @@ from proxlearn.run.training_loop import training_loop
 
 
 def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, status: Status) -> None:
-    """Write a run without steps: everything that a session needs to continue from the checkpoint of step 0."""
+    """Write a run that has made no step: everything that a session needs to continue from the checkpoint of step 0."""
     folder.create(experiment.config)
     _write_model_and_points(experiment, folder)
     with MetricsLog(folder.metrics) as log:

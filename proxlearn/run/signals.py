@@ -25,7 +25,7 @@ class Interrupted(BaseException):
 
 
 class StopRequest:
-    """``with StopRequest() as stop:`` records a signal in ``stop.signal``; in ``stop.interruptible()`` it raises."""
+    """Records a signal within ``with StopRequest() as stop:``; in ``stop.interruptible()`` it raises Interrupted."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -54,7 +54,7 @@ class StopRequest:
             self._interruptible = False
 
     def check(self) -> None:
-        """Raise Interrupted if a signal arrived before, or was suppressed by a library."""
+        """Raise Interrupted if a signal has arrived, even if a library suppressed the exception that it raised."""
         if self.signal is not None:
             raise Interrupted(self.signal)
 

@@ -100,7 +100,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Set ``figures_step`` to null while both figure files are replaced: a kill may leave either version."""
+        """Set ``figures_step`` to null while both score files are replaced: a kill may leave them inconsistent."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

@@ -1,4 +1,4 @@
-"""The rate of a session's steps, without the time of compilations."""
+"""The rate of a session's steps, excluding compilation time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 
 
 class StepRate:
-    """Steps and their seconds; a step during which passes were compiled or loaded does not count.
+    """Counts steps and their duration; a step during which passes were compiled or loaded does not count.
 
     Such a step takes as long as thousands of others and would make the estimated time left useless.
     """

@@ -52,7 +52,7 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class JobState:
-    """The present state of a job and of its run."""
+    """The current state of a job and of its run."""
 
     job: SweepJob
     state: str
@@ -98,7 +98,7 @@ class SweepFolder:
         return None if job.folder is None else Path(os.path.normpath(self.path / job.folder))
 
     def look(self) -> list[JobState]:
-        """Return the present states of all jobs."""
+        """Return the current states of all jobs."""
         states = {job.number: self.state(job) for job in self.read_jobs()}
         for state in list(states.values()):
             if state.job.same_as in states:
@@ -108,7 +108,7 @@ class SweepFolder:
         return list(states.values())
 
     def state(self, job: SweepJob) -> JobState:
-        """Return the present state of one job."""
+        """Return the current state of one job."""
         folder = self.run_folder(job)
         if job.error is not None or folder is None:
             return JobState(job, "invalid", job.error, None)
@@ -138,7 +138,7 @@ def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
 
 
 def _parse_job(values: Any) -> SweepJob:
-    """Return a job of a plan that any program may have written; raise TypeError or ValueError if it is not a job."""
+    """Parse a job of a plan that any program may have written; raise TypeError or ValueError if it is not a job."""
     job = SweepJob(**values)
     numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
     texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))

@@ -39,7 +39,7 @@ def training_loop(
     journal: logging.Logger,
     logger: RunLogger,
 ) -> int | None:
-    """Make the steps from ``checkpoint`` to the last one; returns the signal that stopped them early, if one did."""
+    """Run the steps from ``checkpoint`` to the last one; return the signal that stopped them early, if one did."""
     state = RunState(experiment, checkpoint)
     fallback = experiment.config.device.fallback_dtype
 

@@ -15,7 +15,7 @@ from proxlearn.train_session import echo
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Return the exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped the sweep."""
+    """Run the sweep; return 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped it."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)

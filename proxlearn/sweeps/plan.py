@@ -105,7 +105,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
 
 
 def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
-    """Return the overrides of hydra.sweeper.params and the command line; the last override of a key counts."""
+    """Return the overrides of hydra.sweeper.params and the command line; the last override of a key wins."""
     params = master.hydra.sweeper.get("params") or {}
     words = [f"{key}={value}" for key, value in params.items()]
     # Unresolved, because `split_seed=${seed}` means the seed of each job.
@@ -144,7 +144,7 @@ def check_job(
 
 
 def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
-    """Refuse jobs with different trajectories and one folder: the second would report the first one's results."""
+    """Refuse jobs with different trajectories but the same folder: the second would report the first one's results."""
     owners: dict[str, SweepJob] = {}
     for job in jobs:
         if (folder := sweep.run_folder(job)) is None:
@@ -156,7 +156,7 @@ def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
 
 
 def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
-    """Mark jobs with one folder, which are the same run: the longest one runs, and ``same_as`` refers to it."""
+    """Mark jobs that share a folder and thus a run: the longest one runs, and ``same_as`` refers to it."""
     longest: dict[str, SweepJob] = {}
     for job in jobs:
         folder = job.folder
@@ -169,7 +169,7 @@ def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
 
 
 def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]) -> Path:
-    """Return the sweep's folder: its name holds the swept keys and a hash of the overrides that affect a trajectory."""
+    """Return the sweep's folder: its name has the swept keys and a hash of the overrides that affect a trajectory."""
     values = {
         key: str(override.input_line).partition("=")[2]
         for override in overrides
@@ -183,7 +183,7 @@ def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]
 
 
 def data_sha256(dataset: DatasetConfig, checksums: dict[str, str | None]) -> str | None:
-    """Return the checksum of the data that a run would read now, or None if they cannot be read.
+    """Return the checksum of the data that a run would read now, or None if it cannot be read.
 
     ``checksums`` stores it, so that the data are read once for all jobs.
     """

@@ -1,4 +1,4 @@
-"""Notices to the user on stderr, while something takes long or was guessed; stdout carries results only."""
+"""Notices to the user on stderr, when something takes long or was guessed; stdout carries results only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard streams that cannot stop a run: output is dropped where a stream is closed, full or of a narrow encoding.
+"""Standard streams that cannot stop a run: output is dropped where a stream is closed, full or unable to encode it.
 
 For some commands standard output is the only result (`predict` without -o, `data`, `status`, --help). There a failed
 write is an error, except that a closed pipe (`| head`) ends the command without one.
@@ -19,7 +19,7 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 class OutputError(RunError):
-    """Standard output cannot be written, and it is the command's only result."""
+    """Standard output cannot be written to, and it is the command's only result."""
 
 
 class OutputClosed(Exception):

@@ -1,1 +1,1 @@
-"""Training in memory, on scaled arrays: the loop that runs, estimators and the bench share, and selection."""
+"""Training in memory, on scaled arrays: selection, and the loop shared by runs, estimators and the bench."""

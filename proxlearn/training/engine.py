@@ -1,4 +1,4 @@
-"""The engine of a run: the code that makes the steps (compiled, plain torch, or literal), and its step function.
+"""The engine of a run: the code that computes the steps (compiled, plain torch, or literal), and its step function.
 
 A run chooses its engine once, stores it, and keeps it when it is continued: the engines differ in their last bits.
 """
@@ -115,7 +115,7 @@ class CompiledStep:
 
 
 class CompilationReport:
-    """Report the passes that are compiled in this block, as counted by Numba: a slow step alone does not count.
+    """Report the passes that are compiled in this block, as counted by Numba: a step that is just slow is not reported.
 
     A class and not a generator, because every step enters it.
     """

@@ -1,4 +1,4 @@
-"""The training loop, which runs, estimators, selection and the bench share."""
+"""The training loop, shared by runs, estimators, selection and the bench."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from proxlearn.core.hyper import Hyper, Hyperparameters
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Hyperparameters[float | None]):
-    """Hyperparameters, number of particles and steps, and the initial cloud of a fit.
+    """The hyperparameters, the numbers of particles and steps, the initial scale and the precision of a fit.
 
     The defaults are those of recipe=tuned (a test compares them with its YAML file). None for steps, init_scale, beta,
     h or epsilon is filled in by selection.

@@ -1,6 +1,6 @@
 """One step of training: randomness, schedules, resampling and the precision policy around the recursion.
 
-The state of a step is in the cloud and in the generator alone, so that continuing from stored ones gives the same bits.
+The state of a step is in the cloud and in the generator alone, so continuing from a stored pair gives the same bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Stepper:
         fallback: torch.dtype | None = None,
         on_switch: Callable[[PointCloud], None] = lambda bad: None,
     ) -> None:
-        """``problem`` is given in float64; each precision is converted from float64.
+        """``problem`` is given in float64; it is converted from there to the precision in use.
 
         ``fallback`` replaces the cloud's precision permanently at the first cloud that is not finite; ``on_switch`` is
         called with that cloud.
@@ -70,7 +70,7 @@ class Stepper:
     def _recurse(
         self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
     ) -> tuple[PointCloud, Info | None]:
-        """Make one recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
+        """Run one recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
         if self._problem is None or self._problem.samples.X.dtype != dtype:

@@ -39,7 +39,7 @@ FEWEST_ROWS = 8
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen settings, and the candidates."""
+    """The chosen settings, and the candidates' results."""
 
     settings: Settings
     table: tuple[dict[str, Any], ...]
@@ -53,7 +53,7 @@ class Selection:
         return min(self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover them.
+        """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover that step.
 
         Between two logged steps it is the larger of the two risks, and after the last logged step the last risk.
         """

@@ -47,7 +47,7 @@ class FitState:
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """A fit that the user interrupted, with the state that it had reached."""
+    """The user interrupted a fit; ``fitted`` is the state that it had reached."""
 
     def __init__(self, fitted: FitState) -> None:
         super().__init__(f"interrupted after step {fitted.newest.step}")
@@ -86,7 +86,7 @@ def fit(
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], None] = lambda cloud, row: None,
 ) -> FitState:
-    """Make ``steps`` recursions (by default those of the settings) from ``start``, or from the cloud_0 of ``seed``.
+    """Run ``steps`` recursions (by default those of the settings) from ``start``, or from the cloud_0 of ``seed``.
 
     Continuing a fit gives bit for bit the result of one longer fit, also after ``FitInterrupted``. With a
     ``validation`` part the cloud of its least risk is kept, and ``patience`` logged steps without a lower risk end the
@@ -132,7 +132,7 @@ def fit(
 
 
 def risk_of(neuron: Neuron, cloud: PointCloud, samples: Samples) -> float:
-    """Return the risk of the weighted estimate, computed in pieces of the rows."""
+    """Return the risk of the weighted estimate, computed over blocks of rows."""
     shares, total = torch.softmax(cloud.log_rho, dim=0)[:, None], 0.0
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):

@@ -12,7 +12,7 @@ from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, figure, house_styl
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Format the measurements as Markdown tables, with the ratios that can be compared between machines."""
+    """Format the measurements as Markdown tables, with the ratios that can be compared across machines."""
     parts = []
     recursions = pd.DataFrame(results["shapes"])
     if len(recursions):
@@ -35,7 +35,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def draw_bench(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time per recursion against the number of particles, of proxlearn and the paper's literal algorithms."""
+    """Plot the time per recursion against the number of particles, for proxlearn and the algorithms as printed."""
     with house_style():
         fig, (axes,) = figure(4.6, 3.3)
         for records, colour, label in (

@@ -26,5 +26,5 @@ def tabular(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def escape_latex(text: str) -> str:
-    """Replace the characters that have a meaning in LaTeX."""
+    """Escape the characters that have a special meaning in LaTeX."""
     return "".join(REPLACEMENTS.get(character, character) for character in text)

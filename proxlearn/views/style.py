@@ -48,7 +48,7 @@ def house_style() -> AbstractContextManager[None]:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis that spans less than a decade with 0.9, not with 9 x 10^-1."""
+    """Label a logarithmic axis that spans less than a decade in decimal notation: 0.9, not 9 x 10^-1."""
     low, high = axis.get_view_interval()
     if high < 10 * low:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
@@ -58,7 +58,7 @@ def plain_ticks(axis: Axis) -> None:
 def clip_for_drawing(values: Any, log: bool = False) -> Any:
     """Replace values that an axis cannot hold by NaN, which leaves a gap in the curve.
 
-    Such values are 1e300 in a diverged run, and zero on a logarithmic axis.
+    Examples are 1e300 in a diverged run, and zero on a logarithmic axis.
     """
     size = np.abs(values)
     return np.where((size <= LARGEST_DRAWN) & ((np.asarray(values) >= 1 / LARGEST_DRAWN) | (not log)), values, np.nan)

@@ -122,7 +122,7 @@ def test_prior_has_its_density(generator: torch.Generator) -> None:
 
 def test_diverged_particles_are_an_error_with_a_remedy() -> None:
     x = torch.full((10, 2), torch.inf)
-    with pytest.raises(RunError, match="diverged in step 0; scale the features"):
+    with pytest.raises(RunError, match="diverged at step 0; scale the features"):
         append_ledger_row(gaussian(), x, torch.zeros(10), 1.0, [])
 
 

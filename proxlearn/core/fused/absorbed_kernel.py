@@ -154,11 +154,11 @@ class AbsorbedKernel(ABC):
             self.q_scale = np.exp(self.log_scale + self.unit)
 
     def sweep(self, log_z: np.ndarray) -> None:
-        """Compute u, q^ and v (in parts) of one round."""
+        """Compute u, q^ and v (one part per block) for one round."""
         self._sweep(np.exp(log_z - self.gamma).astype(self.dtype))
 
     def logarithms(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Return a function that computes log q and log(Gamma z) of the last sweep when it is called."""
+        """Return a function that computes log q and log(Gamma z) of the sweep just made, when it is called."""
         u, log_scale = self.u.copy(), self.log_scale
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
@@ -174,7 +174,7 @@ class AbsorbedKernel(ABC):
 
     @abstractmethod
     def _sweep(self, z: np.ndarray) -> None:
-        """Compute u, q and v for z^."""
+        """Compute u, q^ and v for z^."""
 
 
 class DenseAbsorbedKernel(AbsorbedKernel):

@@ -160,7 +160,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _make_private(path: Path) -> None:
-    """Make ``path`` a folder that no other user can write; raise OSError where that is not possible."""
+    """Make ``path`` a folder that no other user can write to; raise OSError where that is not possible."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -219,7 +219,7 @@ def _checked(name: str, content: bytes) -> bytes:
 
 
 class _Timer(event.Listener):
-    """Numba's reports of compilations, without those of other packages' functions."""
+    """Listener that times Numba's compilations of the passes, and of no other package's functions."""
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"] in PASSES:

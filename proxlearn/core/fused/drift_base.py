@@ -26,10 +26,10 @@ class FusedDrift(ABC):
 
     @abstractmethod
     def set_samples(self, samples: Samples) -> None:
-        """Continue with other samples of the same number."""
+        """Continue with other samples, as many as before."""
 
     def set_hyper(self, hyper: Hyper) -> None:
-        """Continue with other numbers; the readings (drift, prox_potential) stay."""
+        """Continue with other values of h, beta and epsilon; the readings (drift, prox_potential) stay."""
         self.hyper = hyper
         self.h, self.diffusion = self.dtype.type(hyper.h), self.dtype.type(hyper.diffusion)
 
@@ -63,6 +63,6 @@ def pad_columns(X: Tensor) -> Tensor:
 
 
 def with_ones(samples: Samples) -> tuple[np.ndarray, Tensor, Tensor]:
-    """Return y, and [1 X] for the two matrix products: transposed, and padded."""
+    """Return y, and [1 X] in the two forms for the matrix products: transposed, and padded."""
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
     return samples.y.numpy(), X1t, pad_columns(X1t.T)

@@ -1,4 +1,4 @@
-"""The fixed point of Algorithm 1 over an absorbed kernel: rounds, returned pair and error as in proximal.solve."""
+"""The fixed point of Algorithm 1 with an absorbed kernel: rounds, returned pair and error as in proximal.solve."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FixedPoint:
     stopped: bool
 
     def log_eta(self, cutoff: float, epsilon: float) -> float:
-        """Return the log of a bound on the change of log rho by entries that were dropped.
+        """Return the log of a bound on the change of log rho caused by entries that were dropped.
 
         Each dropped entry is at most exp(-cutoff^2 / 2 epsilon).
         """
@@ -68,7 +68,7 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
 
 @compile_pass()
 def _unscaled(q, scale):  # type: ignore[no-untyped-def]
-    """Return q itself, which may overflow where the weights are in range."""
+    """Return q from q^; it may overflow where the weights are in range."""
     return q * scale
 
 

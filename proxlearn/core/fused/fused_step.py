@@ -86,12 +86,12 @@ class FusedStep:
         self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
 
     def set_hyper(self, hyper: Hyper) -> None:
-        """Continue with other numbers (h, beta, epsilon), as a schedule does between two steps."""
+        """Continue with other values of h, beta and epsilon, as a schedule does between two steps."""
         self.hyper = hyper
         self.drift.set_hyper(hyper)
 
     def set_samples(self, samples: Samples) -> None:
-        """Continue with other samples of the same number, as mini-batches do between two steps."""
+        """Continue with other samples, equally many, as mini-batches do between two steps."""
         self.drift.set_samples(samples)
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
@@ -122,7 +122,7 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """Return the screen of the next step and the fixed point, which is None where the weights stay."""
+        """Return the screen of the next step and the fixed point, which is None where the weights do not change."""
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries, crowded = 0, True

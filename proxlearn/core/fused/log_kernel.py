@@ -1,4 +1,4 @@
-"""``kernel.LogKernel`` in compiled passes, for clouds whose plain numbers leave their range, as in diverging runs.
+"""``kernel.LogKernel`` as compiled passes, for clouds whose plain numbers leave their range, as in diverging runs.
 
 The operations are the same, in float64 and without N x N temporaries.
 """
@@ -48,7 +48,7 @@ def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _over_rows(log_Gamma, log_z, log_row, result, blocks):  # type: ignore[no-untyped-def]
-    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), block of columns by block."""
+    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), one block of columns at a time."""
     N = len(log_z)
     for t in prange(blocks):
         first, end = N * t // blocks, N * (t + 1) // blocks
@@ -73,7 +73,7 @@ LOG_MASS_ERROR = 1e-9
 
 
 def keeps_mass(log_rho: np.ndarray, before: np.ndarray) -> bool:
-    """Whether the total mass is conserved, to rounding."""
+    """Whether the total mass is conserved up to rounding."""
     return bool(abs(np.logaddexp.reduce(log_rho) - np.logaddexp.reduce(before)) <= LOG_MASS_ERROR)
 
 

@@ -250,6 +250,6 @@ def _largest_displacements(x, y, blocks):  # type: ignore[no-untyped-def]
 
 
 def largest_displacement(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
-    """Return the largest distance between rows of two clouds, infinite if one is NaN; ``blocks`` is scratch memory."""
+    """Return the largest distance between i-th rows of two clouds, infinity for NaN; ``blocks`` is scratch memory."""
     _largest_displacements(x, y, blocks)
     return float(np.sqrt(blocks.max()))

@@ -139,7 +139,7 @@ def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
-    """Add the rows' signs times a rho to r, and times a to s; four rows at a time, with weight zero beyond the last."""
+    """Add the rows' signs, times ``a rho`` to r and times ``a`` to s, four rows at a time (zeros beyond the last)."""
     zero = theta.dtype.type(0)
     r_weights, s_weights = np.empty(4, theta.dtype), np.empty(4, theta.dtype)
     for group in range(first, end, 4):

@@ -55,7 +55,7 @@ def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _add_entries(typing, to, m, codes, tables):  # type: ignore[no-untyped-def]
-    """Add the entry codes[m, t] of each table t to to[m]."""
+    """Add the entry codes[m, t] of each table t to ``to[m]``."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds, align, m = signature.args, signature.args[0].dtype.bitwidth // 8, args[1]
@@ -106,7 +106,7 @@ def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
 
 
 def patterns(above: np.ndarray) -> np.ndarray:
-    """Return the patterns of each row in groups of TABLES; the padding of the last group meets inputs of zero."""
+    """Return the patterns of each row in groups of TABLES; the padding of the last group multiplies inputs of zero."""
     rows, columns = above.shape
     sets = -(-columns // INPUTS)
     bits = np.zeros((rows, sets * INPUTS), np.uint8)

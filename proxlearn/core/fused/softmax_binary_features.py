@@ -32,7 +32,7 @@ LEAST = 128
 
 @compile_pass(parallel=True, fastmath=FAST)
 def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[no-untyped-def]
-    """Compute Z = W X^T + b relative to the last class; a task is one class of one tile: threads have equal work."""
+    """Compute Z = W X^T + b relative to the last class; a task is one class of one tile, so threads have equal work."""
     N, n_x = len(theta), len(half)
     tiles, others, _ = Z.shape
     blocks, used = len(inputs), codes.shape[1] * LANES

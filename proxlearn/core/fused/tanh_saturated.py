@@ -1,4 +1,4 @@
-"""The tanh drift for raw features, whose neurons saturate: entries that cannot have left saturation are skipped.
+"""The tanh drift for raw features, on which neurons saturate: entries that cannot have left saturation are skipped.
 
 With features in the hundreds nearly all of T = tanh([1 X] w) is +-1 and stays the same for many steps: a pre-activation
 moves by at most |w - w_ref| |x_m|. So each row stores a reference w_ref, a list of the few samples that are *near* (not

@@ -69,7 +69,7 @@ def _tanh8(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def add_squares(total, rows, first, last, start, length, x, column):  # type: ignore[no-untyped-def]
-    """Add to total[j] the sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time, for less traffic."""
+    """Add to total[j] the sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time to save traffic."""
     k = first
     while k + 4 <= last:
         x0, x1, x2, x3 = x[k, column], x[k + 1, column], x[k + 2, column], x[k + 3, column]
@@ -88,7 +88,7 @@ def add_squares(total, rows, first, last, start, length, x, column):  # type: ig
 
 
 def exp(x: Any) -> Any:
-    """Return the exponential; beyond the range it is the smallest or largest power of two."""
+    """Return the exponential; outside the range of its type it is the smallest or largest power of two."""
     raise RuntimeError("for compiled code only")
 
 

@@ -18,7 +18,7 @@ from proxlearn.core.samples import Samples
 
 
 class Response(Protocol):
-    """The cloud's response to the samples: P behind products, so that each neuron may choose the cheapest storage."""
+    """The cloud's response to the samples: only products with P, so each neuron may choose the cheapest storage."""
 
     def over_particles(self, weights: Tensor) -> Tensor:
         """Return P^T weights: N x k -> n x k."""
@@ -48,10 +48,10 @@ class Neuron(Protocol):
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
         """Return P, N x n (several outputs: N x outputs n, the samples of one output together); differentiable, for
-        oracles."""
+        reference computations."""
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
-        """Return P behind the operations of the recursion."""
+        """Return P as a response, which offers the operations that the recursion needs."""
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
         """Return the particles' outputs for unlabelled samples, N x (outputs) x n: real numbers, or C probabilities."""

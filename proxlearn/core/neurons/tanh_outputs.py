@@ -71,5 +71,5 @@ class TanhOutputsResponse:
         return vector.view(self.a.shape[1], self.T.shape[1])
 
     def _inner(self, vector: Tensor) -> Tensor:
-        """Return the product of each particle's T with the part of each output: N x C."""
+        """Return the inner products of each particle's row of T with the vector's part for each output: N x C."""
         return self.T @ self._by_output(vector).T

@@ -75,13 +75,13 @@ def _differences(comparison: Comparison, measure: str) -> CellText:
 
 
 def difference(comparison: Comparison, dataset: str, method: str, measure: str) -> Interval:
-    """Return the interval of a method minus ProxLearn on the same splits."""
+    """Return the mean difference of a method from ProxLearn on the same splits, with its interval."""
     ours, theirs = (comparison.values(dataset, name, measure) for name in (OURS, method))
     return paired(theirs, ours, comparison.test_share(dataset))
 
 
 def as_csv(comparison: Comparison, section: Section) -> str:
-    """Return a CSV row per dataset and method, with every figure in its own columns."""
+    """Return CSV text with a row per dataset and method, and a column per number."""
     head = ["dataset", "method", "title", "kind", "splits"]
     head += [f"{measure}{end}" for measure in MEASURES for end in ("", "_sd")]
     head += [f"{measure}_difference{end}" for measure in DIFFERENCES for end in ("", "_student", "_corrected")]

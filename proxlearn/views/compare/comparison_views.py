@@ -108,7 +108,7 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """Return a line per figure on the split of the samplers' authors, which no mean includes."""
+    """Return a line per result on the split of the samplers' authors; no mean includes these results."""
     lines = []
     for dataset in comparison.datasets:
         for method in comparison.methods:
@@ -121,6 +121,6 @@ def authors_split_lines(comparison: Comparison) -> list[str]:
 
 
 def _width(comparison: Comparison) -> str:
-    """Return the number of neurons of the networks, from the notes of their cells."""
+    """Return the number of neurons in the networks, from the notes of their cells."""
     notes = [cell.result.notes for cell in comparison.cells if cell.result is not None]
     return either(sorted({int(note["N"]) for note in notes if "N" in note})) or "N"

@@ -81,7 +81,7 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def _rivals(section: Section) -> list[Method]:
-    """Return the methods of a block that are compared with ProxLearn: all others except the reference lines."""
+    """Return the methods of a block that are compared with ProxLearn: all except it and the reference lines."""
     return [method for method in section.methods if method.block != "reference" and method.name != OURS]
 
 
@@ -123,7 +123,7 @@ def _best_methods(comparison: Comparison) -> str:
 
 
 def narrow_tables(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the table as Markdown, in several parts that repeat the first column if it is wider than MAX_WIDTH."""
+    """Yield the table as Markdown; if it is wider than MAX_WIDTH, in parts that each repeat the first column."""
     columns = len(head) - 1
     for count in range(1, columns + 1):
         size = -(-columns // count)

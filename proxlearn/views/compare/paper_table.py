@@ -116,7 +116,7 @@ def _rows(comparison: Comparison, dataset: str) -> Iterator[PaperRow]:
         short_title = "ProxLearn, tuned" if name == OURS else METHODS[name].title
         title = "ProxLearn, recipe=tuned" if name == OURS else short_title
         if METHODS[name].block == "sampler" and comparison.preset != "paper":
-            # The printed values have other settings.
+            # The printed values were obtained with other settings.
             title += f", preset {comparison.preset}"
         run = [_mean_text(comparison, dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
         yield PaperRow(title, short_title, model, run[0], accuracy, run[1], printed_likelihood)

@@ -1,4 +1,4 @@
-"""A block as dots with intervals: a panel per dataset, accuracies above, differences to ProxLearn below."""
+"""A block as dots with intervals: a panel per dataset, accuracies above, differences from ProxLearn below."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Film:
         return low - lower_margins * margin, high + margin
 
     def _variance_shares(self) -> Iterator[tuple[int, float]]:
-        """Yield the number of an axis and its share of the particles' variance."""
+        """Yield the number of each principal axis and its share of the particles' variance."""
         theta = self._frames.theta.reshape(-1, self._frames.theta.shape[2])
         total = float(theta.var(axis=0).sum()) or 1.0
         for axis in range(2):
@@ -181,7 +181,7 @@ class Film:
 
 
 def select_frames(stored: CloudHistory, most: int) -> CloudHistory:
-    """Select at most ``most`` frames, evenly on a logarithmic axis of steps, the first and the last included."""
+    """Select at most ``most`` frames, evenly spaced in the logarithm of the step, including the first and the last."""
     if len(stored.steps) <= most:
         return stored
     log_steps = np.log1p(stored.steps.astype(float))

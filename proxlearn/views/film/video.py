@@ -40,7 +40,7 @@ def check_ending(path: Path) -> None:
 
 
 def find_ffmpeg() -> str:
-    """Return the path of ffmpeg: the one on the PATH, or the one of the imageio-ffmpeg package."""
+    """Return the path of ffmpeg: the one on the PATH, or the one in the imageio-ffmpeg package."""
     on_path = shutil.which("ffmpeg")
     if on_path is not None:
         return on_path
@@ -54,7 +54,7 @@ def find_ffmpeg() -> str:
 
 
 def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) -> bytes:
-    """Encode an endless GIF, made narrower until it has at most ``most_bytes``."""
+    """Encode a looping GIF, scaled down until it has at most ``most_bytes`` bytes."""
     frames = list(images)
     for scale in GIF_SCALES:
         content = _encode_gif(frames, scale, frame_seconds)
@@ -65,7 +65,7 @@ def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) ->
 
 
 def is_film(content: bytes) -> bool:
-    """Whether a GIF was written by this package; GIFs of version 0.1.0 have no comment, only a known size."""
+    """Whether this package wrote a GIF; those of version 0.1.0 have no comment and are recognised by their size."""
     if not content.startswith((b"GIF87a", b"GIF89a")):
         return False
     size = tuple(int.from_bytes(content[i : i + 2], "little") for i in (6, 8))
@@ -91,7 +91,7 @@ def _encode_gif(frames: list[Image.Image], scale: float, frame_seconds: float) -
 
 
 def _build_palette(sample: Image.Image) -> Image.Image:
-    """Build a palette of the most common colours, and of others that cover rare ones, such as a few orange dots."""
+    """Build a palette of the most common colours, and of further ones chosen to cover rare colours."""
     colours, counts = np.unique(np.asarray(sample).reshape(-1, 3), axis=0, return_counts=True)
     common = colours[np.argsort(-counts, kind="stable")].tolist()
     covering = (

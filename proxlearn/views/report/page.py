@@ -39,7 +39,7 @@ class PageBuilder:
         self._clouds: dict[Any, dict[str, Any] | None] = {}
 
     def data(self, progress: bool = False) -> dict[str, Any]:
-        """Return the data of the page from the present content of the folders."""
+        """Return the data of the page from the current contents of the folders."""
         report = gather_runs(self.folders)
         limits = limits_for(min(len(report.runs), MOST_CLOUDS))
         entries = tqdm(report.runs[:MOST_CLOUDS], "clouds", unit="run", disable=not progress, file=sys.stderr)

@@ -50,7 +50,7 @@ def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dic
 
 
 def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
-    """Return what the page shows of one run."""
+    """Return what the page shows about one run."""
     run = entry.run
     experiments = find_experiments(run.config)
     notes = [] if run.accuracy is None else [" ".join(note.split()) for note in table_notes(run.accuracy)]
@@ -94,12 +94,12 @@ def run_properties(entry: RunEntry) -> list[list[str]]:
 
 
 def _items(values: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the items of a group of status.json, which may have any type in a file written by another program."""
+    """Return the items of a group in status.json; none if another program wrote something other than a mapping."""
     return values.items() if isinstance(values, dict) else ()
 
 
 def as_table(frame: pd.DataFrame) -> Table:
-    """Format all cells of a data frame."""
+    """Return a data frame as a table of formatted cells."""
     return {
         "columns": [str(name) for name in frame.columns],
         "rows": [[format_cell(value) for value in row] for row in frame.itertuples(index=False)],
@@ -107,7 +107,7 @@ def as_table(frame: pd.DataFrame) -> Table:
 
 
 def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table | None:
-    """Return accuracy.csv, with the paper's values if the run is one of its experiments and has the same length."""
+    """Return accuracy.csv as a table, with the paper's values for the same experiment after as many recursions."""
     if run.accuracy is None:
         return None
     table = as_table(run.accuracy)
@@ -154,12 +154,12 @@ def confusion(run: RunData) -> dict[str, Any] | None:
 
 
 def shorten(values: Iterable[float]) -> list[float | None]:
-    """Round to five digits, more than a screen can show; a value that is not finite becomes None."""
+    """Round to five significant digits, more than a screen can show; a value that is not finite becomes None."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values]
 
 
 def _logged_metrics(runs: list[RunEntry]) -> dict[str, list[str]]:
-    """Return metric -> its estimates, over all runs."""
+    """Return the estimates for which any run has logged a metric, by metric."""
     metrics: dict[str, dict[str, None]] = {}
     for entry in runs:
         for name in entry.run.metrics.columns:
@@ -190,7 +190,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
 
 
 def _published_values(experiments: list[PublishedExperiment], step: int | None) -> Figures:
-    """Return the paper's values of experiments that end at ``step``: a shorter or longer run is not comparable."""
+    """Return the paper's values for experiments that end at ``step``: a shorter or longer run is not comparable."""
     return {
         key: value
         for experiment in experiments

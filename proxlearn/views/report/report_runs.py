@@ -55,7 +55,7 @@ class ReportRuns:
 
 @dataclass(frozen=True)
 class _Source:
-    """A run, its present state, and its job if it belongs to a sweep."""
+    """A run, its current state, and its job if it belongs to a sweep."""
 
     run: RunData
     snapshot: RunSnapshot
@@ -63,7 +63,7 @@ class _Source:
 
 
 def gather_runs(folders: list[Path]) -> ReportRuns:
-    """Read all folders; jobs of a sweep that have logged nothing yet are only in the sweep's table."""
+    """Read all folders; jobs of a sweep that have logged nothing yet appear only in the sweep's table."""
     sources: dict[Path, _Source] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in map(absolute_folder, folders):
@@ -99,7 +99,7 @@ def gather_runs(folders: list[Path]) -> ReportRuns:
 
 
 def read_run(path: Path) -> RunData:
-    """Read a run folder, which any program may have written; a run that cannot be shown is refused in one line."""
+    """Read a run folder, which any program may have written; one that cannot be shown raises an error of one line."""
     refuse_interrupted(path)
     if not has_rows(path):
         raise InputError(
@@ -125,7 +125,7 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _unique_name(run: RunData, values: dict[str, str], taken: dict[str, RunEntry]) -> str:
-    """Name a run by the settings that differ, or by its title if there are none or too many."""
+    """Name a run by the settings that differ between the runs, or by its title if there are none or too many."""
     by_settings = ", ".join(f"{key}={value}" for key, value in values.items())
     name = by_settings if values and len(values) <= MOST_NAMED else run.title
     return name if name not in taken else f"{name} ({run.path.name}, {len(taken)})"

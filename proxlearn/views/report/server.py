@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 class ReportServer(ThreadingHTTPServer):
-    """HTTP server on the loopback interface; every response shows the present content of the folders."""
+    """HTTP server on the loopback interface; every response shows the current contents of the folders."""
 
     daemon_threads = True
 

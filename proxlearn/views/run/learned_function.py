@@ -38,7 +38,7 @@ def draw_function(run: RunData) -> list[Path]:
 
 
 def plot_function(axes: Axes, run: RunData, points: pd.DataFrame, model: Model) -> None:
-    """Plot f by both estimates over the range of the data, and the data."""
+    """Plot both estimates of f over the range of the data, and the data themselves."""
     x = np.linspace(points["x0"].min(), points["x0"].max(), GRID)
     # f is fitted to the target itself, or to -1 and +1 for two classes.
     target = points["target"] if run.model["task"] == "regression" else 2 * points["target"] - 1

@@ -38,7 +38,7 @@ def draw_regions(run: RunData) -> list[Path]:
 def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, model: Model, size: int = GRID) -> list[Line2D]:
     """Plot regions, boundaries and points; return the handles of a legend.
 
-    The shade is the class by the weighted estimate, the lines are the boundaries of both estimates, and the points are
+    The shade is the class of the weighted estimate, the lines are the boundaries of both estimates, and the points are
     the test part, coloured by class.
     """
     classes = run.model["classes"]
@@ -74,7 +74,7 @@ def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, model: Model, s
 
 
 def axis_range(values: np.ndarray, count: int) -> np.ndarray:
-    """Return ``count`` points over the range of the data and a margin."""
+    """Return ``count`` points evenly spaced over the range of the data plus a margin."""
     margin = MARGIN * (values.max() - values.min())
     return np.linspace(values.min() - margin, values.max() + margin, count)
 

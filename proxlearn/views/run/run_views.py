@@ -12,7 +12,7 @@ from proxlearn.views.style import house_style
 
 
 def render_run(folder: Path) -> list[Path]:
-    """Draw all plots for which the run has the files; return the paths written."""
+    """Draw all plots for which the run folder has the necessary files; return the paths written."""
     run = read_run_data(folder)
     paths = tables.write_accuracy(run)
     with house_style():

@@ -63,7 +63,7 @@ def plot_band(axes: Axes, rows: pd.DataFrame, metric: str, colour: str, label: s
 
 
 def draw_final_metrics(sweep: SweepData) -> list[Path]:
-    """Draw the last metric per run against the first parameter, if it is numeric; colour by the second."""
+    """Draw each run's final metrics against the first parameter, if it is numeric; colour by the second."""
     if not sweep.parameters or not is_numeric(sweep.values(sweep.parameters[0])):
         return []
     first, others = sweep.parameters[0], sweep.parameters[1:]
@@ -95,7 +95,7 @@ def draw_final_metrics(sweep: SweepData) -> list[Path]:
 
 
 def draw_heat_maps(sweep: SweepData) -> list[Path]:
-    """Draw the last metric per pair of values of the first two parameters, averaged over repeats."""
+    """Draw the final value of each metric per pair of values of the first two parameters, averaged over repeats."""
     if len(sweep.parameters) < 2:
         return []
     across, down = sweep.parameters[:2]
@@ -134,7 +134,7 @@ def logged_metrics(sweep: SweepData) -> Iterator[str]:
 def create_panels(
     sweep: SweepData, rows: pd.DataFrame, parameters: list[str], width: float = 4.2
 ) -> tuple[Figure, list[Panel]]:
-    """Create a figure with one panel, axes and their rows, per combination of the values of ``parameters``."""
+    """Create a figure with one panel (axes and their rows) per combination of the values of ``parameters``."""
     combinations = list(product(*(sweep.values(parameter) for parameter in parameters)))[:MOST_PANELS]
     columns = min(len(combinations), MOST_COLUMNS)
     lines = math.ceil(len(combinations) / columns)
@@ -175,5 +175,5 @@ def add_labels(fig: Figure, panels: list[Panel], label: str, coloured: list[str]
 
 
 def symbol(parameter: str) -> str:
-    """Return the paper's symbol of a parameter, or its name."""
+    """Return the paper's symbol for a parameter, or its name."""
     return SYMBOLS.get(parameter, parameter)

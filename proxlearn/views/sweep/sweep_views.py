@@ -79,7 +79,7 @@ def readable_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
-    """Return mean and standard deviation over seeds and splits, of finished jobs; None if there are no repeats."""
+    """Return mean and standard deviation of finished jobs over seeds and splits; None if there are no repeats."""
     parameters = varied_keys(states)
     if len(parameters) == len(states[0].job.values):
         return None

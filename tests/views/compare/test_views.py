@@ -238,7 +238,7 @@ def test_ours_is_taken_from_the_reproduced_table_where_there_is_one(
 @pytest.mark.parametrize("content", ["", "[]", '{"cells": 3}'])
 def test_a_plan_that_cannot_be_read_is_one_line(content, tmp_path: Path) -> None:
     (tmp_path / PLAN).write_text(content)
-    with pytest.raises(InputError, match="give the `proxlearn compare"):
+    with pytest.raises(InputError, match="repeat the `proxlearn compare"):
         read_comparison(tmp_path)
 
 

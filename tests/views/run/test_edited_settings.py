@@ -44,7 +44,7 @@ def test_a_view_names_the_setting_that_was_edited(view: str, folder: Path, capsy
     edit(folder, "\nN: 8\n", "\nN: 500\n")
     line = refusal(view, folder, capsys)
     assert "started with N=8, but config.yaml has N=500" in line
-    assert "set it back" in line
+    assert "undo the edit" in line
 
 
 def test_settings_that_do_not_change_the_result_may_be_edited(folder: Path) -> None:
