@@ -59,7 +59,7 @@ coverage: $(READY)  ## the tests of `make test` with the share of lines that the
 	$(PYTEST) -m 'not slow' --cov --cov-report=term
 
 .PHONY: bits
-bits: $(READY)  ## clouds after 300 steps against those of the tag 0.1-final, bit for bit (half an hour)
+bits: $(READY)  ## clouds after 300 steps against those of the last commit of 0.1, bit for bit (half an hour)
 	$(BIN)/python scripts/compare_bits.py
 
 TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 shd health

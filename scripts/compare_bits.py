@@ -77,6 +77,10 @@ class Cloud:
     log_rho: np.ndarray
 
 
+LAST_OF_0_1 = "a0366d668ad79623d1dd1248847f555fb4d03e59"
+"""The last commit before the restructuring of version 0.2; a commit and not a tag, which a clone may lack."""
+
+
 def export_tree(revision: str, folder: Path) -> None:
     """Write the package and the configs of a revision into ``folder``; the work tree stays as it is."""
     command = ["git", "-C", str(ROOT), "archive", "--format=tar", revision, "proxlearn", "configs"]
@@ -157,7 +161,7 @@ def compare(cases: Iterable[Case], reference: Path, folder: Path, steps: int, N:
 
 def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--revision", default="0.1-final", help="tag or commit to compare with (default: %(default)s)")
+    parser.add_argument("--revision", default=LAST_OF_0_1, help="tag or commit to compare with (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=300, help="recursions per run (default: %(default)s)")
     parser.add_argument("--N", type=int, help="particles per run (default: those of the dataset)")
     parser.add_argument("--dataset", nargs="+", metavar="NAME", help="default: all that are on this machine")
