@@ -31,6 +31,10 @@ train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experi
 tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds beside the paper's (minutes; resumable)
 	$(PAPER) runs tuned
 
+.PHONY: losses
+losses: $(READY)  ## quadratic loss against logistic loss or cross-entropy, five splits per dataset (minutes; resumable)
+	$(PAPER) runs losses
+
 .PHONY: weights
 weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits per dataset (an hour; resumable)
 	$(PAPER) runs weights

@@ -1,20 +1,89 @@
-"""Proximal mean field learning: a two-layer network as a weighted cloud of particles."""
+"""Proximal mean field learning: a two-layer network as a weighted cloud of particles.
+
+The mathematics, without files::
+
+    import proxlearn as pl
+
+    risk = pl.Risk(X, y, neuron=pl.neurons.Tanh(), loss=pl.losses.quadratic)
+    cloud = pl.init(risk, N=1000, seed=0)
+    for cloud, info in pl.iterate(risk, cloud, pl.Hyper(beta=0.05, h=1e-3, epsilon=1.0), steps=1000):
+        ...
+
+Runs with checkpoints and metrics, as on the command line::
+
+    run = pl.train("dataset=wdbc", "beta=0.05", "steps=2000")
+    run = pl.load_run("outputs/wdbc/NAME")
+
+Estimators with fit and predict: ``ProxLearnClassifier`` and ``ProxLearnRegressor``.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proxlearn import losses, neurons
+    from proxlearn.core.cloud import PointCloud
+    from proxlearn.core.functionals.energy import Energy
+    from proxlearn.core.functionals.functional import Functional
+    from proxlearn.core.functionals.risk import Risk
+    from proxlearn.core.hyper import Hyper
+    from proxlearn.core.step import Info, step
+    from proxlearn.errors import InputError, ProxlearnError, RunError
     from proxlearn.estimator import ProxLearnClassifier, ProxLearnRegressor
+    from proxlearn.flow import init, iterate
+    from proxlearn.runs import Run, load_run, train
 
-__all__ = ["ProxLearnClassifier", "ProxLearnRegressor", "__version__"]
+__all__ = [
+    "Energy",
+    "Functional",
+    "Hyper",
+    "Info",
+    "InputError",
+    "PointCloud",
+    "ProxLearnClassifier",
+    "ProxLearnRegressor",
+    "ProxlearnError",
+    "Risk",
+    "Run",
+    "RunError",
+    "__version__",
+    "init",
+    "iterate",
+    "load_run",
+    "losses",
+    "neurons",
+    "step",
+    "train",
+]
 __version__ = "0.2.0"
+
+_MODULES = {
+    "proxlearn.core.cloud": ("PointCloud",),
+    "proxlearn.core.functionals.energy": ("Energy",),
+    "proxlearn.core.functionals.functional": ("Functional",),
+    "proxlearn.core.functionals.risk": ("Risk",),
+    "proxlearn.core.hyper": ("Hyper",),
+    "proxlearn.core.step": ("Info", "step"),
+    "proxlearn.errors": ("InputError", "ProxlearnError", "RunError"),
+    "proxlearn.estimator": ("ProxLearnClassifier", "ProxLearnRegressor"),
+    "proxlearn.flow": ("init", "iterate"),
+    "proxlearn.runs": ("Run", "load_run", "train"),
+}
+"""The module of every public name; torch and scikit-learn take seconds to import, so a module is imported on use."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    # torch and scikit-learn take seconds to import, so they are imported only when an estimator is used.
-    if name in ("ProxLearnClassifier", "ProxLearnRegressor"):
-        from proxlearn import estimator
-
-        return getattr(estimator, name)
+    if name in ("losses", "neurons"):
+        return importlib.import_module(f"proxlearn.{name}")
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""``python -m proxlearn``: the console script without an installation."""
+"""Run the command line with ``python -m proxlearn``, which works without an installation."""
 
 from proxlearn.cli import console
 

@@ -1,7 +1,8 @@
-"""The command line: the table of commands. A command takes its arguments and returns an exit code.
+"""The command-line interface: the table of commands, and the function that runs one of them.
 
-Modules that are slow to import are not imported here, so that ``proxlearn --help`` is fast. ``train`` composes
-its config with Hydra; every other command uses argparse.
+Every command has a module with a function ``main`` that takes the arguments and returns an exit code. Modules that are
+slow to import are not imported here, so that ``proxlearn --help`` is fast. ``train`` composes its config with Hydra;
+every other command uses argparse.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from proxlearn.terminal.streams import OutputClosed, OutputError, open_standard_
 
 @dataclass(frozen=True)
 class Command:
-    """The module of a command (with ``main(args) -> exit code``) and its line in the help."""
+    """A command: its module, which has a function ``main(args) -> exit code``, and its line in the help."""
 
     module: str
     help: str
     prints: bool = False
-    """Whether the result is printed and not written to files."""
+    """Whether the command prints its result instead of writing it to files."""
 
 
 COMMANDS = {
@@ -42,16 +43,18 @@ COMMANDS = {
         "proxlearn.commands.status", "list runs and sweeps: progress, time left, risk, state", prints=True
     ),
     "predict": Command(
-        "proxlearn.commands.predict", "predict labels, probabilities and spread of new rows", prints=True
+        "proxlearn.commands.predict", "predict the labels of new rows, with probabilities and spread", prints=True
     ),
     "evaluate": Command(
         "proxlearn.commands.evaluate", "compute accuracy, log-loss, calibration or RMSE on labelled rows", prints=True
     ),
     "data": Command("proxlearn.commands.data", "list the datasets; fetch and verify their files", prints=True),
-    "bench": Command("proxlearn.commands.bench", "time the recursion and the paper's algorithms as printed"),
+    "bench": Command(
+        "proxlearn.commands.bench", "measure the speed of the recursion and of the paper's algorithms as printed"
+    ),
     "compare": Command("proxlearn.commands.compare", "compare networks, samplers and baselines on the same splits"),
     "paper": Command(
-        "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or run what is missing"
+        "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or make the missing runs"
     ),
     "plot": Command("proxlearn.commands.plot", "redraw the tables and plots of runs and sweeps"),
     "report": Command(
@@ -62,7 +65,7 @@ COMMANDS = {
 """The commands by name."""
 
 PRINTING = {"-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help"}
-"""Options with which a command only prints."""
+"""Options with which a command only prints information."""
 
 EXAMPLES = """\
 examples:
@@ -70,7 +73,7 @@ examples:
   proxlearn train dataset=wdbc beta=0.05 steps=2000                a short run
   proxlearn train -m dataset=wdbc beta=0.03,0.04,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           print the config without training
-  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; repeat it to run what is missing
+  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; repeat it to run missing jobs
   proxlearn status --watch                                         follow the progress
   proxlearn resume outputs/wdbc/NAME --steps 5000                  continue or extend a run
   proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
@@ -93,7 +96,7 @@ def usage() -> str:
 
 
 def run(name: str, args: list[str]) -> int:
-    """Run one command; an expected error becomes one line on stderr and its exit code."""
+    """Run one command and return its exit code; an expected error is printed as one line on stderr."""
     try:
         code: int = importlib.import_module(COMMANDS[name].module).main(args)
         return code
@@ -115,13 +118,13 @@ def run(name: str, args: list[str]) -> int:
     except KeyboardInterrupt:
         # The training loop handles signals itself; this one arrived before or after it.
         overwrites = "overwrite=true" in map(str.lower, args)
-        remedy = "starts again, and without overwrite=true continues" if overwrites else "continues"
+        remedy = "starts again; without overwrite=true it continues" if overwrites else "continues"
         notice(f"interrupted; the same command {remedy}")
         return 130
 
 
 def complete(args: list[str]) -> int:
-    """Complete the name of the command; Hydra completes the words of `train`."""
+    """Print the tab completions of a command's name; Hydra completes the arguments of `train`."""
     words = os.environ.get("COMP_LINE", "").split()
     if args and args[0].startswith("query="):
         completes_command = len(words) < 2 or (len(words) == 2 and not os.environ["COMP_LINE"].endswith(" "))
@@ -137,7 +140,7 @@ def complete(args: list[str]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command that the arguments name, and return its exit code."""
+    """Run the command that the first argument names, and return its exit code."""
     args = sys.argv[1:] if argv is None else argv
     first, rest = (args[0], args[1:]) if args else ("--help", [])
     options = {word.partition("=")[0] for word in rest}
@@ -169,11 +172,12 @@ def _directory_exists() -> bool:
 
 
 def console() -> NoReturn:
-    """Run ``main`` as the console script, then end the process without Python's own clean-up.
+    """Run ``main`` as the console script, then end the process without the usual shutdown of the interpreter.
 
-    Python would take a second to tear down thousands of modules; every file is closed by then, and the exit functions
-    of libraries are called (joblib removes a folder). A high threshold of the garbage collector saves as much, because
-    the million objects that the imports create are never garbage.
+    Unloading thousands of modules would take about a second. It is not needed, because every file is closed by then;
+    the exit functions that libraries have registered are still called (joblib removes a folder). A high threshold of
+    the garbage collector saves about as much time, because the million objects that the imports create are never
+    garbage.
     """
     gc.set_threshold(100_000, 50, 100)
     open_standard_streams()
@@ -199,7 +203,7 @@ def console() -> NoReturn:
 
 
 def _exit_code(error: SystemExit) -> int:
-    """Return the exit code with which argparse or Hydra ends the process, after --help or for an invalid command."""
+    """Flush standard output and return the exit code of a SystemExit, which argparse and Hydra raise."""
     try:
         sys.stdout.flush()
     except OutputError as failure:

@@ -1,4 +1,4 @@
-"""The errors that a user sees: the problem and its remedy in one line."""
+"""The exceptions that are shown to the user: each message is one line with the problem and its remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MAX_NAMES = 20
 
 
 def continue_command(overwrite: bool) -> str:
-    """Return the words for the command that continues a run; with ``overwrite`` the same command restarts it."""
+    """Return the phrase with which a message names the command that continues a run.
+
+    With ``overwrite`` the same command would start the run again, so the phrase tells the user to leave it out.
+    """
     return f"{SAME_COMMAND} without overwrite=true" if overwrite else SAME_COMMAND
 
 
@@ -31,17 +34,17 @@ class ProxlearnError(Exception):
 
 
 class InputError(ProxlearnError):
-    """A command, a config or a user's file is wrong, and no run was started."""
+    """An error in the command, the config or a file of the user; the exit code is 2."""
 
     exit_code = 2
 
 
 class RunError(ProxlearnError):
-    """A run that was started cannot continue."""
+    """A failure of a run or of the machine on which it runs; the exit code is 1."""
 
 
 class StoppedBySignal(ProxlearnError):
-    """A signal arrived before the first step of a session."""
+    """A signal stopped a session outside its training loop; the exit code is 128 plus the signal number."""
 
     def __init__(self, signal: int, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
@@ -49,16 +52,18 @@ class StoppedBySignal(ProxlearnError):
 
 
 def system_failure(error: BaseException) -> RunError:
-    """Return the error for a failure of a disk, a device or the memory."""
+    """Return a RunError that describes an OSError or a lack of memory."""
     if not isinstance(error, OSError):
-        return RunError("not enough memory on this machine", "choose a smaller N, fewer rows, or a larger machine")
+        return RunError(
+            "not enough memory on this machine", "choose a smaller N or fewer rows, or use a machine with more memory"
+        )
     prefix = f"{error.filename}: " if error.filename is not None else ""
     reason = error.strerror or str(error) or type(error).__name__
     return RunError(f"{prefix}{reason}", "fix the cause, then repeat the same command")
 
 
 def did_you_mean(word: str, valid_names: Iterable[str]) -> str:
-    """Return the remedy for a misspelt name: the closest valid one, or a list of them."""
+    """Return the remedy for a misspelt name: the closest valid name, or a list of the valid names."""
     names = sorted(valid_names)
     closest = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if closest:
@@ -68,11 +73,11 @@ def did_you_mean(word: str, valid_names: Iterable[str]) -> str:
 
 
 class NewerFormat(InputError):
-    """A file was written by a later version: it is not damaged, but this version cannot read it."""
+    """A file was written by a newer version of proxlearn, and this version cannot read it."""
 
 
 def refuse_newer_format(path: Path, file_format: object, own_format: str) -> None:
-    """Refuse a file whose format is a later version of ``own_format``: the same name with a larger number."""
+    """Raise NewerFormat if ``file_format`` is newer than ``own_format``: the same name with a larger number."""
     name, _, number = own_format.rpartition("-")
     match = re.fullmatch(rf"{re.escape(name)}-(\d{{1,9}})", file_format) if isinstance(file_format, str) else None
     if match is not None and int(match[1]) > int(number):

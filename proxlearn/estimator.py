@@ -1,4 +1,4 @@
-"""scikit-learn estimators: the fit of `proxlearn train recipe=tuned` behind fit and predict.
+"""The scikit-learn estimators, which train in the same way as `proxlearn train recipe=tuned`.
 
 Features and real targets are standardised with the statistics of the fitted rows; the cloud, its neuron and these
 scalings form a ``Model``, which predicts as `proxlearn predict` does.
@@ -15,14 +15,15 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.activations import find_activation
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.neurons.registry import make_neuron
+from proxlearn.core.options import Task
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none, standard
-from proxlearn.estimator_base import PARAMETERS, ProxLearn
+from proxlearn.estimator_base import ProxLearn, WeightedRows, weighted_rows
+from proxlearn.estimator_parameters import PARAMETERS
 from proxlearn.predict.model import Model
 
 __all__ = ["ProxLearn", "ProxLearnClassifier", "ProxLearnRegressor"]
@@ -31,36 +32,92 @@ PARTIAL_STEPS = 10
 
 
 class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
-    __doc__ = f"""Classification by proximal mean field learning.
+    __doc__ = f"""Classifier trained by proximal mean field learning.
 
-    Two classes are predicted by the sign of one function that regresses -1 and +1, more classes by the largest of C
-    functions that regress one-hot targets.
+    Two classes are predicted by the sign of one function with the targets -1 and +1, more classes by the largest of C
+    functions with one-hot targets.
 
-{PARAMETERS}    classes_ : the labels, in sorted order.
+{PARAMETERS}    classes_ : ndarray of shape (C,)
+        The labels, in sorted order.
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on these rows; with ``warm_start`` continue the last fit."""
-        continues = self.warm_start and self.__sklearn_is_fitted__()
-        return self._learn(X, y, None, continues, None)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on these rows; with ``warm_start`` continue the last fit.
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS) -> Self:
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+        y : array-like of shape (n,)
+            Labels.
+        sample_weight : array-like of shape (n,), default=None
+            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings are weighted alike. A row
+            of weight 0 counts as removed, and so does a label that only such rows have.
+
+        Returns
+        -------
+        self
+        """
+        continues = self.warm_start and self.__sklearn_is_fitted__()
+        return self._learn(X, y, sample_weight, None, continues, None)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS, sample_weight: Any = None
+    ) -> Self:
         """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece determines the scalings and, where parameters are None, the settings. ``classes`` lists the
-        labels of all pieces; by default they are those of the first piece.
-        """
-        return self._learn(X, y, classes, self.__sklearn_is_fitted__(), steps)
+        The first piece determines the scalings and, where parameters are None, the settings.
 
-    def _learn(self, X: Any, y: Any, classes: Any, continues: bool, steps: int | None) -> Self:
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+        y : array-like of shape (n,)
+            Labels.
+        classes : array-like, default=None
+            The labels of all pieces; None: those of the first piece.
+        steps : int, default=10
+            Number of recursions.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows, as in ``fit``; their sum has no effect, so that every piece counts by its ``steps``.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, sample_weight, classes, self.__sklearn_is_fitted__(), steps)
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, continues: bool, steps: int | None) -> Self:
         with self._restore_on_failure():
-            self._fit_rows(X, y, classes, continues, steps)
+            self._fit_rows(X, y, sample_weight, classes, continues, steps)
         self._warn_if_interrupted()
         return self
 
-    def _fit_rows(self, X: Any, y: Any, classes: Any, continues: bool, steps: int | None) -> None:
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any, continues: bool, steps: int | None) -> None:
         X, y = validate_data(self, X, y, dtype=np.float64, reset=not continues)
         check_classification_targets(y)
+        rows = weighted_rows(X, y, sample_weight)
+        indices = self._class_indices(rows, classes, continues)
+        scaler = self._model.scaler if continues else standard(rows.X, rows.weights)
+        C = len(self.classes_)
+        task: Task = "binary" if C == 2 else "multiclass"
+        loss = self._choose_loss(task)
+        neuron = make_neuron("tanh_outputs", C, self._checked("activation"))
+        labels = torch.from_numpy(indices)
+        samples = Samples(self._scaled_features(rows, scaler), neuron.targets(labels), labels)
+        problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
+        self._train(problem, steps, self._fitted if continues else None)
+        self._model = Model(
+            neuron,
+            TASKS[task](loss),
+            self._fitted.cloud.to("cpu", torch.float64),
+            scaler,
+            none(np.empty((0, 1))),
+            columns=(),
+            classes=tuple(str(label) for label in self.classes_),
+        )
+
+    def _class_indices(self, rows: WeightedRows, classes: Any, continues: bool) -> np.ndarray:
+        """Set ``classes_`` in a new fit; return the index of each row's class."""
+        y = rows.y
         if not continues:
             self.classes_ = np.unique(y if classes is None else classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
@@ -73,22 +130,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
                 f"y holds the label {unknown!r}, which is not one of the classes {list(self.classes_)[:20]}"
             )
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only, {self.classes_[0]!r}: a classifier needs at least two")
-        scaler = self._model.scaler if continues else standard(X)
-        C = len(self.classes_)
-        neuron = NEURONS["tanh_outputs"](C)
-        labels = torch.from_numpy(indices)
-        samples = Samples(self._scaled(X, scaler, self._feature_name), neuron.targets(labels), labels)
-        self._train(Problem(neuron, samples), steps, self._fitted if continues else None)
-        self._model = Model(
-            neuron,
-            TASKS["binary" if C == 2 else "multiclass"],
-            self._fitted.cloud.to("cpu", torch.float64),
-            scaler,
-            none(np.empty((0, 1))),
-            columns=(),
-            classes=tuple(str(label) for label in self.classes_),
-        )
+            where = "y holds" if rows.complete else "the rows of positive weight hold"
+            raise ValueError(f"{where} only one class, {self.classes_[0]!r}; a classifier needs at least two")
+        return indices
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row."""
@@ -98,25 +142,31 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return each class's probability, n x C, from the regressed values: at least 1e-6 each, with sum 1."""
+        """Return each class's probability, n x C: at least 1e-6 each, with sum 1.
+
+        The link is that of the loss: the logistic function, softmax, or for the quadratic loss (1 + f) / 2 and the
+        outputs' positive parts.
+        """
         return self._predict(X).probabilities
 
     def predict_std(self, X: Any) -> np.ndarray:
-        """Return the standard error of each class's probability, n x C, as a mean over the cloud's particles.
+        """Return the standard errors of the class probabilities as an n x C array.
 
-        It is the typical change if as many particles were drawn again, independently, from the law that the
-        cloud represents: it shows where the particles disagree. Trained particles compensate for one another, so that
-        a fit with another seed differs far less. The uncertainty of a label is given by the probabilities themselves.
+        A probability is computed from a mean over the particles. Its standard error is the typical change of this mean
+        if the same number of particles were drawn again, independently, from the distribution that the cloud
+        represents; it is large where the particles disagree. Trained particles compensate for one another, so a fit
+        with another seed differs by far less. The uncertainty of a label is given by the probabilities themselves.
         """
         return self._predict(X).errors
 
 
 class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
-    __doc__ = f"""Regression, of one target or of several, by proximal mean field learning.
+    __doc__ = f"""Regressor for one or several targets, trained by proximal mean field learning.
 
-{PARAMETERS}    noise_ : standard deviation of the residuals, one per target: on the rows that selection held out,
-        after as many recursions as the fit has (where selection did not choose them: on the fitted rows, if that is
-        larger), or, without selection, on the rows fitted last, which underestimates it.
+{PARAMETERS}    noise_ : ndarray of shape (targets,)
+        Standard deviation of the residuals: on the rows that selection held out, after as many recursions as the fit
+        has (where selection did not choose them: on the fitted rows, if that is larger). Without selection, or with
+        another loss than the quadratic one, it is computed on the rows fitted last, which underestimates it.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -124,50 +174,85 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on these rows; with ``warm_start`` continue the last fit."""
-        return self._learn(X, y, self.warm_start and self.__sklearn_is_fitted__(), None)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on these rows; with ``warm_start`` continue the last fit.
 
-    def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS) -> Self:
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+        y : array-like of shape (n,) or (n, targets)
+        sample_weight : array-like of shape (n,), default=None
+            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings and ``noise_`` are
+            weighted alike. A row of weight 0 counts as removed.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, sample_weight, self.warm_start and self.__sklearn_is_fitted__(), None)
+
+    def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS, sample_weight: Any = None) -> Self:
         """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
         The first piece determines the scalings and, where parameters are None, the settings.
-        """
-        return self._learn(X, y, self.__sklearn_is_fitted__(), steps)
 
-    def _learn(self, X: Any, y: Any, continues: bool, steps: int | None) -> Self:
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+        y : array-like of shape (n,) or (n, targets)
+        steps : int, default=10
+            Number of recursions.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows, as in ``fit``; their sum has no effect, so that every piece counts by its ``steps``.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, sample_weight, self.__sklearn_is_fitted__(), steps)
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> Self:
         with self._restore_on_failure():
-            self._fit_rows(X, y, continues, steps)
+            self._fit_rows(X, y, sample_weight, continues, steps)
         self._warn_if_interrupted()
         return self
 
-    def _fit_rows(self, X: Any, y: Any, continues: bool, steps: int | None) -> None:
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> None:
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not continues)
         y = np.asarray(y, dtype=np.float64)
-        targets = y[:, None] if y.ndim == 1 else y
+        rows = weighted_rows(X, y[:, None] if y.ndim == 1 else y, sample_weight)
+        targets = rows.y
         outputs = targets.shape[1]
         if continues and outputs != len(self._model.target_scaler.shift):
-            raise ValueError(f"y has {outputs} targets, but the continued fit has another number of targets")
-        scaler, target_scaler = (
-            (self._model.scaler, self._model.target_scaler) if continues else (standard(X), standard(targets))
-        )
-        neuron: Neuron = TanhOutputsNeuron(outputs) if outputs > 1 else NEURONS["tanh"](1)
-        scaled = self._scaled(targets, target_scaler, lambda i: "y" if outputs == 1 else f"target {i}")
-        rows = self._scaled(X, scaler, self._feature_name)
-        samples = Samples(rows, scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
-        self._train(Problem(neuron, samples), steps, self._fitted if continues else None)
+            raise ValueError(f"y has {outputs} targets, but the continued fit has a different number of targets")
+        if continues:
+            scaler, target_scaler = self._model.scaler, self._model.target_scaler
+        else:
+            scaler, target_scaler = standard(rows.X, rows.weights), standard(targets, rows.weights)
+        loss = self._choose_loss("regression")
+        neuron = Perceptron(find_activation(self._checked("activation")), num_outputs=outputs)
+        names = ["y"] if outputs == 1 else [f"target {i}" for i in range(outputs)]
+        scaled = rows.scaled(targets, target_scaler, names, self._largest_magnitude())
+        samples = Samples(self._scaled_features(rows, scaler), scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
+        problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
+        self._train(problem, steps, self._fitted if continues else None)
         cloud = self._fitted.cloud.to("cpu", torch.float64)
-        self._model = Model(neuron, TASKS["regression"], cloud, scaler, target_scaler, columns=())
-        residuals = targets - self._model.predict(X).predicted.reshape(targets.shape)
+        self._model = Model(neuron, TASKS["regression"](loss), cloud, scaler, target_scaler, columns=())
+        residuals = targets - self._model.predict(rows.X).predicted.reshape(targets.shape)
         # The square is computed in scaled units, because the square of 1e200 is infinite.
-        fitted_noise = np.sqrt(np.mean((residuals * target_scaler.factor) ** 2, axis=0))
-        self.noise_ = self._held_out_noise(fitted_noise, outputs) / target_scaler.factor
+        squares = (residuals * target_scaler.factor) ** 2
+        noise = np.sqrt(np.average(squares, axis=0, weights=rows.weights))
+        # The risk on the held-out rows is a squared error for the quadratic loss only.
+        noise = self._held_out_noise(noise, outputs) if loss.name == "quadratic" else noise
+        self.noise_ = noise / target_scaler.factor
 
     def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
-        """Return the residuals' standard deviation on held-out rows, scaled; ``fitted_noise``: on the fitted rows.
+        """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
 
-        Selection's candidate was fitted on fewer rows. At a step that selection did not choose it may have stopped
-        earlier, or have a lower risk than the fit by chance: then the larger of the two values is taken.
+        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if nothing was selected. The
+        candidate of the selection was fitted on fewer rows. At a step that selection did not choose, the candidate may
+        have stopped earlier or may by chance have a lower risk than the fit, so the larger of the two values is
+        returned.
         """
         selection, step = self._selection, self.n_steps_
         risk = None if selection is None else selection.risk_at(step)
@@ -178,25 +263,27 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return held_out if step == selection.best_step else np.maximum(held_out, fitted_noise)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted values, in the target's own units: n, or n x targets."""
+        """Return the predicted values in the units of the targets, with shape (n,) or (n, targets)."""
         return self._predict(X).predicted
 
     def predict_std(self, X: Any) -> np.ndarray:
-        """Return the standard error of f(x) as a mean over the cloud's particles, in the target's own units.
+        """Return the standard errors of the predictions, in the units of the targets.
 
-        It is the typical change if as many particles were drawn again, independently, from the law that the
-        cloud represents: it shows where the particles disagree. Trained particles compensate for one another, so that
-        a fit with another seed differs far less. The noise of the targets is not included: see ``noise_``.
+        A prediction is a mean over the particles. Its standard error is the typical change of this mean if the same
+        number of particles were drawn again, independently, from the distribution that the cloud represents; it is
+        large where the particles disagree. Trained particles compensate for one another, so a fit with another seed
+        differs by far less. The noise of the targets is not included: see ``noise_``.
         """
         return self._predict(X).errors
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper ends of a normal interval with the given coverage.
+        """Return the lower and upper ends of the intervals with the given coverage, under a normal distribution.
 
-        ``of="target"``: of new targets, with the standard deviation ``noise_``, which includes every error of f on
-        new rows. ``of="mean"``: of f(x) under redrawn particles, with ``predict_std``.
+        With ``of="target"`` the intervals are for new targets; they use the standard deviation ``noise_``, which
+        includes every error of f on new rows. With ``of="mean"`` the intervals are for f(x) under redrawn particles;
+        they use ``predict_std``.
         """
         if of not in ("target", "mean"):
             raise ValueError(f"of must be 'target' or 'mean', got {of!r}")
@@ -208,7 +295,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
 
 def _quantile(coverage: float) -> float:
-    """Return the number of standard deviations that cover this share of a normal law."""
+    """Return z such that a normal variable is within z standard deviations of its mean with this probability."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
     return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -1,4 +1,4 @@
-"""The base of the estimators: parameters and their checks, selection and training, and the fitted state."""
+"""The base class of the estimators: parameters and their validation, selection, training, and fitted state."""
 
 from __future__ import annotations
 
@@ -6,76 +6,77 @@ import contextlib
 import dataclasses
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from proxlearn.config import schema
+from proxlearn.core import literal
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.problem import Problem
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.losses import Loss
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.samples import Samples
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.scaling import Scaler
-from proxlearn.errors import InputError
+from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_errors
 from proxlearn.predict.model import Model, Prediction
+from proxlearn.training.engine import choose_engine
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import Selection, select
 from proxlearn.training.trainer import FitInterrupted, FitState, fit
 
-Callback = Callable[[dict[str, float], PointCloud], None]
-CHECKS = {
-    field.name: schema.setting_check(field)
-    for cls in (schema.DeviceConfig, schema.TrainConfig)
-    for field in dataclasses.fields(cls)
-}
-"""The checks of the command line, which apply to the parameters, too."""
-SELECTED = ("steps", "beta", "h", "epsilon", "init_scale")
-"""Parameters for which None means that selection chooses the value; for others None is a value."""
 
-PARAMETERS = """\
-    Parameters that are None are chosen by the selection of recipe=tuned, which uses the rows given to ``fit`` alone: it
-    trains candidates on three quarters of them and compares their risks on the last quarter. A fit with all parameters
-    given is faster; in a search such as GridSearchCV, give the parameters that it does not vary.
+@dataclasses.dataclass(frozen=True)
+class WeightedRows:
+    """The rows of a fit that have a positive weight."""
 
-    Parameters
-    ----------
-    N : number of particles (neurons).
-    steps : recursions of a fit; with ``warm_start``, further recursions of each further fit.
-    beta, h, epsilon : inverse temperature, step size, entropic regularisation of the proximal step.
-    epsilon_quantile : epsilon is a multiple of this quantile of the squared distances between nearest particles; None:
-        epsilon is absolute.
-    init_scale : s of the initial cloud, a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
-    weights : "proximal", "uniform" (the weights stay) or "fisher_rao" (multiplicative).
-    resample, ess_threshold : "systematic" resamples the particles when their effective number falls below this share.
-    h_schedule, beta_schedule, horizon : "constant", "cosine" or "power": schedule of the step size and of the
-        temperature over ``horizon`` recursions.
-    batch_size : rows per recursion, drawn with replacement; None: all rows.
-    dtype : precision of the recursion; predictions use float64.
-    threads : maximum number of threads of fits and predictions; None: as many as torch uses.
-    warm_start : ``fit`` continues from the cloud of the last fit, with its scalings and its selected values.
-    random_state : seed of initial cloud, noise and selection; an integer means the same as `seed=` on the command line.
-    verbose : show progress on stderr.
-    callbacks : functions that are called at every logged step with its row of ``history_`` and the cloud.
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+    """Sample weights, the largest of which is 1; None: all equal."""
+    numbers: np.ndarray
+    """Numbers of the rows in the arrays that the user gave."""
+    complete: bool
+    """Whether every row has a positive weight."""
 
-    Attributes
-    ----------
-    particles_ : (N, p) parameters of the neurons, one row per neuron.
-    weights_ : (N,) their weights, summing to 1.
-    history_ : number, risk, effective sample size, h, beta and epsilon of each logged step.
-    settings_ : all settings of the fit; selection_ : the candidates and their validation risks.
-    n_steps_ : number of recursions so far.
-"""
-"""The part of the docstring that both estimators share; each adds its own summary and attributes."""
+    def scaled(self, values: np.ndarray, scaler: Scaler, names: Sequence[str], limit: float) -> torch.Tensor:
+        """Return scaled columns; refuse, by its name, a column with a scaled magnitude above ``limit``."""
+        with value_errors(), np.errstate(over="ignore", invalid="ignore"):
+            check_scaler(scaler, names)
+            scaled = scaler(values)
+            remedy = "correct the value, or leave out its row"
+            check_scaled(values, scaled, names, limit, lambda i: f"row {self.numbers[i]}", remedy)
+        return torch.from_numpy(scaled)
 
 
-class ProxLearn(BaseEstimator):  # type: ignore[misc]
+def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedRows:
+    """Validate the sample weights and remove the rows of weight 0.
+
+    The removed rows affect neither the scalings, nor the classes, nor the split of the selection. Equal weights are
+    dropped, which gives bit for bit the fit without weights.
+    """
+    numbers = np.arange(len(X))
+    if sample_weight is None:
+        return WeightedRows(X, y, None, numbers, complete=True)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("every sample weight is zero; give at least one row a positive weight")
+    # Divided by the largest weight, the weights have a finite sum.
+    weights = weights / weights.max()
+    numbers = np.flatnonzero(weights)
+    weights = weights[numbers]
+    equal = bool((weights == 1).all())
+    return WeightedRows(X[numbers], y[numbers], None if equal else weights, numbers, complete=len(numbers) == len(X))
+
+
+class ProxLearn(EstimatorParameters):
     """A cloud of weighted particles, one neuron each, trained by proximal mean field learning."""
 
     _fitted: FitState
@@ -83,54 +84,9 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     _seed: int
     _interrupted: bool
     _selection: Selection | None
-    """The selection of this fit; None where nothing was selected or an earlier fit was continued."""
+    """The selection of this fit; None if nothing was selected or an earlier fit was continued."""
     settings_: dict[str, Any]
     selection_: list[dict[str, Any]]
-
-    def __init__(
-        self,
-        *,
-        N: int = 500,
-        steps: int | None = None,
-        beta: float | None = None,
-        h: float | None = None,
-        epsilon: float | None = None,
-        epsilon_quantile: float | None = 0.5,
-        init_scale: float | None = None,
-        weights: str = "proximal",
-        resample: str = "none",
-        ess_threshold: float = 0.5,
-        h_schedule: str = "constant",
-        beta_schedule: str = "constant",
-        horizon: int = 1000,
-        batch_size: int | None = None,
-        dtype: str = "float32",
-        threads: int | None = None,
-        warm_start: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool | int = False,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.N = N
-        self.steps = steps
-        self.beta = beta
-        self.h = h
-        self.epsilon = epsilon
-        self.epsilon_quantile = epsilon_quantile
-        self.init_scale = init_scale
-        self.weights = weights
-        self.resample = resample
-        self.ess_threshold = ess_threshold
-        self.h_schedule = h_schedule
-        self.beta_schedule = beta_schedule
-        self.horizon = horizon
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.threads = threads
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     @property
     def particles_(self) -> np.ndarray:
@@ -158,40 +114,41 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
-    def _settings(self) -> Settings:
-        """Return the parameters as settings, checked like the keys of the command line."""
-        names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
-        with _value_errors():
-            values: dict[str, Any] = {name: CHECKS[name](name, _plain(getattr(self, name))) for name in names}
-        return Settings(**values)
+    def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
+        """Return the risk; raise ValueError if the confinement or the solver does not apply to it."""
+        with value_errors():
+            problem = Risk.from_samples(neuron, samples, loss, self._checked("confinement"))
+            if self._checked("solver") == "literal":
+                literal.check_problem(problem)
+        return problem
 
-    def _scaled(self, X: np.ndarray, scaler: Scaler, name: Callable[[int], str]) -> torch.Tensor:
-        """Return the scaled numbers; refuse, by name, a column that exceeds the range of the recursion's precision."""
-        names = [name(i) for i in range(X.shape[1])]
-        with _value_errors(), np.errstate(over="ignore", invalid="ignore"):
-            check_scaler(scaler, names)
-            scaled = scaler(X)
-            remedy = "correct it, or leave its row out"
-            check_scaled(X, scaled, names, max_scaled_magnitude(self._settings().dtype), lambda i: f"row {i}", remedy)
-        return torch.from_numpy(scaled)
+    def _scaled_features(self, rows: WeightedRows, scaler: Scaler) -> torch.Tensor:
+        names = [self._feature_name(i) for i in range(rows.X.shape[1])]
+        return rows.scaled(rows.X, scaler, names, self._largest_magnitude())
+
+    def _largest_magnitude(self) -> float:
+        """Return the largest scaled magnitude that the precision of the recursion can represent."""
+        return max_scaled_magnitude(self._settings().dtype)
 
     def _feature_name(self, i: int) -> str:
         names = getattr(self, "feature_names_in_", None)
         return f"feature {i}" if names is None else f"feature {names[i]!r}"
 
-    def _train(self, problem: Problem, steps: int | None, start: FitState | None) -> None:
-        """Select the settings that are None, then train from cloud_0, or continue the fit ``start``.
+    def _train(self, problem: Risk, steps: int | None, start: FitState | None) -> None:
+        """Select the settings that are None and train from an initial cloud, or continue the fit ``start``.
 
-        An interrupt during the recursions ends them early; an interrupt during the selection, which leaves no cloud, is
-        raised.
+        An interrupt during the recursions ends them early. An interrupt during the selection is raised, because there
+        is no cloud yet.
         """
-        given = self._settings()
+        given, engine = self._settings(), choose_engine("cpu", solver=self.solver)
         selected: Selection | None = None
         if start is None:
             seed, selection, settings = _seed(self.random_state), [], given
             if None in (getattr(given, name) for name in SELECTED):
                 with _Progress(self.verbose) as progress, limited_threads(self.threads):
-                    selected = select(problem, given, seed=seed, threads=self.threads, progress=progress.describe)
+                    selected = select(
+                        problem, given, seed=seed, engine=engine, threads=self.threads, progress=progress.describe
+                    )
                 settings, selection = selected.settings, list(selected.table)
         else:
             seed, selection = self._seed, self.selection_
@@ -213,17 +170,23 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
                         seed=seed,
                         steps=number,
                         start=start,
+                        engine=engine,
                         threads=self.threads,
                         callback=callback,
                     )
             except FitInterrupted as error:
                 fitted, self._interrupted = error.fitted, True
         self._fitted, self._seed, self.selection_, self._selection = fitted, seed, selection, selected
-        self.settings_ = dataclasses.asdict(settings)
+        self.settings_ = dataclasses.asdict(settings) | {
+            "loss": problem.loss.name,
+            "activation": self.activation,
+            "confinement": problem.confinement,
+            "solver": self.solver,
+        }
 
     @contextlib.contextmanager
     def _restore_on_failure(self) -> Iterator[None]:
-        """Restore the state of the last fit if a fit fails for any reason."""
+        """Restore the state of the last fit if the block raises an exception."""
         before = dict(vars(self))
         try:
             yield
@@ -233,10 +196,10 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
             raise
 
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """Return a continued fit's settings, and its start, without an epsilon measured under other settings."""
+        """Return the settings and the start of a continued fit; discard an epsilon measured under other settings."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}")
-        before = Settings(**self.settings_)
+        before = Settings(**{field.name: self.settings_[field.name] for field in dataclasses.fields(Settings)})
         kept = {name: getattr(before, name) for name in SELECTED if getattr(given, name) is None}
         settings = dataclasses.replace(given, **kept)
         newest = start.newest.to("cpu", getattr(torch, settings.dtype))
@@ -245,23 +208,23 @@ class ProxLearn(BaseEstimator):  # type: ignore[misc]
         return settings, dataclasses.replace(start, newest=newest)
 
     def _warn_if_interrupted(self) -> None:
-        """Warn that an interrupted fit made fewer steps than requested; scikit-learn's own networks do the same."""
+        """Warn if the fit was interrupted and made fewer steps than requested, as scikit-learn's networks do."""
         if self._interrupted:
             warnings.warn(
-                f"the training was interrupted: the estimator is fitted with {self.n_steps_} recursions, from which "
-                "partial_fit and warm_start continue",
+                f"the fit was interrupted after {self.n_steps_} recursions; to continue it, call partial_fit, or call "
+                "fit with warm_start=True",
                 stacklevel=4,
             )
 
     def _predict(self, X: Any) -> Prediction:
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        with _value_errors(), limited_threads(self.threads):
+        with value_errors(), limited_threads(self.threads):
             return self._model.predict(rows)
 
 
 class _Progress:
-    """A progress bar on stderr with the newest risk, where ``verbose`` is set."""
+    """Progress bar on stderr with the newest risk; it is hidden unless ``verbose`` is set."""
 
     def __init__(self, verbose: bool | int, steps: int | None = None, start: int = 0) -> None:
         self.bar = tqdm(total=steps, unit="rec", file=sys.stderr, disable=not verbose)
@@ -283,7 +246,7 @@ class _Progress:
 
 @contextlib.contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """Limit the threads that torch and BLAS use within the block; None: no limit."""
+    """Limit the number of threads that torch and BLAS use within the block; None sets no limit."""
     if threads is None:
         yield
         return
@@ -296,22 +259,8 @@ def limited_threads(threads: int | None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-@contextlib.contextmanager
-def _value_errors() -> Iterator[None]:
-    """Turn an InputError into a ValueError, which users of scikit-learn expect."""
-    try:
-        yield
-    except InputError as error:
-        raise ValueError(str(error)) from error
-
-
 def _seed(random_state: Any) -> int:
-    """Return the seed: an integer itself, as on the command line, or a number drawn from a generator."""
+    """Return the seed for ``random_state``: the integer itself, or a number drawn from a random generator."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _plain(value: Any) -> Any:
-    """Convert a numpy number, such as a parameter search passes, to a Python number."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Memory of the machine, memory that a kernel needs, and the report of a failed allocation."""
+"""The memory of the machine, the memory that a kernel needs, and the detection of failed allocations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from proxlearn.errors import RunError
 from proxlearn.portability import physical_memory
 
 KERNEL_COPIES = 4
-"""N x N matrices alive at the same time: the costs, the kernel, and two temporaries of a round."""
+"""Number of N x N matrices in memory: the costs, the kernel, and two temporary matrices of a Sinkhorn round."""
 ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
 """torch's messages for a failed allocation, on the CPU (a plain RuntimeError) and on a GPU."""
 
 
 def device_memory(device: str) -> int:
-    """Return the bytes of memory of a device: this machine's, or its GPU's."""
+    """Return the total memory in bytes: of the GPU if ``device`` is cuda, otherwise of this machine."""
     if device == "cuda":
         import torch
 
@@ -26,27 +26,27 @@ def device_memory(device: str) -> int:
 
 
 def kernel_bytes(N: int, itemsize: int) -> int:
-    """Return the bytes that kernel=dense, kernel=log and the eager engine need for N particles."""
+    """Return the number of bytes that kernel=dense, kernel=log or the eager engine needs for N particles."""
     return KERNEL_COPIES * itemsize * N**2
 
 
 def largest_N(memory: int, itemsize: int) -> int:
-    """Return the largest number of particles whose N x N kernel fits."""
+    """Return the largest number of particles whose N x N kernel fits into ``memory`` bytes."""
     return math.isqrt(memory // (KERNEL_COPIES * itemsize))
 
 
 def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> str:
     """Return the remedy for a step that is not possible with a neighbour list, for this N and this machine.
 
-    Up to ``largest`` particles an N x N kernel is formed instead; ``crowded``: the list would be too long.
+    Up to ``largest`` particles, an N x N kernel is formed instead. ``crowded`` means that the list would be too long.
     """
     remedies = []
     needed = kernel_bytes(N, itemsize)
     if needed <= physical_memory():
         remedies.append(f"use kernel=log, which takes about {needed / 2**30:.0f} GiB")
     remedies.append(f"choose N={largest} or less")
-    remedies.append("a smaller epsilon" if crowded else "a smaller h")
-    return ", ".join(remedies) + ", or weights=uniform"
+    remedies.append("choose a smaller epsilon" if crowded else "choose a smaller h")
+    return ", ".join(remedies) + ", or use weights=uniform"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -57,8 +57,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def out_of_memory_as_run_error(remedy: str = "choose a smaller N, or fewer rows") -> Iterator[None]:
-    """Turn a failed allocation in Python or torch into a RunError with a remedy."""
+def out_of_memory_as_run_error(remedy: str = "choose a smaller N or fewer rows") -> Iterator[None]:
+    """Convert a failed allocation of Python or torch within the block into a RunError with ``remedy``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,6 +1,6 @@
 """Differences between operating systems: flags for os.open, the user's ID, the size of the memory.
 
-Everything that one system lacks is looked up here, so that importing the package needs no POSIX.
+Features that an operating system may lack are looked up here, so that the package can be imported without POSIX.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 
 
 def user_id() -> int:
-    """Return the user ID, as in ``st_uid`` of this user's files; on Windows it is 0 for every file."""
+    """Return the user ID of this process, as ``st_uid`` of its files has it; on Windows both are 0."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
 def physical_memory() -> int:
-    """Return the bytes of this machine's memory."""
+    """Return the size of this machine's memory in bytes."""
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
@@ -32,7 +32,7 @@ def physical_memory() -> int:
 
 
 def peak_memory() -> float:
-    """Return the largest number of bytes that this process has held so far; nan on Windows."""
+    """Return the peak memory of this process in bytes; nan on Windows."""
     try:
         import resource
     except ImportError:
@@ -42,7 +42,7 @@ def peak_memory() -> float:
 
 
 class _MemoryStatus(ctypes.Structure):
-    """MEMORYSTATUSEX of the Windows API."""
+    """The structure MEMORYSTATUSEX of the Windows API."""
 
     _fields_ = (
         ("length", ctypes.c_uint32),

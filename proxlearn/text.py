@@ -1,7 +1,7 @@
 """Text from files and file names, made safe for a terminal.
 
-A run's name, a column, a class or a host may contain control characters, which a terminal would execute. Everything
-that is printed for people passes through here; tables for programs (CSV, JSON) keep their bytes.
+The name of a run, a column, a class or a host may contain control characters, which a terminal would execute. Text that
+is printed for users passes through these functions; tables for programs (CSV, JSON) are not changed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Return one line: control and format characters become escapes (``\\x1b``), line ends and tabs become spaces."""
+    """Return the text as one line, with control characters escaped (``\\x1b``) and line ends and tabs as spaces."""
     return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return several lines: control and format characters become escapes; line ends stay."""
+    """Return the text with control and format characters escaped; line ends are kept."""
     return "".join(character if character == "\n" else _escape(character) for character in text)
 
 

@@ -1,10 +1,12 @@
-"""One session of a run, shared by `train` and `resume`: training, drawing, messages to the user, the exit code."""
+"""One session of a run, for `train` and `resume`: training, drawing, messages to the user and the exit code."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
@@ -13,6 +15,9 @@ from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import try_write
 from proxlearn.text import printable_lines
+
+if TYPE_CHECKING:  # torch takes seconds to import, and the input is checked first.
+    from proxlearn.run.observers import Callback
 
 
 def run_session(config: TrainConfig, folder: Path, command: str, continuation: str) -> int:
@@ -31,34 +36,45 @@ def run_session(config: TrainConfig, folder: Path, command: str, continuation: s
     return 0
 
 
-def train_and_draw(config: TrainConfig, folder: Path, command: str) -> Outcome:
+def train_and_draw(
+    config: TrainConfig,
+    folder: Path,
+    command: str,
+    *,
+    callbacks: Sequence[Callback] = (),
+    plots: bool = True,
+    verbose: bool = True,
+) -> Outcome:
     """Train in ``folder``, draw the results and print the summary; errors are raised."""
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
-    echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
+    if verbose:
+        echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
     # torch, pandas and matplotlib take seconds to import, so the input is checked first.
     from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.memory import out_of_memory_as_run_error
     from proxlearn.run.logger_session import log_session_end
+    from proxlearn.run.observers import SessionOptions
     from proxlearn.run.train import train
     from proxlearn.views.run.run_views import render_run, summary
 
     with out_of_memory_as_run_error():
-        outcome = train(config, folder, command)
-    if outcome.already_finished:
+        outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose))
+    if outcome.already_finished and verbose:
         longest = outcome.longest_steps
         target = f"steps={longest}, as requested earlier," if longest > outcome.step else "A larger value of steps"
-        echo(f"Already finished with {outcome.step} steps: nothing to do. {target} continues the run.\n")
-    remedy = f"{continue_command(config.overwrite)} draws what is missing"
+        echo(f"The run has already finished at step {outcome.step}. {target} continues it.\n")
+    remedy = f"{continue_command(config.overwrite)} draws the missing tables and plots"
     try:
         with disk_errors_as_run_error(folder, remedy):
-            log_session_end(config.logger, folder, render_run(folder))
+            log_session_end(config.logger, folder, render_run(folder) if plots else [])
     except KeyboardInterrupt as stopped:
         raise StoppedBySignal(signal.SIGINT, f"interrupted after step {outcome.step}", remedy) from stopped
-    echo(summary(folder))
+    if verbose:
+        echo(summary(folder))
     return outcome
 
 
 def echo(text: str) -> None:
-    """Print text for the user on the standard output; a closed or full output does not stop the run."""
+    """Print ``text`` on standard output; a closed or full output does not stop the run."""
     try_write(printable_lines(text), sys.stdout)

@@ -12,13 +12,13 @@ from proxlearn.files.user_paths import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38
-"""Largest magnitude of an interval's end: the first cloud is drawn in single precision."""
+"""Largest magnitude of an end of an interval, because the initial cloud is drawn in single precision."""
 
 
 def real(
     *, above: float | None = None, at_least: float | None = None, below: float | None = None, example: float
 ) -> Check:
-    """Return a validator of finite numbers in a range."""
+    """Return a validator of finite numbers in a range; ``example`` is a valid value for the error message."""
 
     def check(name: str, value: Any) -> float:
         number = _number(value)
@@ -32,7 +32,7 @@ def real(
 
 
 def integer(*, at_least: int, below: int = 2**63, example: int) -> Check:
-    """Return a validator of whole numbers in a range; ``1e6`` is a whole number."""
+    """Return a validator of whole numbers >= ``at_least`` and < ``below``; ``1e6`` is a whole number."""
 
     def check(name: str, value: Any) -> int:
         number = _number(value)
@@ -47,7 +47,7 @@ def integer(*, at_least: int, below: int = 2**63, example: int) -> Check:
 
 
 def choice(options: Any) -> Check:
-    """Return a validator of the strings of a ``Literal``."""
+    """Return a validator that accepts the strings of a ``Literal`` type."""
     names = get_args(options)
 
     def check(name: str, value: Any) -> str:
@@ -59,7 +59,7 @@ def choice(options: Any) -> Check:
 
 
 def parse_number(word: str) -> Any:
-    """Convert a command-line word to a number; return the word itself if it is not a number."""
+    """Convert a command-line argument to an int or a float; return it unchanged if it is not a number."""
     for kind in (int, float):
         try:
             return kind(word)
@@ -69,7 +69,7 @@ def parse_number(word: str) -> Any:
 
 
 def text(name: str, value: Any) -> str:
-    """Validate a string that is not empty."""
+    """Validate that a value is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise InputError(
             f"{name} must be a string, got {_describe(value)}", f"write {name}=TEXT, or {name}=null for none"
@@ -78,7 +78,7 @@ def text(name: str, value: Any) -> str:
 
 
 def word(example: str) -> Check:
-    """Return a validator of strings that can be part of a folder's name, without separators."""
+    """Return a validator of strings of letters, digits and . + - _, which can be part of a folder name."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
@@ -90,29 +90,38 @@ def word(example: str) -> Check:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Validate true or false."""
+    """Validate that a value is true or false."""
     if not isinstance(value, bool):
         raise InputError(f"{name} must be true or false, got {_describe(value)}", f"try {name}=true")
     return value
 
 
 def label(name: str, value: Any) -> str:
-    """Validate a name chosen by the user, which may look like a number: a column may be called 2024."""
+    """Validate a name and return it as a string; it may be a number, because a column may be called 2024."""
     return text(name, str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
 
 
 def path(name: str, value: Any) -> str:
-    """Validate the path of a local file or folder."""
+    """Validate that a value is the path of a local file or folder, and return it as a string."""
     return check_path(name, label(name, value))
 
 
 def optional(check: Check) -> Check:
-    """Return a validator that also accepts ``null``."""
+    """Return a validator that accepts None and applies ``check`` to any other value."""
     return lambda name, value: None if value is None else check(name, value)
 
 
+def strengths(name: str, value: Any) -> float | dict[str, float]:
+    """Validate a confinement: a number >= 0, or a mapping of blocks of theta to such numbers."""
+    check = real(at_least=0, example=1e-3)
+    if isinstance(value, Mapping):
+        return {str(key): check(f"{name}.{key}", strength) for key, strength in value.items()}
+    strength: float = check(name, value)
+    return strength
+
+
 def intervals(name: str, value: Any) -> dict[str, tuple[float, float]]:
-    """Validate a box: a mapping of blocks of theta to [low, high] with low < high."""
+    """Validate a box: a mapping from blocks of the parameters theta to [low, high] with low < high."""
     if not isinstance(value, Mapping) or not value:
         problem = f"{name} must map each block of theta to [low, high], got {_describe(value)}"
         raise InputError(problem, f"try '{name}={{w:[-1,1]}}'")
@@ -126,14 +135,13 @@ def _interval(name: str, ends: Any) -> tuple[float, float]:
         raise InputError(f"{name} must be [low, high], got {_describe(ends)}", remedy)
     low, high = (_number(end) for end in ends)
     if low is None or high is None or not (-LARGEST_END <= low < high <= LARGEST_END):
-        raise InputError(
-            f"{name} must be two finite numbers, low < high, within +-{LARGEST_END:g}, got {_describe(ends)}", remedy
-        )
+        expected = f"two numbers, low < high, between -{LARGEST_END:g} and {LARGEST_END:g}"
+        raise InputError(f"{name} must be {expected}, got {_describe(ends)}", remedy)
     return low, high
 
 
 def _describe(value: Any) -> str:
-    """Return a value as it appears in a message, shortened to 100 characters."""
+    """Return the representation of a value for a message, shortened to 100 characters."""
     try:
         description = repr(value)
     except ValueError:

@@ -1,8 +1,9 @@
 """Compare trained clouds with those of an earlier revision, bit for bit, on this machine.
 
-Both trees train the same short runs in processes of their own, with one thread: every dataset whose file is here,
-recipe=paper and recipe=tuned, fused and eager, float32 and float64. Exits with 1 if any cloud differs. Bits also depend
-on the processor, so this compares two trees on one machine and is not part of `make test`.
+Both source trees train the same short runs in separate processes with one thread: every dataset that is available on
+this machine, with recipe=paper and recipe=tuned, with the fused and the eager engine, and in float32 and float64. The
+exit code is 1 if any cloud differs. The bits also depend on the processor, so the script compares two trees on one
+machine and is not part of `make test`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ ENGINES = {"fused": "compile=auto", "eager": "compile=off"}
 DTYPES = ("float32", "float64")
 HEADER = f"{'dataset':10}{'recipe':8}{'engine':8}{'dtype':10}{'seconds':>8}  clouds"
 
-# -I and -S keep PYTHONPATH and installed packages out, an editable proxlearn of another tree in particular.
-# Dependencies are found in the folders that are passed; the package and its configs must come from the tree.
+# -I and -S exclude PYTHONPATH and installed packages, in particular an editable installation of another tree.
+# Dependencies are imported from the folders that are passed; the package and its configs must come from the tree.
 TRAIN_IN_TREE = """
 import importlib.util, os, pathlib, runpy, sys
 tree, folders, *words = sys.argv[1:]
@@ -49,12 +50,12 @@ runpy.run_module("proxlearn", run_name="__main__", alter_sys=True)
 
 
 class RunFailed(Exception):
-    """A run left no cloud; the message is its last line of output."""
+    """Raised if a run did not store a cloud; the message is the last line of its output."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run that both trees make."""
+    """The settings of one run, which is trained with both trees."""
 
     dataset: str
     recipe: str
@@ -62,14 +63,14 @@ class Case:
     dtype: str
 
     def words(self, steps: int, N: int | None = None) -> list[str]:
-        """Return the arguments of `proxlearn train`."""
+        """Return the command-line arguments of `proxlearn train` for this case."""
         words = [f"dataset={self.dataset}", f"recipe={self.recipe}", ENGINES[self.engine], f"device.dtype={self.dtype}"]
         return [*words, f"steps={steps}", "threads=1", *([] if N is None else [f"N={N}"])]
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """The newest cloud of a run folder, and the exit code of its run."""
+    """The newest cloud in a run folder, and the exit code of the run."""
 
     exit_code: int
     step: int
@@ -78,11 +79,11 @@ class Cloud:
 
 
 LAST_OF_0_1 = "a0366d668ad79623d1dd1248847f555fb4d03e59"
-"""The last commit before the restructuring of version 0.2; a commit and not a tag, which a clone may lack."""
+"""The last commit before the restructuring of version 0.2; it is not given as a tag, because a clone may lack tags."""
 
 
 def export_tree(revision: str, folder: Path) -> None:
-    """Write the package and the configs of a revision into ``folder``; the work tree stays as it is."""
+    """Write the package and the configs of a git revision into ``folder``, without changing the working tree."""
     command = ["git", "-C", str(ROOT), "archive", "--format=tar", revision, "proxlearn", "configs"]
     archive = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -90,7 +91,7 @@ def export_tree(revision: str, folder: Path) -> None:
 
 
 def train(tree: Path, words: Sequence[str], folder: Path) -> Cloud:
-    """Train with the package of ``tree`` into ``folder``, and read the newest cloud there."""
+    """Train a run with the package in ``tree``, write its output into ``folder``, and return its newest cloud."""
     dependencies = os.pathsep.join(path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
     python = [sys.executable, "-I", "-S", "-c", TRAIN_IN_TREE, str(tree.resolve()), dependencies]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -111,7 +112,7 @@ def train(tree: Path, words: Sequence[str], folder: Path) -> Cloud:
 
 
 def difference(first: Cloud, second: Cloud) -> str | None:
-    """Describe how two clouds differ; None where every bit is the same."""
+    """Return a description of the first difference between two clouds, or None if they are equal bit for bit."""
     for what in ("exit_code", "step"):
         values = getattr(first, what), getattr(second, what)
         if values[0] != values[1]:
@@ -130,7 +131,7 @@ def difference(first: Cloud, second: Cloud) -> str | None:
 
 
 def available_datasets(tree: Path) -> list[str]:
-    """List the datasets that both trees have and whose file, if there is one, is on this machine."""
+    """Return the datasets that both trees have and whose file, if there is one, is on this machine."""
     available = []
     for name in registry.LOADERS:
         file = registry.dataset_info(name).file
@@ -141,7 +142,7 @@ def available_datasets(tree: Path) -> list[str]:
 
 
 def compare(cases: Iterable[Case], reference: Path, folder: Path, steps: int, N: int | None) -> int:
-    """Print a line per case, and return the number of cases that differ."""
+    """Train each case with both trees, print a line per case, and return the number of cases that differ."""
     print(HEADER, flush=True)
     differing = 0
     for number, case in enumerate(cases):

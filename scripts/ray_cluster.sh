@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A Ray cluster of two nodes on this machine, for trying sweeps: all of its state below one folder.
+# A Ray cluster of two nodes on this machine, for trying out sweeps; all its files are below one folder.
 #
-#   scripts/ray_cluster.sh start FOLDER     starts it, and says how to talk to it
-#   scripts/ray_cluster.sh stop FOLDER      ends its processes, each by its process id
+#   scripts/ray_cluster.sh start FOLDER     start the cluster and print how to use it
+#   scripts/ray_cluster.sh stop FOLDER      stop its processes by their process ids
 #
-# Needs an environment with proxlearn[ray] on PATH. FOLDER's name must be short: Ray puts sockets below it.
+# Needs an environment with proxlearn[ray] on PATH. The path FOLDER must be short, because Ray creates sockets below it.
 set -euo pipefail
 
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
@@ -14,8 +14,8 @@ folder=$(realpath -m "$2")
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$folder/token" RAY_USAGE_STATS_ENABLED=0
 
 start() {
-  command -v ray >/dev/null || { echo "ray_cluster: no ray here; pip install 'proxlearn[ray]'" >&2; exit 2; }
-  [ ! -e "$folder/pids" ] || { echo "ray_cluster: $folder has one already; stop it first" >&2; exit 2; }
+  command -v ray >/dev/null || { echo "ray_cluster: ray is not installed; run \`pip install 'proxlearn[ray]'\`" >&2; exit 2; }
+  [ ! -e "$folder/pids" ] || { echo "ray_cluster: a cluster was already started in $folder; stop it first" >&2; exit 2; }
   mkdir -p "$folder"
   : >"$folder/pids"
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/token")
@@ -38,12 +38,12 @@ nodes_are() { # until the cluster has so many nodes, at most 60 s
     [ "$(ray status --address "127.0.0.1:$port" 2>/dev/null | grep -c ' node_')" = "$1" ] && return
     sleep 2
   done
-  echo "ray_cluster: no $1 nodes; look at the logs in $folder" >&2
+  echo "ray_cluster: the cluster has fewer than $1 nodes; see the logs in $folder" >&2
   exit 1
 }
 
 stop() {
-  [ -e "$folder/pids" ] || { echo "ray_cluster: none was started in $folder" >&2; exit 2; }
+  [ -e "$folder/pids" ] || { echo "ray_cluster: no cluster was started in $folder" >&2; exit 2; }
   # `ray start --block` ends what it started when it is told to end; the node before the head.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue

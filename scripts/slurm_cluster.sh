@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A real SLURM of two nodes on this machine, for trying sweeps: all of its state below one folder.
+# A real SLURM of two nodes on this machine, for trying out sweeps; all its files are below one folder.
 #
-#   scripts/slurm_cluster.sh start FOLDER     starts it, and says how to talk to it
-#   scripts/slurm_cluster.sh stop FOLDER      ends its daemons, each by its process id
+#   scripts/slurm_cluster.sh start FOLDER     start the cluster and print how to use it
+#   scripts/slurm_cluster.sh stop FOLDER      stop its daemons by their process ids
 #
-# Needs Debian's packages slurmctld slurmd slurm-client munge (13 MB); any user may run it.
+# Needs the Debian packages slurmctld slurmd slurm-client munge (13 MB); any user may run it.
 set -euo pipefail
 
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
@@ -18,16 +18,16 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 wait_for() { # wait_for WHAT COMMAND...: until the command succeeds, at most 20 s
   local what=$1; shift
   for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
-  echo "slurm_cluster: $what did not start; look at the logs in $folder" >&2
+  echo "slurm_cluster: $what did not start; see the logs in $folder" >&2
   exit 1
 }
 
 start() {
   for program in munged slurmctld slurmd sbatch scontrol; do
     PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null ||
-      { echo "slurm_cluster: no $program here; install slurmctld slurmd slurm-client munge" >&2; exit 2; }
+      { echo "slurm_cluster: $program is not installed; install slurmctld, slurmd, slurm-client and munge" >&2; exit 2; }
   done
-  [ ! -e "$folder/pids" ] || { echo "slurm_cluster: $folder has one already; stop it first" >&2; exit 2; }
+  [ ! -e "$folder/pids" ] || { echo "slurm_cluster: a cluster was already started in $folder; stop it first" >&2; exit 2; }
   export PATH="$PATH:/usr/sbin"
   mkdir -p "$folder"/{state,spool-n1,spool-n2}
   chmod 755 "$folder"
@@ -84,7 +84,7 @@ EOF
 }
 
 stop() {
-  [ -e "$folder/pids" ] || { echo "slurm_cluster: none was started in $folder" >&2; exit 2; }
+  [ -e "$folder/pids" ] || { echo "slurm_cluster: no cluster was started in $folder" >&2; exit 2; }
   # The last one started first: the nodes, the controller, munge.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue

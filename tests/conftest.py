@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,13 @@ from sklearn.datasets import load_breast_cancer
 
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
+from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud, draw_cloud
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.functionals.functional import Potentials
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.registry import find_entry_points, load_plugin
 from proxlearn.core.samples import Samples
 from proxlearn.run.run_config import validate_config
 
@@ -36,6 +42,32 @@ def old_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def fake_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A function that installs a package of one module with entry points, for this process and this test only."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    modules: list[str] = []
+
+    def install(package: str, code: str, **entry_points: str) -> None:
+        module = package.replace("-", "_")
+        modules.append(module)
+        (folder / f"{module}.py").write_text(code, encoding="utf-8")
+        metadata = folder / f"{module}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        sections = (f"[proxlearn.{group}]\n{name} = {module}:part\n" for group, name in entry_points.items())
+        (metadata / "entry_points.txt").write_text("\n".join(sections))
+        find_entry_points.cache_clear()
+
+    yield install
+    find_entry_points.cache_clear()
+    load_plugin.cache_clear()
+    for module in modules:
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture
 def paper_files() -> Path:
     """The folder of the paper's files."""
     if not os.environ.get("PROXLEARN_DATA"):
@@ -48,18 +80,20 @@ def paper_files() -> Path:
 
 
 @pytest.fixture(scope="session")
-def wdbc() -> Problem:
+def wdbc() -> Risk:
     """The paper's WDBC training part, raw features, float64."""
     bunch = load_breast_cancer()
     labels = torch.from_numpy(1 - bunch.target[:399])
-    return Problem(TanhNeuron(), Samples(torch.from_numpy(bunch.data[:399]), 2.0 * labels.double() - 1.0, labels))
+    return Risk.from_samples(
+        Perceptron(), Samples(torch.from_numpy(bunch.data[:399]), 2.0 * labels.double() - 1.0, labels)
+    )
 
 
 @pytest.fixture(scope="session")
-def standardised(wdbc: Problem) -> Problem:
+def standardised(wdbc: Risk) -> Risk:
     """The same with standardised features, where rounding errors do not grow."""
     X = wdbc.samples.X
-    return Problem(wdbc.neuron, Samples((X - X.mean(0)) / X.std(0), wdbc.samples.y, wdbc.samples.labels))
+    return Risk.from_samples(wdbc.neuron, Samples((X - X.mean(0)) / X.std(0), wdbc.samples.y, wdbc.samples.labels))
 
 
 def config_of(*overrides: str) -> TrainConfig:
@@ -67,12 +101,23 @@ def config_of(*overrides: str) -> TrainConfig:
     return validate_config(compose(parse(list(overrides))))
 
 
+def potentials(
+    risk: Risk,
+    theta: torch.Tensor,
+    rho: torch.Tensor,
+    drift: options.Drift,
+    prox_potential: options.Potential = "paper",
+) -> Potentials:
+    """Return the potentials of a risk under one reading; the numbers of a step do not matter for them."""
+    return risk.potentials(theta, rho, Hyper(beta=1.0, h=1.0, epsilon=1.0, drift=drift, prox_potential=prox_potential))
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def paper_cloud(problem: Problem, N: int, generator: torch.Generator) -> PointCloud:
+def paper_cloud(problem: Risk, N: int, generator: torch.Generator) -> PointCloud:
     """cloud_0 of the paper's WDBC experiment, with PDF values as weights."""
     coordinates = problem.neuron.coordinates(problem.samples.X.shape[1])
     return draw_cloud(coordinates, {"a": (0.9, 1.1), "b": (-0.1, 0.1), "w": (-1.0, 1.0)}, N, "pdf", generator)

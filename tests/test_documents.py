@@ -76,14 +76,16 @@ def test_readme_says_which_differences_between_weights_are_clear() -> None:
     assert "(accuracy on banana, risk on digits)" in text_of("README.md")
 
 
-def test_no_network_of_the_comparison_differs_clearly_and_fisher_raos_figure_is_the_tables() -> None:
+def test_one_network_of_the_comparison_differs_clearly_and_its_figure_is_the_tables() -> None:
     networks = [row for row in csv_rows("compare/matched-light/networks.csv") if row["kind"] == "network"]
     assert len(networks) == 16
-    for row in networks:
-        assert abs(float(row["accuracy_difference"])) <= float(row["accuracy_difference_corrected"])
-    (row,) = (row for row in networks if (row["dataset"], row["method"]) == ("banana", "fisher_rao"))
+    (row,) = (
+        row for row in networks if abs(float(row["accuracy_difference"])) > float(row["accuracy_difference_corrected"])
+    )
+    assert (row["dataset"], row["method"]) == ("banana", "fisher_rao")
     mean, half = (f"{float(row[f'accuracy_difference{end}']):.3f}".replace("0.", ".") for end in ("", "_corrected"))
-    assert f"Fisher-Rao's on banana too, whose selected step is not stable: {mean} ± {half}." in text_of("README.md")
+    sentence = f"Fisher-Rao's on banana, whose selected step is not stable: {mean} ± {half}."
+    assert sentence in " ".join(text_of("README.md").split())
 
 
 def test_one_time_is_given_for_make_compare_and_its_fits_fit_into_it() -> None:

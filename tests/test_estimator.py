@@ -48,7 +48,9 @@ def checks(estimator: object) -> list:
 @pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
 def test_scikit_learns_checks_apply_and_none_is_skipped(make: type) -> None:
     failed, skipped = [], []
-    for estimator, check in checks(make(**QUICK | {"N": 30, "steps": 40, "epsilon_quantile": None})):
+    # In float64, as the equivalence of weights and repeated rows is checked to 1e-7.
+    small = {"N": 30, "steps": 40, "epsilon_quantile": None, "dtype": "float64"}
+    for estimator, check in checks(make(**QUICK | small)):
         try:
             check(estimator)
         except Exception as error:
@@ -64,7 +66,14 @@ SKIPPED = ["check_array_api_input"]
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
 def test_scikit_learns_checks_pass_with_selection(make: type) -> None:
-    check_estimator(make(N=20), on_skip=None)
+    check_estimator(make(N=20), on_skip=None, expected_failed_checks=EXPECTED_FAILURES)
+
+
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "selection holds out random rows: copies of a row can be in both "
+    "parts, but a row of weight 2 is in one of them; and float32 rounds the two sums differently"
+}
+"""Checks that fail with the default parameters; they pass in float64 with all settings given."""
 
 
 def test_it_works_in_a_pipeline_a_search_and_a_cross_validation() -> None:

@@ -64,7 +64,7 @@ def test_warnings_of_a_run_are_harmless_too(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", sys.stdout)
     journal = open_run_log(tmp_path / "train.log")
-    journal.warning("took the folder over from %s\n", HOSTILE.replace("\ud800", ""))
+    journal.warning("took over the folder from %s\n", HOSTILE.replace("\ud800", ""))
     assert_harmless(capsys.readouterr().out)
     for handler in journal.handlers:
         handler.close()

@@ -1,1 +1,1 @@
-"""Methods that proxlearn is compared with, one module per method."""
+"""Methods with which proxlearn is compared, one module per method."""

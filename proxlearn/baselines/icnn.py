@@ -1,16 +1,17 @@
-"""The convex network of JKO-ICNN with its gradient map, Hessian and backward pass in closed form.
+"""The input-convex network of JKO-ICNN, with closed forms of its gradient, its Hessian and the backward pass.
 
     f(x) = sum_k w_k softplus(u_k) + (lambda + 1e-6)|x|^2 / 2,   u = W q0(x) + q1(x),   q(x) = |A x|^2 + b'x + c
 
-with W, w, lambda >= 0 (lambda = 0 in the published network) and A of low rank. No activation follows q0, so
-u_k = x'M_k x / 2 + p_k'x + r_k is a quadratic itself, (M, p, r) = W (Q0, b0, c0) + (Q1, b1, c1), Q = 2 A'A. With
-s = sigmoid(u), G_k = M_k x + p_k, c = w s, a = w s (1 - s):
+W, w and lambda are not negative (lambda = 0 in the published network), and A has low rank. No activation follows q0, so
+each u_k = x'M_k x / 2 + p_k'x + r_k is itself quadratic, with (M, p, r) = W (Q0, b0, c0) + (Q1, b1, c1) and Q = 2 A'A.
+With s = sigmoid(u), G_k = M_k x + p_k, c = w s and a = w s (1 - s):
 
     grad f = sum_k c_k G_k + lambda x,      Hess f = sum_k a_k G_k G_k' + sum_k c_k M_k + lambda I
 
-The quadratics are *packed*: one column (M's upper triangle, p, r) of length S per unit, S x width in all. Then u,
-sum c M and sum c p are products with that matrix at half the cost of the full M, and only the a-term needs G itself,
-which is laid out particles x D x width so that the innermost loop runs over the units.
+The quadratics are *packed* into one matrix of size S x width. It has one column per unit, which holds the upper
+triangle of M, then p, then r. Then u, sum c M and sum c p are products with this matrix, at half the cost of products
+with the full M. Only the term with a needs G itself, which has the layout particles x D x width, so that the innermost
+loop runs over the units.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from proxlearn.baselines import icnn_kernels as kernels
 
 RIDGE = 1e-6
 MIN_W = 1e-8
-"""Lower bound of w, so that the backward pass can divide by w: such a unit contributes nothing in float32."""
+"""Lower bound of w, so that the backward pass can divide by w; in float32, a unit with this w contributes nothing."""
 INIT_STD_A, INIT_STD_LINEAR = 0.007, 0.03
-"""Standard deviations of the initial quadratics. A unit's curvature is twice the square of A: if it were of order 1, a
-steep potential would first decrease the curvature, and drive every w to zero before the units learn to shift."""
+"""Standard deviations of the initial parameters of the quadratics. The curvature of a unit is twice the square of A. If
+it were of order 1, a steep potential would first decrease the curvature and drive every w to zero before the units
+learn to shift."""
 PUSH_CHUNK = 1024
-"""Particles that are pushed at once."""
+"""Number of particles that are mapped at once."""
 
 
 class ConvexNet:
-    """The network's parameters in one vector (one tensor for the optimiser), with a view for each of them."""
+    """The parameters of the convex network in one flat tensor for the optimiser, with a view of each parameter."""
 
     def __init__(
         self,
@@ -68,27 +70,28 @@ class ConvexNet:
         self.pairs = len(i)
         self.i, self.j = i, j
         self.upper, self.lower = i * dim + j, j * dim + i
-        """Positions of the pairs i <= j in a flattened D x D matrix, and of their mirror images."""
+        """Positions of the entries (i, j) with i <= j in a flattened D x D matrix, and positions of the entries (j,
+        i)."""
         self.full = torch.empty(dim * dim, dtype=torch.long)
         self.full[self.upper] = self.full[self.lower] = torch.arange(self.pairs)
-        """Number of the pair at each position of a flattened D x D matrix."""
+        """Index of the pair (i, j) for each position of a flattened D x D matrix."""
         self.halves = torch.where(i == j, 0.5, 1.0).to(dtype)
-        """Coefficient of each pair's entry in x'Mx / 2: a diagonal entry occurs once, the others twice."""
+        """Coefficient of each packed entry of M in x'Mx / 2: a diagonal entry occurs once, any other entry twice."""
 
     def clamp_(self) -> None:
-        """Project the parameters onto those of convex networks, after a step of the optimiser."""
+        """Clamp the parameters after a step of the optimiser, so that the network is convex."""
         self.W.clamp_(min=0)
         self.w.clamp_(min=MIN_W)
         self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
 
     def pack(self) -> PackedNet:
-        """Compute the units' quadratics, which do not depend on the particles."""
+        """Return the network with the packed quadratics of its units, which do not depend on the particles."""
         Q = torch.bmm(2 * self.A.mT, self.A).view(2, self.width, -1).index_select(2, self.upper)
         Q0, Q1 = torch.cat((Q.mT, self.linear), dim=1)
         return PackedNet(self, Q0, torch.addmm(Q1, Q0, self.W))
 
     def push(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return grad f and log det Hess f at each particle; NaN where rounding makes the Hessian indefinite."""
+        """Return grad f and log det Hess f at each particle; log det is NaN if the computed Hessian is indefinite."""
         packed = self.pack()
         results = []
         for chunk in torch.split(x, PUSH_CHUNK):
@@ -101,22 +104,22 @@ class ConvexNet:
 
 
 class PackedNet:
-    """The network between two steps of the optimiser, and its gradient accumulated so far."""
+    """The packed quadratics of a network for one step of the optimiser, and the gradient accumulated so far."""
 
     def __init__(self, net: ConvexNet, Q0: Tensor, units: Tensor) -> None:
         self.net, self.Q0, self.units = net, Q0, units
         D, width = net.dim, net.width
         self.full = torch.cat((units.index_select(0, net.full), units[net.pairs : -1])).view(D + 1, D * width)
-        """M and p as one matrix: (x, 1) times it are all G_k of a particle."""
+        """M and p as one matrix, whose product with (x, 1) gives all G_k of a particle."""
         self.units_bar, self.w_bar = torch.zeros_like(units), torch.zeros_like(net.w)
         self.full_bar, self.lamda_bar = torch.zeros_like(self.full), torch.zeros_like(net.lamda)
 
     def respond(self, x: Tensor) -> NetResponse:
-        """Evaluate the map at some particles."""
+        """Evaluate the gradient of f at the particles x."""
         return NetResponse(self, x)
 
     def gradient(self) -> Tensor:
-        """Return the gradient of all terms pulled back so far with respect to the network's parameter vector."""
+        """Return the accumulated gradient with respect to the flat parameter vector of the network."""
         net, D = self.net, self.net.dim
         bar = self.units_bar
         M_bar, p_bar = self.full_bar.view(D + 1, D, -1).tensor_split((D,))
@@ -124,7 +127,7 @@ class PackedNet:
         bar[: net.pairs] += (M_bar.index_select(0, net.upper) + M_bar.index_select(0, net.lower)) * net.halves[:, None]
         bar[net.pairs : -1] += p_bar[0]
         bars = torch.stack((bar @ net.W.T, bar))
-        # Q = 2 A'A is symmetric: an off-diagonal pair's entry occurs twice, a diagonal one has derivative 4 A.
+        # Q = 2 A'A is symmetric: an off-diagonal entry occurs twice, and a diagonal entry has the derivative 4 A.
         Q_bar = (bars[:, : net.pairs] * (2 / net.halves[:, None])).index_select(1, net.full).mT.reshape(-1, D, D)
         W_bar = self.Q0.T @ bar
         parts = (torch.bmm(net.A, Q_bar), bars[:, net.pairs :], W_bar, self.w_bar, self.lamda_bar)
@@ -132,7 +135,10 @@ class PackedNet:
 
 
 class NetResponse:
-    """grad f (``mapped``) at some particles, and the intermediate values for the Hessians and the backward pass."""
+    """The gradient of f (``mapped``) at a batch of particles, and the intermediate values of its computation.
+
+    The intermediate values are needed for the Hessians and for the backward pass.
+    """
 
     def __init__(self, packed: PackedNet, x: Tensor) -> None:
         net, B, D = packed.net, len(x), x.shape[1]
@@ -156,13 +162,14 @@ class NetResponse:
         return H
 
     def pull_back(self, g: Tensor, P: Tensor | None = None, log_det: float = 0.0) -> None:
-        """Add the gradient of sum <g, grad f> + <P, Hess f> + log_det log det Hess f to that of ``packed``.
+        """Add the gradient of a sum over the particles to the gradient accumulated in ``packed``.
 
-        Every P is symmetric. The derivative of the log determinant is d log det H = <H^-1, dH>.
+        The terms of the sum are <g, grad f> + <P, Hess f> + log_det * log det Hess f, where every P is symmetric. The
+        derivative of the log determinant is d log det H = <H^-1, dH>.
         """
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        # This is a times the derivative with respect to a; that for c is a product with the packed units again.
+        # aq is a times the derivative with respect to a; that with respect to c is a product with the packed units.
         aq = torch.zeros_like(self.a)
         needs_hessian = P is not None or log_det != 0
         P = torch.zeros_like(self.cM) if P is None else P.clone()

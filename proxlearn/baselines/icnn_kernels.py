@@ -1,9 +1,10 @@
-"""Compiled kernels of the convex network: products per particle that are too small for a matrix library to be fast.
+"""Compiled kernels of the convex network, for products per particle that are too small for a matrix library.
 
-A particle's E = sqrt(a) G is D x width. Sixteen particles at a time are processed from their E to its contribution to
-the gradient, so that E stays in the cache. Rows of E are processed three by three, so that nine products share six
-loaded rows, and particles four by four; where fewer remain, the last one is repeated in place of the missing ones.
-Sums are stored at the end of each iteration: after a store the compiler loads every value again.
+For each particle, E = sqrt(a) G is a D x width matrix (see icnn.py). Sixteen particles at a time are processed, from
+the computation of E to its contribution to the gradient, so that E stays in the cache. Rows of E are processed in
+groups of three, so that nine products share six loaded rows, and particles in groups of four. In an incomplete group,
+the last member is repeated. Sums are stored at the end of each iteration, because the compiler loads every value again
+after a store.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, exp
 
 LANES = 16
-"""Particles that are processed together; their matrices are inverted side by side, one per lane."""
+"""Number of particles that are processed together; their matrices are inverted side by side, one per lane."""
 COLUMNS = 256
-"""Columns of E and of P E that are processed together, so that they stay in the first-level cache."""
+"""Number of columns of E and of P E that are processed together, so that they stay in the first-level cache."""
 CHUNK = 1024
-"""Entries of E that are processed together for four particles, for the same reason."""
+"""Number of entries of E that are processed together for four particles, so that they stay in the first-level cache."""
 
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
-    """Compute s = sigmoid(u), c = w s, a = w s (1 - s); u becomes sqrt(a)."""
+    """Store sigmoid(u) in s, w s in c and w s (1 - s) in a, and replace u by sqrt(a)."""
     one = u.dtype.type(1)
     for b in range(len(u)):
         ub, sb, cb, ab = u[b], s[b], c[b], a[b]
@@ -37,9 +38,9 @@ def activate(u, w, s, c, a):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
-    """Replace ``c_bar``, the gradient with respect to c, by that for u, and add the gradient for w to w_bar.
+    """Replace ``c_bar``, the gradient with respect to c, by the gradient with respect to u.
 
-    ``aq`` is the gradient in a, times a.
+    The gradient with respect to w is added to ``w_bar``. ``aq`` is a times the gradient with respect to a.
     """
     one, two = s.dtype.type(1), s.dtype.type(2)
     c_sums, a_sums = np.zeros_like(w), np.zeros_like(w)
@@ -55,7 +56,10 @@ def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
-    """Compute E = sqrt(a) G for the particles from ``first`` to ``last``, where G is (x, 1) times ``full``."""
+    """Compute E = sqrt(a) G for at most LANES particles from ``first`` to ``last``.
+
+    G is the product of (x, 1) and ``full``; ``root`` holds sqrt(a).
+    """
     rows, size = full.shape
     width = root.shape[1]
     flat = E.reshape(LANES, size)
@@ -120,7 +124,7 @@ def add_outer_product(E, base, H):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
-    """Compute H = cM + E E' for every particle."""
+    """Compute the Hessian H = cM + E E' of every particle."""
     B, D, _ = H.shape
     E = np.empty((LANES, D, root.shape[1]), H.dtype)
     for first in range(0, B, LANES):
@@ -131,9 +135,9 @@ def hessians(x1, full, root, cM, H):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
-    """Replace each positive definite H by factor H^-1, by sweeping one pivot after another."""
+    """Replace each positive definite matrix in H by ``factor`` times its inverse, with the sweep operator."""
     B, D, _ = H.shape
-    # Lower triangles; the entries (i, j) of all matrices are adjacent.
+    # A holds the lower triangles; the entries (i, j) of all matrices are adjacent.
     A, column, scaled = np.empty((D, D * LANES), H.dtype), np.empty(D * LANES, H.dtype), np.empty(LANES, H.dtype)
     zero, one = H.dtype.type(0), H.dtype.type(1)
     for first in range(0, B, LANES):
@@ -170,7 +174,10 @@ def invert_matrices(H, factor):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
-    """Replace E of one particle by 2 sqrt(a) P E; aq is the sum of E * P E over the coordinates, PE scratch space."""
+    """Replace E of one particle by 2 sqrt(a) P E, and store the column sums of the product E * (P E) in ``aq``.
+
+    ``root`` holds sqrt(a), and ``PE`` is scratch space.
+    """
     D, width = E.shape
     zero, two = E.dtype.type(0), E.dtype.type(2)
     for start in range(0, width, COLUMNS):
@@ -206,7 +213,7 @@ def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def accumulate_full_bar(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
-    """Add the particles' (x, 1) times their E to full_bar."""
+    """Add the outer product of (x, 1) and E to ``full_bar``, for at most LANES particles from ``first`` to ``last``."""
     rows, size = full_bar.shape
     zero = E.dtype.type(0)
     flat = E.reshape(LANES, size)
@@ -239,7 +246,10 @@ def accumulate_full_bar(x1, E, first, last, full_bar):  # type: ignore[no-untype
 
 @compile_pass(fastmath=FAST)
 def pull_back_hessians(x1, full, root, cM, log_det, P, aq, full_bar):  # type: ignore[no-untyped-def]
-    """Add ``log_det`` times the inverse Hessian to P, and pull P back through the term E E' of the Hessian."""
+    """Add ``log_det`` times the inverse Hessian to P, and backpropagate P through the term E E' of the Hessian.
+
+    The results are stored in ``aq`` and added to ``full_bar``.
+    """
     B, D, _ = P.shape
     width = root.shape[1]
     E, H = np.zeros((LANES, D, width), P.dtype), np.empty((LANES, D, D), P.dtype)
@@ -262,7 +272,11 @@ def pull_back_hessians(x1, full, root, cM, log_det, P, aq, full_bar):  # type: i
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def adam_step(parameters, gradient, first, second, lr, step):  # type: ignore[no-untyped-def]
-    """Make one step of Adam with its usual constants: for a few thousand parameters, torch's call takes longer."""
+    """Update the parameters with one step of Adam with its default constants.
+
+    ``first`` and ``second`` are the moment estimates, which are updated in place. For a few thousand parameters, this
+    function is faster than the optimiser of torch.
+    """
     kind = parameters.dtype.type
     a, b, tiny, one = kind(0.9), kind(0.999), kind(1e-8), kind(1)
     rate, correction = kind(lr / (1 - 0.9**step)), kind(np.sqrt(1 - 0.999**step))

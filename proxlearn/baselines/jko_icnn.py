@@ -1,22 +1,21 @@
-"""JKO-ICNN (Mokrov et al. 2021): each implicit Euler step of the Wasserstein gradient flow is the gradient of a convex
-network.
+"""JKO-ICNN (Mokrov et al. 2021): implicit steps of the Wasserstein gradient flow with convex networks.
 
-Step k minimises over convex f, with Adam,
+Step k is an implicit Euler step. With Adam, it minimises over convex networks f
 
     E_{rho_k} [ |grad f - x|^2 / 2 + h (V(grad f) - T log det Hess f) ]
 
-and pushes the particles through grad f. Adam needs only the gradient of this objective: an iteration computes V's
-gradient and the inverse of the Hessian, and pulls both back through the closed forms of ``icnn``.
+and then maps the particles by grad f. Adam needs only the gradient of this objective: each iteration computes the
+gradient of V and the inverse of the Hessian, and backpropagates both through the closed forms in icnn.py.
 
-The preset ``paper`` starts as the published code does: with particles of the prior, far wider than the posterior; each
-step with a network that was pretrained to be the identity; and with likelihoods bounded from below, so that a row that
-theta badly misclassifies does not contribute. From there the published number of steps ends far from the posterior on
-diabetes and twonorm (see the ledger). The preset ``light`` starts with N(0, I), and each step with the
-identity itself (lambda = 1).
+The preset ``paper`` starts like the published code, from particles of the prior, which is far wider than the posterior.
+Each step begins with a network that was pretrained to be the identity, and the likelihoods are bounded from below, so
+that a row that theta misclassifies badly does not contribute. On diabetes and twonorm, the published number of steps
+ends far from the posterior, as the ledger of the functional shows. The preset ``light`` starts from N(0, I), and each
+step begins with a network that is nearly the identity (lambda = 1).
 
-Differences from the published code: batches are drawn from a pool of particles that is pushed once per step, instead
-of being pushed through all earlier maps at every iteration; data batches are drawn with replacement; and the samples
-used for a prediction are not in the pool.
+Differences from the published code: batches are drawn from a pool of particles that is mapped once per step, instead of
+being mapped by all earlier networks at every iteration; data batches are drawn with replacement; and the samples used
+for prediction are not in the pool.
 """
 
 from __future__ import annotations
@@ -47,27 +46,27 @@ from proxlearn.baselines.sampler import (
 
 REPORT_EVERY = 500
 WIDE_STD = 10.0
-"""The published pretraining is first on N(0, WIDE_STD^2 I), then on the prior."""
+"""Standard deviation of the Gaussian on which a network is pretrained before it is pretrained on the prior."""
 
 
 @dataclass(frozen=True)
 class JkoIcnnSettings:
-    """All numbers of the method except the target and the temperature."""
+    """Settings of JKO-ICNN, apart from the temperature."""
 
     width: int
     steps: int
     iterations: int
     lr: float
     data_batch: int | None = None
-    """Rows that V's gradient is computed from at an iteration; None: all of them."""
+    """Number of data rows from which an iteration computes the gradient of V; None for all rows."""
     rank: int = 5
     batch: int = 1024
     pool: int = 65536
     h: float = 0.1
     from_prior: bool = True
-    """Start from the prior; otherwise from N(0, I)."""
+    """Whether the particles start from the prior; otherwise they start from N(0, I)."""
     pretraining: int = 4000
-    """Iterations of each of the two pretrainings to the identity; 0: the network is initialised as the identity."""
+    """Number of iterations of each of the two pretrainings; if 0, the network is initialised near the identity."""
     pretraining_lr: float = 1e-3
     least: float = 1e-5
     """Lower bound of the likelihoods."""
@@ -95,7 +94,7 @@ settings = make_settings_function(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Sample the posterior with the settings of the preset."""
+    """Sample the posterior given the rows, and return a predictor that averages over the samples."""
     settings = request_settings(request, LIGHT, PAPER)
 
     def sample(target: LogisticTarget, generator: torch.Generator) -> SampleResult:
@@ -112,7 +111,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all steps; return samples that no network has seen in training, and the ledger."""
+    """Run all steps; return samples that were not used to train the networks, and notes with the ledger."""
     start = draw_prior if settings.from_prior else draw_standard_normal
     pool, _ = start(settings.pool, target.dim, generator)
     x, log_rho = start(NUM_SAMPLES, target.dim, generator)
@@ -134,7 +133,7 @@ def flow(
 
 
 def make_net(pool: Tensor, settings: JkoIcnnSettings, generator: torch.Generator) -> ConvexNet:
-    """Return a network that is nearly the identity, or one that is still to be pretrained."""
+    """Return a new network: nearly the identity, or a random network if the settings include pretraining."""
     with_lamda = not settings.pretraining
     return ConvexNet(pool.shape[1], settings.width, settings.rank, generator, pool.dtype, with_lamda=with_lamda)
 
@@ -145,7 +144,7 @@ def pretrain(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> ConvexNet:
-    """Fit a network without lambda to the identity by least squares: first on a wide Gaussian, then on the pool."""
+    """Return a network fitted to the identity by least squares, first on a wide Gaussian and then on the pool."""
     net = make_net(pool, settings, generator)
     pretraining = replace(settings, iterations=settings.pretraining, lr=settings.pretraining_lr)
 
@@ -171,7 +170,7 @@ def step(
     generator: torch.Generator,
     report: Callable[[int], None] = lambda iteration: None,
 ) -> None:
-    """Train the network so that its gradient is one step of size h from the pool's density."""
+    """Train the network so that its gradient maps the particles of the pool by one step of size h."""
 
     def gradient(x: Tensor, mapped: Tensor) -> Tensor:
         rows = target.data_batch(settings.data_batch, generator)
@@ -189,9 +188,10 @@ def descend(
     generator: torch.Generator,
     report: Callable[[int], None],
 ) -> None:
-    """Minimise a mean over the pool with Adam.
+    """Train the network with Adam to minimise the mean of a function over the pool.
 
-    ``gradient(x, mapped)`` is the integrand's gradient in the mapped particles; ``log_det`` log det Hess f is added.
+    ``gradient(x, mapped)`` returns the gradient of the function with respect to the mapped particles. The term
+    ``log_det`` * log det Hess f is added to the function.
     """
     first, second = np.zeros_like(net.flat.numpy()), np.zeros_like(net.flat.numpy())
     for iteration in range(settings.iterations):

@@ -1,12 +1,12 @@
-"""Unadjusted Langevin dynamics: the simplest sampler of the same target.
+"""Unadjusted Langevin dynamics: the simplest sampler of the posterior in logistic_target.py.
 
     v <- v - eta L'grad V(L v) + sqrt(2 eta T) xi,     x = L v
 
-L L' is the inverse Hessian of V at its mode, so that one eta suits all coordinates (their scales differ by a factor of
-thirty on banana). Far from the mode V is steep and the explicit step would overshoot: there the drift is shortened to
-length 1, one posterior standard deviation; near the mode it is never that long. The variance of the samples is
-1 / (1 - eta / 2) times too large, the usual bias of a step without acceptance test. The presets are proxlearn's own:
-there are no published settings.
+L L' is the inverse Hessian of V at the mode, so that one step size eta suits all coordinates (on banana, their scales
+differ by a factor of thirty). Far from the mode, V is steep and an explicit step would overshoot, so the drift is
+clipped to length 1, which is one posterior standard deviation; near the mode, it is always shorter. The variance of the
+samples is too large by a factor of 1 / (1 - eta / 2), the usual bias of a step without an acceptance test. There are no
+published settings, so the presets were chosen for this package.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ LEDGER_ROWS = 10
 
 @dataclass(frozen=True)
 class LangevinSettings:
-    """All numbers of the method except the target and the temperature."""
+    """Settings of Langevin dynamics, apart from the temperature."""
 
     eta: float
     steps: int
-    """Steps before the first snapshot."""
+    """Number of steps up to the first snapshot."""
     between: int
-    """Steps from one snapshot of all chains to the next."""
+    """Number of steps between consecutive snapshots of all chains."""
     chains: int = 1024
 
 
@@ -55,7 +55,7 @@ settings = make_settings_function(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Sample the posterior by taking snapshots of many chains, with the settings of the preset."""
+    """Sample the posterior given the rows, and return a predictor that averages over the samples."""
     settings = request_settings(request, LIGHT, PAPER)
 
     def sample(target: LogisticTarget, generator: torch.Generator) -> SampleResult:
@@ -72,7 +72,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run the chains from N(0, I); return their snapshots, which are the samples, and the ledger."""
+    """Run the chains from N(0, I); return the snapshots of all chains as samples, and notes with the ledger."""
     x, log_rho = draw_standard_normal(settings.chains, target.dim, generator)
     v = torch.linalg.solve_triangular(L, x.T, upper=False).T
     ledger: Ledger = []

@@ -1,4 +1,4 @@
-"""Compiled gradient of a sum of logistic losses: two products, and the sigmoid between them, stay in the cache."""
+"""Compiled gradient of a sum of logistic losses, whose intermediate results stay in the cache."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from proxlearn.core.fused.vector_math import FAST, exp
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def sum_logistic_gradients(theta, At, factor, bound, gradient):  # type: ignore[no-untyped-def]
-    """Compute gradient[b, :d] = factor sum_m sigmoid(<theta_b, a_m>) a_m, a_m: column of At; theta may be wider.
+    """Store factor * sum_m sigmoid(<theta_b, a_m>) a_m in gradient[b, :d], where a_m is column m of ``At``.
 
-    Products above ``bound`` are left out.
-
-    Four particles and two features are processed at a time; where fewer remain, the last one is repeated.
+    The rows of ``theta`` may have more than d entries; only the first d are used. Terms whose product <theta_b, a_m>
+    exceeds ``bound`` are left out of the sum. Four particles and two features are processed at a time; if fewer remain,
+    the last one is repeated.
     """
     B, d, n = len(theta), At.shape[0], At.shape[1]
     zero, one = theta.dtype.type(0), theta.dtype.type(1)
@@ -31,7 +31,7 @@ def sum_logistic_gradients(theta, At, factor, bound, gradient):  # type: ignore[
             y0, y1, y2, y3 = mask * t0[last], mask * t1[last], mask * t2[last], mask * t3[last]
             p, q = At[k], At[last]
             for m in range(n):
-                # The results are stored last: after a store the compiler loads every value again.
+                # The results are stored last, because the compiler loads every value again after a store.
                 v0, v1 = z0[m] + x0 * p[m] + y0 * q[m], z1[m] + x1 * p[m] + y1 * q[m]
                 v2, v3 = z2[m] + x2 * p[m] + y2 * q[m], z3[m] + x3 * p[m] + y3 * q[m]
                 z0[m], z1[m], z2[m], z3[m] = v0, v1, v2, v3

@@ -1,11 +1,12 @@
-"""The target of the samplers of block B: the posterior of a Bayesian logistic regression without intercept.
+"""The target density of the samplers (block B): the posterior of a Bayesian logistic regression without intercept.
 
-A state is x = (theta, log alpha) in R^D, D = d + 1; alpha ~ Gamma(1, rate 100) and theta | alpha ~ N(0, I / alpha):
+A state is x = (theta, log alpha) in R^D with D = d + 1, where alpha ~ Gamma(1, rate 100) and theta | alpha ~ N(0, I /
+alpha). The potential of the posterior, given rows x_i and labels y_i, is
 
     V(x) = sum_i softplus(-y_i theta'x_i) + (alpha / 2)|theta|^2 - (d / 2) log alpha + 100 alpha - log alpha
 
-and a sampler descends E[V] + T E[log rho], whose minimiser is the density proportional to exp(-V / T). log alpha is
-clipped to [-8, 8] before it is used, so V is constant in it outside.
+A sampler minimises E[V] + T E[log rho] over densities rho; the minimiser is proportional to exp(-V / T). log alpha is
+clipped to [-8, 8] before it is used, so V does not depend on it outside this interval.
 """
 
 from __future__ import annotations
@@ -22,38 +23,41 @@ from proxlearn.baselines.logistic_kernels import sum_logistic_gradients
 ALPHA_RATE = 100.0
 """Rate of the prior of alpha."""
 MAX_LOG_ALPHA = 8.0
-"""Magnitude that log alpha is clipped to."""
+"""Largest magnitude of log alpha; larger values are clipped."""
 CHUNK_SIZE = 2**19
-"""Products of particles and rows that are in memory at once."""
+"""Maximum number of products of a particle and a row that are in memory at once."""
 NEWTON_STEPS = 100
 
 
 class Potential(Protocol):
-    """The interface of a sampler's target."""
+    """Interface of the target of a sampler: a potential V and its gradient."""
 
     @property
     def dim(self) -> int:
-        """D, the length of a state."""
+        """The number D of coordinates of a state."""
 
     def value(self, x: Tensor) -> Tensor:
-        """Return V of every particle: B x D -> B."""
+        """Return V at every particle; x is B x D, and the result has length B."""
 
     def gradient(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return the gradient of V at every particle, B x D; ``rows``: row numbers of a data batch (None: all rows)."""
+        """Return the gradient of V at every particle, B x D.
+
+        ``rows`` contains the row numbers of a data batch; None stands for all rows.
+        """
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
-        """Draw ``size`` row indices for one iteration; None stands for all rows."""
+        """Return ``size`` random row numbers, or None, which stands for all rows, if no batch is needed."""
 
 
 @dataclass(frozen=True)
 class LogisticTarget:
-    """V and its gradient in closed form."""
+    """The potential V of the posterior, and its gradient in closed form."""
 
     A: Tensor
-    """-y_i x_i, n x d: V depends on the data only through these."""
+    """The vectors -y_i x_i, n x d; V depends on the data only through them."""
     least: float = 0.0
-    """Rows with a smaller likelihood under theta are left out of the gradient, which is the effect of bounding the
-    likelihoods from below before their logarithm is taken. V itself is not bounded."""
+    """Rows whose likelihood under theta is smaller are left out of the gradient. This is the effect of bounding the
+    likelihoods from below before taking their logarithm. V itself is not bounded."""
 
     @property
     def dim(self) -> int:
@@ -86,9 +90,9 @@ class LogisticTarget:
         return torch.randint(len(self.A), (size,), generator=generator)
 
     def laplace(self) -> tuple[Tensor, Tensor]:
-        """Return the mode of exp(-V) and the inverse Hessian of V there (the posterior's scales), in float64.
+        """Return the mode of exp(-V) and the inverse Hessian of V at the mode, in float64.
 
-        Newton steps in theta alternate with the exact minimum in alpha; V is convex in each of them.
+        Newton steps in theta alternate with exact minimisation over alpha; V is convex in each of them.
         """
         A = self.A.double()
         d = A.shape[1]
@@ -110,6 +114,6 @@ class LogisticTarget:
 
 
 def positive_probability(theta: Tensor, X: Tensor) -> Tensor:
-    """Return the probability of the class +1 for each row: the mean of sigmoid(theta'x) over the samples of theta."""
+    """Return the probability of the class +1 for each row of X: the mean of sigmoid(theta'x) over all samples theta."""
     rows = max(1, CHUNK_SIZE // len(theta))
     return torch.cat([torch.sigmoid(chunk @ theta.T).mean(1) for chunk in torch.split(X, rows)])

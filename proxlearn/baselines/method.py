@@ -1,4 +1,4 @@
-"""The interface of a compared method: fit on scaled rows, then predict probabilities."""
+"""Interface of the compared methods: a method is fitted to scaled rows and then predicts probabilities."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 Preset = Literal["light", "paper"]
 Block = Literal["network", "sampler", "reference"]
 Predictor = Callable[[np.ndarray], np.ndarray]
-"""Rows, n x d, scaled like those of the fit -> probability of the class +1, n."""
+"""Function that maps rows (n x d, scaled like the training rows) to the probabilities of the class +1 (n)."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Arguments of a fit besides its rows."""
+    """Arguments of a fit other than the training rows."""
 
     dataset: str
     seed: int
@@ -25,39 +25,39 @@ class Request:
     temperature: float = 1.0
     """Weight of the entropy relative to the mean potential, for a posterior sampler."""
     trial: bool = False
-    """Take one step of everything, so that all code is compiled before a fit is timed."""
+    """Whether the fit takes only one step of each kind, so that all code is compiled before a fit is timed."""
     progress: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True)
 class FittedMethod:
-    """The result of a fit: a predictor, and notes on how the fit went."""
+    """The result of a fit: a predictor, and notes about the fit."""
 
     probability: Predictor
     notes: dict[str, Any] = field(default_factory=dict)
-    """Numbers stored with the scores: steps, a ledger of the functional, effective sample size."""
+    """Numbers that are stored with the scores, such as the number of steps or the effective sample size."""
 
 
 FitFunction = Callable[[np.ndarray, np.ndarray, Request], FittedMethod]
-"""(X, n x d; y, n, in {-1, +1}; request) -> fitted method. The same inputs give the same result."""
+"""Function that fits a method to rows X (n x d) and labels y in {-1, +1}; equal arguments give equal results."""
 SettingsFunction = Callable[[str, Preset, str], Mapping[str, Any]]
-"""(name of the fit function, preset, dataset) -> every number and option of the fit, as plain values.
+"""Function that maps a fit function's name, a preset and a dataset to all settings of the fit, as plain values.
 
-A method's module has one called ``settings``, unless its methods have no settings."""
+The module of a method defines it as ``settings``, unless the method has no settings."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A compared method, one row of the tables."""
+    """A compared method, which is one row of each table."""
 
     name: str
     title: str
     block: Block
     module: str
-    """Its fit function as ``module:function``; imported when it is first used."""
+    """The fit function as ``module:function``; it is imported when it is first used."""
     scaling: str | None = None
-    """Feature scaling, where the method is defined for features of that scale; None: the scaling of the protocol."""
+    """Scaling of the features, if the method requires a specific one; None for the scaling of the protocol."""
     only: tuple[str, ...] = ()
-    """The datasets that the method applies to; empty: every dataset of two classes."""
+    """Names of the datasets to which the method applies; if empty, it applies to every dataset with two classes."""
     revision: int = 1
-    """Raised whenever a change of the code changes the method's results; its stored cells are then computed again."""
+    """Revision of the results, increased whenever a code change alters them; stored results are then computed again."""

@@ -1,7 +1,7 @@
 """Two-layer tanh networks of the same width, trained by the recursion with each of the three weight updates.
 
-Each network is the one that `proxlearn train recipe=tuned weights=...` fits: hyperparameters are selected on the
-training part, separately for each update, and the fit uses the whole training part, from the same cloud_0.
+Each network is the one that `proxlearn train recipe=tuned weights=...` fits: the hyperparameters are selected on the
+training part, separately for each update, and the network is then trained on the whole training part.
 """
 
 from __future__ import annotations
@@ -15,38 +15,50 @@ import torch
 from proxlearn.baselines.method import FitFunction, FittedMethod, Predictor, Preset, Request
 from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.losses import RECOMMENDED_LOSSES, find_loss
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.neurons.registry import make_neuron
 from proxlearn.core.options import Weights
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none
 from proxlearn.predict.model import Model
 from proxlearn.training import trainer as recursion
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import CANDIDATES, FEWEST_ROWS, MOST_PARTICLES, PATIENCE, RUNGS, select
+from proxlearn.training.successive_halving import (
+    CANDIDATES,
+    FEWEST_ROWS,
+    MOST_PARTICLES,
+    PATIENCE,
+    RUNGS,
+    candidates_of,
+    select,
+)
 
 CLASSES = ("-1", "+1")
 NEURON = "tanh_outputs"
+LOSS = RECOMMENDED_LOSSES["binary"]
 
 
-def make_problem(X: np.ndarray, y: np.ndarray) -> Problem:
-    """Return the problem for rows with classes -1 and +1, with the neuron that recipe=tuned uses for two classes."""
-    neuron = NEURONS[NEURON](len(CLASSES))
+def make_problem(X: np.ndarray, y: np.ndarray) -> Risk:
+    """Return the learning problem for rows X with labels -1 and +1, with the neuron of recipe=tuned for two classes."""
+    neuron = make_neuron(NEURON, len(CLASSES), None)
     labels = torch.from_numpy(y > 0).long()
-    return Problem(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels))
+    return Risk.from_samples(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels), find_loss(LOSS))
 
 
 def cloud_predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
-    """Return a predictor of the weighted estimate's probabilities in float64, as in `proxlearn predict`."""
+    """Return a predictor that computes the weighted estimate's probabilities in float64, like `proxlearn predict`."""
 
     def probability(X: np.ndarray) -> np.ndarray:
-        # The rows are already scaled, and a class has no scale.
+        # The rows are already scaled, and class labels need no scaling.
         scaler, target_scaler = none(X), none(np.empty((0, 1)))
         cloud64 = cloud.to("cpu", torch.float64)
-        model = Model(neuron, TASKS["binary"], cloud64, scaler, target_scaler, columns=(), classes=CLASSES)
+        model = Model(
+            neuron, TASKS["binary"](find_loss(LOSS)), cloud64, scaler, target_scaler, columns=(), classes=CLASSES
+        )
         probabilities: np.ndarray = model.predict(X).probabilities[:, 1]
         return probabilities
 
@@ -68,20 +80,21 @@ def _make_fit(weights: Weights) -> FitFunction:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the fit's settings, and the candidates and rules of the selection that replaces the None values."""
+    """Return the settings of the fit, with the candidates and rules of the selection that replaces the None values."""
     (weights,) = (update for update in get_args(Weights) if update == function)
     base = {
         name: value
         for name, value in asdict(Settings(weights=weights)).items()
-        # A setting that was added later has a default that changes nothing; without it earlier results keep their key.
+        # A setting that was added later is left out at its default value, so that earlier results keep their key.
         if name not in schema.ADDED_KEYS or value != schema.ADDED_KEYS[name]
     }
-    return base | {"neuron": NEURON, "candidates": list(CANDIDATES), **selection_rules()}
+    return base | network_settings() | {"candidates": list(candidates_of(find_loss(LOSS), CANDIDATES))}
 
 
-def selection_rules() -> dict[str, Any]:
-    """Return the rules that the selections of all networks share."""
-    return {"rungs": RUNGS, "patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
+def network_settings() -> dict[str, Any]:
+    """Return the neuron, the loss and the rules of the selection, which all networks share."""
+    rules = {"rungs": RUNGS, "patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
+    return {"neuron": NEURON, "loss": LOSS, **rules}
 
 
 proximal = _make_fit("proximal")

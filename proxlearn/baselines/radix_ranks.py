@@ -1,7 +1,4 @@
-"""Differences between points of equal rank in two clouds on a line.
-
-They are the part of a sliced distance that is not a matrix product.
-"""
+"""Differences between numbers of equal rank, which the gradient of a sliced Wasserstein distance needs."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ RADIX = 256
 
 @compile_pass()
 def subtract_equal_ranks(x, y):  # type: ignore[no-untyped-def]
-    """Subtract from each number of a row of x the number of equal rank in the same row of y, whose rows are ascending.
+    """Subtract from each number in x, in place, the number of equal rank in the same row of y.
 
-    The radix sort, from the least significant digit, is stable and several times faster than a comparison sort.
+    The rows of y must be in ascending order. The ranks in x are computed by a stable radix sort, which begins with the
+    least significant digit and is several times faster than a comparison sort.
     """
     rows, columns = x.shape
     bits = 8 * x.itemsize
@@ -29,7 +27,7 @@ def subtract_equal_ranks(x, y):  # type: ignore[no-untyped-def]
     for row in range(rows):
         counts[:] = 0
         for b in range(columns):
-            # An unsigned integer whose order is that of the floating-point numbers.
+            # The keys are unsigned integers in the same order as the floating-point numbers.
             key = (np.uint64(np.int64(sortable_int(x[row, b]))) ^ top) & ((top - np.uint64(1)) | top)
             keys[b], order[b] = key, b
             for place in range(places):

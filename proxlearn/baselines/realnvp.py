@@ -1,4 +1,4 @@
-"""The normalising flow of SWGF: affine couplings with closed-form inverse and Jacobian determinant."""
+"""RealNVP, the normalising flow of SWGF: affine couplings with closed-form inverse and Jacobian determinant."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SLOPE = 0.2
 BLOCKS = 2
 
 Layer = tuple[Tensor, Tensor]
-"""Weights (outputs x inputs) and biases."""
+"""Weights (outputs x inputs) and biases of a layer."""
 
 
 class RealNvp:
-    """RealNVP: in each block, x2 becomes x2 exp(s(x1)) + t(x1), then the coordinates are reversed.
+    """A flow whose blocks map x2 to x2 exp(s(x1)) + t(x1) and then reverse the order of the coordinates.
 
     x1 and x2 are the two halves of the coordinates. The last layers of s and t are initialised with zeros, so that the
-    first flow is the identity (two reversals) and its density exactly N(0, I).
+    initial flow is the identity (after two reversals) and its density is exactly N(0, I).
     """
 
     def __init__(self, dim: int, width: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> None:
@@ -32,11 +32,11 @@ class RealNvp:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """Return all trainable tensors."""
+        """All trainable tensors."""
         return [tensor for block in self.blocks for net in block for layer in net for tensor in layer]
 
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x = g(z) and log |det dg/dz| at each row."""
+        """Return x = g(z) and log |det dg/dz| for each row of z."""
         x, log_det = z, z.new_zeros(len(z))
         for s_net, t_net in self.blocks:
             x1, x2 = x[:, : self.kept], x[:, self.kept :]
@@ -46,7 +46,7 @@ class RealNvp:
         return x, log_det
 
     def inverse(self, x: Tensor) -> Tensor:
-        """Return z with g(z) = x."""
+        """Return the z for which g(z) = x."""
         for s_net, t_net in reversed(self.blocks):
             flipped = x.flip(1)
             x1, x2 = flipped[:, : self.kept], flipped[:, self.kept :]
@@ -55,7 +55,7 @@ class RealNvp:
 
 
 def _init_layers(sizes: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> list[Layer]:
-    """Draw weights uniformly with the usual variance 1 / (3 inputs); the last layer is zero."""
+    """Return layers with uniformly drawn parameters of variance 1 / (3 inputs); the last layer is zero."""
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):
         bound = inputs**-0.5 if len(layers) < HIDDEN_LAYERS else 0.0

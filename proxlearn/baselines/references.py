@@ -1,8 +1,8 @@
-"""Reference lines: scikit-learn's standard classifiers, the majority class, and the Bayes rule of twonorm.
+"""Reference methods: standard classifiers of scikit-learn, the majority class, and the Bayes rule of twonorm.
 
-The classifiers have scikit-learn's defaults. Its support vector machine does not predict probabilities: they come from
-a logistic curve fitted to cross-validated scores, which its documentation recommends instead of
-``SVC(probability=True)``, and its accuracy here is computed from these probabilities.
+The classifiers have the default settings of scikit-learn. The support vector machine does not predict probabilities
+itself. They are computed by a logistic curve fitted to cross-validated scores, which the documentation of scikit-learn
+recommends instead of ``SVC(probability=True)``, and the accuracy is computed from these probabilities.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from proxlearn.baselines.method import FittedMethod, Preset, Request
 
 
 def majority(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Predict the share of the class +1, independently of the features."""
+    """Return a fitted method that predicts, for every row, the share of the class +1 in the training rows."""
     share = float((y > 0).mean())
     return FittedMethod(lambda rows: np.full(len(rows), share), {"share": share})
 
 
 def make_model(function: str, seed: int | None = None) -> Any:
-    """Return the scikit-learn model of a reference line."""
+    """Return the scikit-learn model of the reference method called ``function``."""
     if function == "logistic":
         from sklearn.linear_model import LogisticRegression
 
@@ -38,7 +38,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the expression that constructs the model, without its seed; the other two lines have no settings."""
+    """Return the expression that constructs the scikit-learn model, without its seed; empty for the other methods."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 
@@ -55,11 +55,11 @@ def boosting(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Fit the optimal classifier of twonorm on its raw features, with accuracy Phi(2) = .97725.
+    """Return the optimal classifier of twonorm for unscaled features, whose accuracy is Phi(2) = 0.97725.
 
-    The two classes are equally likely and normal with unit covariance around m and -m, m = (a, ..., a),
-    a = 2 / sqrt(20). The log of the ratio of their densities is (|x + m|^2 - |x - m|^2) / 2 = 2 <m, x>. Only the sign
-    of each label depends on the file, and it is estimated from the training rows.
+    The classes are equally likely and normally distributed with unit covariance and the means m and -m, where m = (a,
+    ..., a) and a = 2 / sqrt(20). The logarithm of the ratio of their densities is (|x + m|^2 - |x - m|^2) / 2 = 2 <m,
+    x>. Which class has the mean m depends on the file, and is estimated from the training rows.
     """
     a = 2 / math.sqrt(X.shape[1])
     sign = float(np.sign(y @ X.sum(axis=1)))

@@ -1,7 +1,7 @@
 """Registry of the compared methods by name.
 
-A new method needs a module with a fit function (see method.py) and a line here. When a method's results change, raise
-its ``revision`` here.
+To add a method, write a module with a fit function (see method.py) and add a line here. If the results of a method
+change, increase its ``revision``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from proxlearn.baselines.method import FitFunction, Method, Preset, SettingsFunc
 from proxlearn.errors import InputError, did_you_mean
 
 OURS = "proxlearn"
-"""The method that all others are compared with."""
+"""Name of the method with which all others are compared."""
 
 _ALL = (
-    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.networks:proximal"),
-    Method("uniform", "noisy gradient descent (uniform weights)", "network", "proxlearn.baselines.networks:uniform"),
-    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.networks:fisher_rao"),
-    Method("adam", "Adam", "network", "proxlearn.baselines.adam:fit"),
+    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.networks:proximal", revision=2),
+    Method(
+        "uniform",
+        "noisy gradient descent (uniform weights)",
+        "network",
+        "proxlearn.baselines.networks:uniform",
+        revision=2,
+    ),
+    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.networks:fisher_rao", revision=2),
+    Method("adam", "Adam", "network", "proxlearn.baselines.adam:fit", revision=2),
     Method("jko_icnn", "JKO-ICNN", "sampler", "proxlearn.baselines.jko_icnn:fit"),
     Method("swgf", "SWGF + RealNVP", "sampler", "proxlearn.baselines.swgf:fit"),
     Method("svgd", "SVGD", "sampler", "proxlearn.baselines.svgd:fit"),
@@ -35,21 +41,21 @@ METHODS: dict[str, Method] = {find_method.name: find_method for find_method in _
 
 
 def find_method(name: str) -> Method:
-    """Return the method of this name, or raise an InputError."""
+    """Return the method called ``name``; raise InputError if there is none."""
     if name not in METHODS:
-        raise InputError(f"no method `{name}`", did_you_mean(name, METHODS))
+        raise InputError(f"unknown method `{name}`", did_you_mean(name, METHODS))
     return METHODS[name]
 
 
 def load_fit(method: Method) -> FitFunction:
-    """Import the method's fit function; its module may import heavy packages."""
+    """Import and return the fit function of a method; the import may be slow."""
     module, _, function = method.module.partition(":")
     fit: FitFunction = getattr(importlib.import_module(module), function)
     return fit
 
 
 def method_settings(method: Method, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the method's settings for a preset and a dataset; empty where it has none."""
+    """Return the settings of a method for a preset and a dataset; empty if the method has no settings."""
     module, _, function = method.module.partition(":")
     settings: SettingsFunction | None = getattr(importlib.import_module(module), "settings", None)
     return {} if settings is None else dict(settings(function, preset, dataset))

@@ -1,4 +1,4 @@
-"""Common code of the samplers of block B: rows define a target, and its samples give the probabilities."""
+"""Common code of the samplers (block B), which predict with samples of a posterior given the training rows."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ from proxlearn.baselines.method import FittedMethod, Preset, Request, SettingsFu
 from proxlearn.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    # A stub of the type checker, which does not exist at run time.
+    # This stub exists only for type checkers, not at run time.
     from _typeshed import DataclassInstance
 
 NUM_SAMPLES = 4096
-"""Posterior samples that a prediction averages over."""
+"""Number of posterior samples over which a prediction averages."""
 RELATIVE_TOLERANCE = 1e-6
-"""Relative increase of the functional that is attributed to rounding."""
+"""Largest relative increase of the functional that is attributed to rounding."""
 
 SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
 SampleResult = tuple[Tensor, dict[str, Any]]
-"""Samples, count x D, and notes."""
+"""Samples (count x D), and notes about the sampling."""
 SampleFunction = Callable[[LogisticTarget, torch.Generator], SampleResult]
 Ledger = list[dict[str, Any]]
-"""The functional after each outer step."""
+"""Values of the functional E[V] + T E[log rho], with one row per outer step."""
 
 
 def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: SampleFunction) -> FittedMethod:
-    """Sample the posterior of these rows in float32, with one generator and the requested number of threads."""
+    """Sample the posterior given the rows, and return a predictor that averages over the samples.
+
+    The computation is in float32, with one random generator and the requested number of threads.
+    """
     features = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
     labels = torch.from_numpy(np.asarray(y, dtype=np.float32))
     target = LogisticTarget(-labels[:, None] * features)
@@ -66,7 +69,7 @@ def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: SampleFu
 
 
 def request_settings(request: Request, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsT:
-    """Return the settings of a request's preset; a trial sets all numbers of steps and iterations to 1."""
+    """Return the settings of the requested preset or, for a trial, the light settings with one step of each kind."""
     if request.trial:
         lengths = {"steps", "iterations", "between"} & {field.name for field in fields(light)}
         return replace(light, **dict.fromkeys(lengths, 1))
@@ -76,36 +79,37 @@ def request_settings(request: Request, light: SettingsT, paper: Mapping[str, Set
 def preset_settings(
     preset: Preset, dataset: str, light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT
 ) -> SettingsT:
-    """Return a preset's settings: ``light`` for every dataset, ``paper`` for all or only for the published ones."""
+    """Return the settings of a preset; raise InputError if ``paper`` has no settings for the dataset."""
     if preset == "light":
         return light
     if not isinstance(paper, Mapping):
         return paper
     if dataset not in paper:
         raise InputError(
-            f"no published settings for dataset={dataset} (only {', '.join(paper)})", "use the preset light"
+            f"there are no published settings for dataset={dataset} (only for {', '.join(paper)})",
+            "use the preset light",
         )
     return paper[dataset]
 
 
 def make_settings_function(light: SettingsT, paper: Mapping[str, SettingsT] | SettingsT) -> SettingsFunction:
-    """Return a sampler module's ``settings`` function: the settings of a preset as plain values."""
+    """Return a function that returns the settings of a preset as plain values (``settings`` in a sampler's module)."""
     return lambda function, preset, dataset: (
         asdict(preset_settings(preset, dataset, light, paper)) | {"samples": NUM_SAMPLES}
     )
 
 
 def draw_standard_normal(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw particles from rho_0 = N(0, I); return them with log rho_0 at each."""
+    """Draw ``count`` particles from rho_0 = N(0, I), and return them with the values of log rho_0."""
     x = torch.randn(count, dim, generator=generator)
     return x, log_normal_density(x)
 
 
 def draw_prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw particles from the prior rho_0(theta, log alpha); return them with log rho_0 at each.
+    """Draw ``count`` particles from the prior rho_0(theta, log alpha), and return them with the values of log rho_0.
 
-    theta is drawn with the clipped log alpha, and the particle keeps the unclipped one: 3 % of the particles would
-    otherwise share one value of log alpha, which has no density.
+    theta is drawn given the clipped log alpha, but the particle keeps the unclipped value. Otherwise, 3 % of the
+    particles would share one value of log alpha, and the distribution would have no density.
     """
     alpha = torch.empty(count).exponential_(ALPHA_RATE, generator=generator)
     log_alpha = alpha.log()
@@ -117,28 +121,32 @@ def draw_prior(count: int, dim: int, generator: torch.Generator) -> tuple[Tensor
 
 
 def log_normal_density(z: Tensor) -> Tensor:
-    """Return the log density of N(0, I) at each row."""
+    """Return the log density of N(0, I) at each row of z."""
     return -z.square().sum(1) / 2 - z.shape[1] / 2 * math.log(2 * math.pi)
 
 
 def whitening_factor(target: LogisticTarget) -> Tensor:
-    """Return the lower triangular L with L L' = (Hessian of V at the mode)^-1; v in x = L v has equal scales."""
+    """Return the lower triangular L such that L L' is the inverse Hessian of V at the mode.
+
+    In the coordinates v with x = L v, the posterior has about the same scale in all directions.
+    """
     _, covariance = target.laplace()
     L: Tensor = torch.linalg.cholesky(covariance)
     return L.to(target.A.dtype)
 
 
 def clip_rows(drift: Tensor) -> Tensor:
-    """Scale the rows that are longer than 1 to length 1."""
+    """Return ``drift`` with every row that is longer than 1 scaled to length 1."""
     length: Tensor = torch.linalg.vector_norm(drift, dim=1, keepdim=True)
     return drift / length.clamp(min=1.0)
 
 
 def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
-    """Append E[V] + T E[log rho] after an outer step, and whether the step decreased it.
+    """Append E[V] + T E[log rho] to the ledger, and whether it has decreased since the previous row.
 
-    For a sampler without a density (``log_rho`` is None), the entropy is that of the Gaussian of the same
-    covariance, which is the largest entropy of that covariance: the functional is then a lower bound.
+    If ``log_rho`` is None, the density is unknown. The entropy is then replaced by that of the Gaussian with the same
+    covariance, which is the largest possible one, so that the result is a lower bound. Raise RunError if the result is
+    not finite.
     """
     potential = float(target.value(x).double().mean())
     mean_log_rho = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())
@@ -159,7 +167,7 @@ def _gaussian_entropy(x: Tensor) -> float:
 
 @contextmanager
 def _thread_count(count: int) -> Iterator[None]:
-    """Let torch use ``count`` threads inside the block."""
+    """Set the number of torch threads to ``count`` inside the ``with`` block."""
     previous = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

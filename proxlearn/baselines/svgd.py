@@ -1,11 +1,12 @@
-"""Stein variational gradient descent (Liu and Wang 2016): particles descend V together and repel each other.
+"""Stein variational gradient descent (Liu and Wang 2016): interacting particles descend V and repel each other.
 
     velocity of i = mean_j [ -k(j, i) grad V(j) + T grad_j k(j, i) ],    k = exp(-|v_j - v_i|^2 / b)
 
-with b = (median distance)^2 / log N computed at every iteration, and Adam with a learning rate that decreases linearly
-to zero (the kernel's mean shrinks with N, so a fixed step would depend on it). As in ``langevin``, v are coordinates
-in which the inverse Hessian of V at its mode is the identity. The presets are proxlearn's own: there are no published
-settings for these data. The particles themselves, fewer than 4096, are the samples.
+b = (median distance)^2 / log N is computed at every iteration. Adam moves the particles with a learning rate that
+decreases linearly to zero; a fixed step size would depend on N, because the mean of the kernel decreases with N. As in
+langevin.py, v are coordinates in which the inverse Hessian of V at the mode is the identity. There are no published
+settings for these data, so the presets were chosen for this package. The final particles, of which there are fewer than
+4096, are the samples.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from proxlearn.core.kernel import squared_distances
 
 LEDGER_ROWS = 10
 BETAS = (0.9, 0.95)
-"""Adam's decay rates. Gradients decrease by orders of magnitude: a long memory of the first would stall the rest."""
+"""Decay rates of Adam. The gradients decrease by orders of magnitude, so a long memory of the first gradients would
+stall the particles."""
 
 
 @dataclass(frozen=True)
 class SvgdSettings:
-    """All numbers of the method except the target and the temperature."""
+    """Settings of SVGD, apart from the temperature."""
 
     particles: int
     iterations: int
@@ -52,7 +54,7 @@ settings = make_settings_function(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Sample the posterior with the settings of the preset."""
+    """Sample the posterior given the rows, and return a predictor that averages over the samples."""
     settings = request_settings(request, LIGHT, PAPER)
 
     def sample(target: LogisticTarget, generator: torch.Generator) -> SampleResult:
@@ -70,7 +72,7 @@ def flow(
     temperature: float,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all iterations from the particles x (N x D), without randomness; return the particles and the ledger."""
+    """Run all iterations from the particles x (N x D); return the final particles as samples, and notes on the run."""
     v = torch.linalg.solve_triangular(L, x.T, upper=False).T.contiguous()
     adam = torch.optim.Adam([v], lr=settings.lr, betas=BETAS, fused=True)
     ledger: Ledger = []
@@ -85,7 +87,7 @@ def flow(
 
 
 def velocity(v: Tensor, gradient: Tensor, temperature: float) -> Tensor:
-    """Return the velocity of every particle, N x D, given the gradient of V at each."""
+    """Return the velocities of the particles v, N x D, given the gradient of V at each particle."""
     N = len(v)
     distances = squared_distances(v, v)
     b = distances.median() / math.log(N)

@@ -1,18 +1,20 @@
-"""SWGF (Bonet et al. 2022): implicit steps of the flow in the sliced-Wasserstein metric, each step a normalising flow.
+"""SWGF (Bonet et al. 2022): the sliced-Wasserstein gradient flow, with a normalising flow for each implicit step.
 
-Step k minimises over flows x = g(z), z ~ N(0, I), with a new Adam that starts from the flow of step k - 1,
+Step k starts from the normalising flow of step k - 1. With a new Adam optimiser, it minimises over normalising flows x
+= g(z), z ~ N(0, I),
 
     SW2^2(x, x_prev) + 2 h (mean V(x) + T mean[log N(z) - log det])
 
-SW2^2 is the mean over random directions of the squared distances of sorted projections. Its gradient needs no
-automatic differentiation: along each direction a particle is attracted by the particle of equal rank.
+SW2^2 is the mean, over random directions, of the squared differences between sorted projections. Its gradient needs no
+automatic differentiation: along each direction, a particle is attracted by the particle of equal rank.
 
-The published notebook sums V over its 1024 particles and averages the entropy, which is equivalent to its h times 1024
-(the h of the presets here) at the temperature 1/1024. The temperature of a request is 1 by default.
+The published notebook sums V over its 1024 particles, but averages the entropy. This is equivalent to a mean of V with
+1024 times its h, which is the h of the presets here, at the temperature 1/1024. The temperature of a request is 1 by
+default.
 
 Differences from the published code: the first flow is exactly the identity; x_prev is drawn from a pool that is
-computed once per step instead of at every iteration; and V's gradient uses all rows. The light preset has one h for all
-datasets and decreases its learning rate within each step.
+computed once per step instead of at every iteration; and the gradient of V uses all rows. The preset ``light`` has one
+h for all datasets and decreases the learning rate within each step.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ REPORT_EVERY = 50
 
 @dataclass(frozen=True)
 class SwgfSettings:
-    """All numbers of the method except the target and the temperature."""
+    """Settings of SWGF, apart from the temperature."""
 
     h: float
     steps: int
@@ -55,7 +57,7 @@ class SwgfSettings:
     directions: int = 1000
     pool: int = 65536
     lr_falls: bool = False
-    """Decrease the learning rate linearly to zero within each step, so that a large one converges."""
+    """Whether the learning rate decreases linearly to zero within each step, so that a large initial rate converges."""
 
 
 LIGHT = SwgfSettings(
@@ -70,7 +72,7 @@ settings = make_settings_function(LIGHT, PAPER)
 
 
 def fit(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Sample the posterior with the settings of the preset."""
+    """Sample the posterior given the rows, and return a predictor that averages over the samples."""
     settings = request_settings(request, LIGHT, PAPER)
     return fit_sampler(
         X,
@@ -87,7 +89,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all steps from N(0, I); return samples of the last flow, and the ledger."""
+    """Run all steps, starting from N(0, I); return samples of the final flow, and notes with the ledger."""
     nvp = RealNvp(target.dim, settings.width, generator)
     z = torch.randn(NUM_SAMPLES, target.dim, generator=generator)
     ledger: Ledger = []
@@ -111,7 +113,7 @@ def step(
     generator: torch.Generator,
     report: Callable[[int], None] = lambda iteration: None,
 ) -> None:
-    """Move the flow by one step of size h."""
+    """Train the normalising flow ``nvp`` in place for one implicit step of size h."""
 
     def normal(count: int) -> Tensor:
         return torch.randn(count, target.dim, generator=generator)
@@ -136,7 +138,7 @@ def step(
 
 
 def sliced_distance(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Return SW2^2 between two clouds of equal size along these unit vectors (P x D)."""
+    """Return the squared sliced-Wasserstein distance of two clouds of equal size along unit vectors (P x D)."""
     return ((directions @ x.T).sort(1)[0] - (directions @ y.T).sort(1)[0]).square().mean()
 
 

@@ -1,1 +1,1 @@
-"""The speed of the recursion: our implementation, the paper's algorithms as printed, and a lower bound for torch."""
+"""The speed of the recursion: this implementation, the paper's algorithms as printed, and a lower bound for torch."""

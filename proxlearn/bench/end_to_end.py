@@ -23,10 +23,10 @@ from proxlearn.run.train import train
 def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
     """Measure the time of `train` and that of the bare recursion, over a run from its first step to its last.
 
-    The two alternate, because the speed of the machine and the cost of a cloud change: after each of ``turns`` sessions
-    of the run, ``bare`` recursions are timed from its newest cloud, and as many from the ``typical`` one, which the
-    table of shapes uses. Every session has a start and an end, which an uninterrupted run has once. All figures are
-    means, not minima.
+    The two measurements alternate, because the speed of the machine and the cost of a cloud change: after each of
+    ``turns`` sessions of the run, ``bare`` recursions are timed from its newest cloud, and as many from the cloud
+    ``typical``, with which a single recursion is timed elsewhere (recursion.py). Every session has a start and an end,
+    which an uninterrupted run has only once. All times are means, not minima.
     """
     train_seconds, bare_seconds, typical_seconds = 0.0, 0.0, 0.0
     experiment, _ = experiment_of(config)
@@ -56,7 +56,7 @@ def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, tur
 
 
 def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) -> float:
-    """Return the time of ``number`` bare recursions from a cloud, after an untimed one."""
+    """Return the time of ``number`` bare recursions from a cloud in seconds, after one untimed recursion."""
     recursions = Recursions(experiment, cloud, torch.Generator().manual_seed(seed))
     recursions()
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Growth of the cost with the number of particles, and its dependence on epsilon."""
+"""Measurements of how the cost grows with the number of particles, and how it depends on epsilon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
-    """Measure the time of a step with a cloud as spread out as at k = 1e5; the first step builds the neighbour list."""
+    """Measure the time of a step from a cloud that is spread out as after SPREAD_AT recursions.
+
+    The first step also builds the neighbour list; its additional time is ``build_s``.
+    """
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
@@ -33,7 +36,7 @@ def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
 
 
 def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
-    """Measure the time of the same step with the algorithms as printed, in float32."""
+    """Measure the time of the step of ``measure_growth`` with the paper's algorithms as printed, in float32."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
@@ -42,7 +45,7 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
 
 
 def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
-    """Measure the time of interleaved runs from k = 0, without metrics or files."""
+    """Measure the time of ``steps`` recursions from step 0 for each config; the configs take turns."""
     runs = []
     for config in configs:
         experiment, cloud = experiment_of(config)

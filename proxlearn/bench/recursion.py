@@ -1,8 +1,8 @@
-"""The time of one recursion on the paper's experiments: ours, the algorithms as printed, and the floor.
+"""The time of one recursion on the paper's experiments: this implementation, the printed algorithms, and the floor.
 
-The floor is the time of torch for the two matrix products, one pass of a sigmoid (softmax neuron: an exponential) in
-place and the noise, on the same shapes, in preallocated memory: no recursion that uses torch's dense products is
-faster.
+The floor is the time that torch takes for the two matrix products, one sigmoid in place (for the softmax neuron, an
+exponential) and the noise, on the same shapes and in preallocated memory. No recursion that uses torch's dense products
+is faster.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import draw_noise
 
 SPREAD = {"diabetes": 4e6, "sine": 2e3}
-"""Recursions whose diffusion is added to cloud_0 before the measurement: 4e6, after which diabetes' kernel is the
-identity; 2e3, after which a particle of the sine has about three relevant neighbours."""
+"""Number of recursions whose diffusion is added to the initial cloud before the measurement: after 4e6, the kernel of
+diabetes is the identity; after 2e3, a particle of sine has about three relevant neighbours."""
 BURN_IN = {"wdbc": 10_000}
-"""Recursions before the measurement: the number of saturated neurons depends on the run, not only on its noise."""
+"""Number of recursions before the measurement, because the number of saturated neurons changes during a run."""
 WARM_UP = 30
 
 
 def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
-    """Return an experiment and its cloud_0, as in `proxlearn train`."""
+    """Return the experiment of a config and its initial cloud, as in `proxlearn train`."""
     experiment = build_experiment(config)
     return experiment, first_checkpoint(experiment).cloud
 
@@ -44,7 +44,7 @@ def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator:
 
 
 class Recursions:
-    """The loop of a run without metrics or files: each call makes one more recursion."""
+    """The training loop without metrics or files; each call makes one recursion."""
 
     def __init__(self, experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> None:
         self.cloud = cloud
@@ -55,7 +55,7 @@ class Recursions:
 
 
 def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """Return a function that runs the floor's operations on arrays of an experiment's shapes."""
+    """Return a function that runs the operations of the floor on arrays of the same shapes as in an experiment."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
@@ -73,7 +73,7 @@ def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generat
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """Return a function that makes one recursion of core/literal.py, noise included, always from the same cloud."""
+    """Return a function that makes one recursion of core/literal.py, with its noise, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 
@@ -84,10 +84,10 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
 
 
 class RecursionBench:
-    """One dataset's record, measured in several passes, because a machine's speed changes within minutes."""
+    """Times the recursion on one dataset in several passes, because the speed of a machine changes within minutes."""
 
     def __init__(self, config: TrainConfig, burn_in: float = 1.0) -> None:
-        """``burn_in``: the share of the dataset's recursions before the measurement."""
+        """Prepare the measurement; ``burn_in`` is the share of the recursions of BURN_IN that are made before it."""
         generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
         experiment, cloud = experiment_of(config)
         if dataset in SPREAD:

@@ -14,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 from proxlearn.bench.end_to_end import measure_end_to_end
+from proxlearn.bench.functionals import measure_functionals
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
 from proxlearn.bench.recursion import RecursionBench
 from proxlearn.bench.timing import busy_share, machine_info
@@ -24,6 +25,8 @@ from proxlearn.run.run_config import validate_config
 from proxlearn.terminal.notice import notice
 
 DATASETS = ("wdbc", "diabetes", "shd", "banana", "sine")
+NORMAL = ("init=normal", "init_scale=1", "h=0.1", "beta=1e4", "epsilon=1", "N=500")
+"""Settings of a normal initial cloud, for a neuron that the dataset's box does not cover."""
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
 BUSY = 0.1
 """Share of the cores in use by other processes above which a notice is given."""
@@ -31,17 +34,19 @@ Records = list[dict[str, Any]]
 
 
 def measure_all(quick: bool) -> dict[str, Any]:
-    """Run all measurements; one that lacks its data is skipped with a notice."""
+    """Run all measurements and return their results; a measurement whose data is missing is skipped with a notice."""
     busy = busy_share()
     if busy is not None and busy > BUSY:
-        notice(f"other processes use {busy:.0%} of the cores: stop them and repeat, or compare only the ratios")
+        notice(
+            f"other processes use {busy:.0%} of the cores; stop them and run the command again, or compare only ratios"
+        )
     results: dict[str, Any] = {
         "quick": quick,
         "busy_share": busy,
         "machine": machine_info(),
         "startup": measure_startup(quick),
     }
-    results |= {"shapes": [], "run": [], "growth": [], "growth_literal": [], "epsilon": []}
+    results |= {"shapes": [], "run": [], "functionals": [], "growth": [], "growth_literal": [], "epsilon": []}
     recursions: list[RecursionBench] = []
     with torch.no_grad():
         for key, measurement in tqdm(list(measurements(quick, recursions)), desc="bench", unit="part"):
@@ -54,7 +59,7 @@ def measure_all(quick: bool) -> dict[str, Any]:
 
 
 def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tuple[str, Callable[[], Records]]]:
-    """Yield pairs of a key of bench.json and the measurement whose records are stored there.
+    """Yield pairs of a key of bench.json and a function whose records are stored under this key.
 
     ``recursions`` collects the benches that are measured in several passes: at the beginning, in the middle and at the
     end, because the speed of a machine drifts.
@@ -76,6 +81,8 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
     assert wdbc.steps is not None, "the paper's recipe sets every number"
     sizes = (2000, 2, 500) if quick else (wdbc.steps, 12, 2000)
     yield "run", lambda: [measure_end_to_end(wdbc, recursions[DATASETS.index("wdbc")].cloud, *sizes)]
+    for overrides in (("dataset=diabetes",), ("dataset=digits", "dataset.neuron=tanh_outputs", *NORMAL)):
+        yield "functionals", partial(measure_functionals, _config(*overrides), 1.0 if quick else 6.0)
     yield "shapes", measure_pass
     swept = [_config(f"epsilon={epsilon}") for epsilon in (EPSILONS[::4] if quick else EPSILONS)]
     yield "epsilon", partial(measure_epsilons, swept, 400 if quick else 20_000)
@@ -90,7 +97,7 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
 
 
 def measure_startup(quick: bool) -> dict[str, float]:
-    """Return the seconds that whole commands take, the best of several repeats."""
+    """Return the time in seconds of whole commands, each the shortest of several repeats."""
     seconds = {}
     with tempfile.TemporaryDirectory() as folder:
         for key, arguments in (

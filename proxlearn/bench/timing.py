@@ -1,4 +1,4 @@
-"""Timings on a noisy machine: calls alternate in one process, and the minimum of several batches counts."""
+"""Timings on a noisy machine: calls alternate in one process, and the minimum over several batches is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ BATCHES = 40
 
 
 def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, list[float]]:
-    """Return the milliseconds per call for each batch; the calls alternate for about ``seconds`` in total."""
+    """Return the milliseconds per call, as a list with one value per batch for each call.
+
+    The calls alternate for about ``seconds`` in total, and at least ``least`` times.
+    """
     milliseconds: dict[str, list[float]] = {name: [] for name in calls}
     repeats: dict[str, int] = {}
     for name, call in calls.items():
@@ -34,12 +37,12 @@ def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
 
 
 def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[str, float]:
-    """Return the shortest time per call in milliseconds."""
+    """Return the shortest time of each call in milliseconds."""
     return {name: min(batches) for name, batches in timings(calls, seconds, least).items()}
 
 
 def busy_share(seconds: float = 0.5) -> float | None:
-    """Return the share of the cores that other processes use; None where the system does not report it."""
+    """Return the share of the cores that other processes use; None if the system does not report it."""
 
     def read_counters() -> tuple[int, int]:
         with open("/proc/stat", encoding="ascii") as file:
@@ -56,7 +59,7 @@ def busy_share(seconds: float = 0.5) -> float | None:
 
 
 def machine_info() -> dict[str, object]:
-    """Return the machine and the versions that the figures belong to."""
+    """Return the processor, the number of cores and threads, and the versions with which the times are measured."""
     import platform
 
     import numba

@@ -17,16 +17,19 @@ PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')
 """Pattern of the start of bench.json: a file that starts otherwise was not written by this command."""
 DESCRIPTION = """\
-Time the recursion on this machine, in one process and in alternation, and keep the best of several repeats:
+Measure the speed of the recursion on this machine. The variants take turns in one process, and the best of several
+repeats counts:
   - one recursion of the paper's experiments: this engine, Algorithms 1 and 2 as printed, and a lower bound for torch
+  - other losses and neurons than the paper's
   - how the time grows with N, and how it depends on epsilon
   - a whole run, and the start of a command
-Takes several minutes, with --quick one minute. Stop other work first: the timings are only as steady as the machine."""
+The command takes several minutes, or about one minute with --quick. Stop other programs first, because they disturb the
+timings."""
 
 
 def main(args: list[str]) -> int:
     parser = command_parser("bench", DESCRIPTION)
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller measurements")
+    parser.add_argument("--quick", action="store_true", help="make fewer and smaller measurements")
     parser.add_argument(
         "-o",
         "--output",
@@ -38,7 +41,7 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     output: Path = options.output
     if output.suffix.lower() in PLOT_SUFFIXES:
-        raise InputError(f"-o {output} is the name of the plot", "name a .json file: the plot is written next to it")
+        raise InputError(f"-o {output} is the name of the plot", "give a .json file; the plot is written next to it")
     # A device or a pipe has no folder for a plot.
     json_only = is_written_through(output)
     plots = [] if json_only else [output.with_suffix(suffix) for suffix in PLOT_SUFFIXES]
@@ -62,7 +65,9 @@ def main(args: list[str]) -> int:
 
 
 def refuse_foreign(outputs: list[Path]) -> None:
-    """Refuse to replace files if the first of ``outputs``, the JSON file, is not an earlier result."""
+    """Raise InputError if outputs exist and the first of them, the JSON file, is not an earlier result."""
     existing = [path for path in outputs if path.exists()]
     if existing and not begins_with(Path(os.path.realpath(outputs[0])), RESULT_START):
-        raise InputError(f"{existing[0]} was not written by `proxlearn bench`", "choose another -o FILE, or move it")
+        raise InputError(
+            f"{existing[0]} was not written by `proxlearn bench`", "move that file, or choose another -o FILE"
+        )

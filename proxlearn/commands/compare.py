@@ -1,4 +1,4 @@
-"""``proxlearn compare``: all methods on the same splits, in two blocks, with intervals."""
+"""``proxlearn compare``: compare methods on the same splits, in two tables with confidence intervals."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from proxlearn.validators import choice, integer, parse_number, real
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
 """File that `make table4` writes: ProxLearn with the paper's settings, on the paper's own splits."""
-COMPLETES = "computes what is missing"
+COMPLETES = "computes the missing cells"
 BLOCKS: dict[Block, str] = {
     "network": "block A, two-layer tanh networks of the same width",
     "sampler": "block B, samplers of the posterior of a linear Bayesian logistic regression",
-    "reference": "reference lines, in both blocks",
+    "reference": "reference methods, in both tables",
 }
 DESCRIPTION = """\
 Train every method on the same random 80/20 splits and compare accuracy, log-likelihood, calibration and time.
 
-There are two blocks of methods that solve different problems, and a table for each: networks, and samplers of the
-posterior of a linear model. Both tables end with the same reference lines. The splits are drawn from the seeds
-0, 1, ..., stored, and shared by all methods. Features are scaled by figures of the training part, and a method
-selects its settings from the training part only.
+The methods form two blocks that solve different problems, with one table per block: networks, and samplers of the
+posterior of a linear model. Both tables end with the same reference methods. The splits are drawn with the seeds
+0, 1, ..., are stored, and are the same for all methods. Features are scaled with statistics of the training part, and
+each method selects its settings on the training part only.
 """
 
 
@@ -54,7 +54,7 @@ def main(args: list[str]) -> int:
     spec, output = parse_spec(options), absolute_folder(options.output)
     launcher = parse_launcher(options, output)
     if OURS not in {method.name for method in spec.methods}:
-        notice(f"`{OURS}` is not among the methods, so no differences to it are shown")
+        notice(f"`{OURS}` is not among the methods, so differences from it are not shown")
     from proxlearn.compare.comparison import write_plan
     from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
     from proxlearn.compare.output_files import refuse_foreign_files
@@ -75,7 +75,8 @@ def main(args: list[str]) -> int:
             cache = ResultCache(output / CELLS)
             cells = grid_cells(spec, ResultCache(output / SPLITS))
             missing = missing_cells(cells, cache)
-            notice(f"{len(cells)} cells, {len(cells) - len(missing)} of them finished before; details in {LOG}")
+            noun = "cell" if len(cells) == 1 else "cells"
+            notice(f"{len(cells)} {noun}, {len(cells) - len(missing)} already finished; details in {LOG}")
             paper_rows = paper_settings_rows(spec)
             folder = write_plan(spec, cells, output, command, paper_rows)
             if missing:
@@ -106,27 +107,31 @@ def parser() -> argparse.ArgumentParser:
         "--splits",
         nargs="+",
         default=["5"],
-        help="number of splits (default: 5); NAME=NUMBER sets another number for one dataset: --splits 5 twonorm=1; "
-        "with --protocol paper, `authors` adds the samplers' own split where it is known (diabetes): "
+        help="number of splits (default: 5). NAME=NUMBER sets another number for one dataset, as in --splits 5 "
+        "twonorm=1. With --protocol paper, `authors` adds the samplers' own split where it is known (diabetes), as in "
         "--splits 5 authors",
     )
-    add("--preset", default="light", help="settings of the samplers: light (seconds) or paper (hours); default: light")
+    add(
+        "--preset",
+        default="light",
+        help="settings of the samplers: light (default; takes seconds) or paper (takes hours)",
+    )
     add(
         "--protocol",
         default="matched",
-        help="matched: all features are standardised. paper: the samplers' data is scaled as in their papers, and a "
-        "further table has the printed figures beside those of this run; default: matched",
+        help="matched (default): all features are standardised; paper: the samplers' data is scaled as in their "
+        "papers, and an additional table shows the printed figures beside those of this run",
     )
     add("--temperature", default="1", help="weight of the entropy in the samplers' target (default: 1)")
     add("--output", default="outputs/compare", metavar="FOLDER", help="output folder (default: outputs/compare)")
-    add("--jobs", help="number of cells that run at the same time, each in its own process (default: cores)")
-    add("--threads", help="threads per process (default: cores / jobs)")
+    add("--jobs", help="number of cells that run at the same time, each in its own process (default: number of cores)")
+    add("--threads", help="threads per process (default: number of cores / jobs)")
     add(
         "--launcher",
         nargs="+",
         metavar=("NAME", "SETTING"),
-        help="run the cells through a Hydra launcher (joblib, submitit_local, submitit_slurm, ray) with its settings: "
-        "--launcher submitit_slurm hydra.launcher.partition=debug",
+        help="run the cells through a Hydra launcher (joblib, submitit_local, submitit_slurm, ray) with its settings, "
+        "as in --launcher submitit_slurm hydra.launcher.partition=debug",
     )
     return arguments
 
@@ -142,20 +147,20 @@ def epilog() -> str:
         "",
         f"The results of all cells (method, dataset, split) are in FOLDER/{CELLS}, with the settings, data and",
         "revision that determine them. Repeating the command computes the cells that are missing or have failed and",
-        "draws the tables again; more --splits, datasets or methods add to the stored results. FOLDER is new, empty,",
-        "or that of an earlier comparison; a file in it that this command did not write is never replaced or deleted.",
-        "The tables and plots of the newest command are in FOLDER/<protocol>-<preset>/: compare.md, and networks and",
-        "samplers as .csv, .tex, .png and .pdf. Differences are paired, method minus ProxLearn on the same split, with",
-        "two 95 % intervals: Student's, which is too narrow because the splits overlap, and Nadeau and Bengio's",
-        "corrected one.",
+        "draws the tables again; more --splits, datasets or methods add to the stored results. FOLDER must be new,",
+        "empty, or the folder of an earlier comparison; files that this command did not write are never replaced or",
+        "deleted. The tables and plots of the newest command are in FOLDER/<protocol>-<preset>/: compare.md, and",
+        "networks and samplers as .csv, .tex, .png and .pdf. Differences are paired (the method minus ProxLearn on the",
+        "same split) and have two 95 % intervals: Student's, which is too narrow because the splits overlap, and",
+        "Nadeau and Bengio's corrected one.",
         "",
         "examples:",
         "  proxlearn compare                                                  all methods, light presets",
-        "  proxlearn compare --dataset wdbc --method proxlearn adam svm       a minute",
+        "  proxlearn compare --dataset wdbc --method proxlearn adam svm       takes a minute",
         "  proxlearn compare --protocol paper --preset paper --dataset diabetes   with the printed figures (hours)",
         "  proxlearn compare --dataset banana twonorm --splits 5 twonorm=1    another number of splits for twonorm",
         "",
-        "Exit codes: 0 all cells finished, 1 some have failed (named in the tables), 2 a wrong command, 130 stopped.",
+        "Exit codes: 0: all cells finished; 1: some failed (the tables name them); 2: invalid command; 130: stopped.",
     ]
     return "\n".join(lines)
 
@@ -183,16 +188,16 @@ def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
 
 
 def check_authors(protocol: str, datasets: Iterable[str]) -> None:
-    """Refuse the samplers' own split where it is not defined."""
+    """Raise InputError if the split of the samplers' authors is not defined for these arguments."""
     if protocol != "paper":
-        raise InputError("the samplers' own split is part of their papers' protocol", "add --protocol paper")
+        raise InputError("--splits authors is available only with --protocol paper", "add --protocol paper")
     if not AUTHORS_SEEDS.keys() & set(datasets):
         names = " ".join(AUTHORS_SEEDS)
-        raise InputError(f"the samplers' own split is known for {names} only", f"add --dataset {names}")
+        raise InputError(f"--splits authors is available only for {names}", f"add --dataset {names}")
 
 
 def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int], bool]:
-    """Return the number of splits, the datasets with a different one, and whether the samplers' own split is used."""
+    """Parse --splits: return the default number, the numbers of single datasets, and whether `authors` is given."""
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word and word != AUTHORS] or ["5"]
@@ -200,35 +205,39 @@ def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[s
         if not word.lstrip("+-").isdecimal():
             raise InputError(f"--splits cannot be `{word}`", did_you_mean(word, (AUTHORS,)))
     if len(plain) > 1:
-        raise InputError(f"--splits has {len(plain)} numbers", "give one, and NAME=NUMBER where a dataset differs")
+        raise InputError(
+            f"--splits has {len(plain)} numbers", "give one number, and NAME=NUMBER for datasets that differ"
+        )
     for name in named:
         if name not in datasets:
-            raise InputError(f"--splits names `{name}`, which is not compared", did_you_mean(name, datasets))
+            raise InputError(
+                f"--splits names `{name}`, which is not among the compared datasets", did_you_mean(name, datasets)
+            )
     others = {name: whole(f"--splits {name}", parse_number(number)) for name, number in named.items()}
     return whole("--splits", parse_number(plain[0])), others, AUTHORS in words
 
 
 def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
-    """Return the named methods, each once, in the order of the tables."""
+    """Return the named methods, each once, in the order of the tables; None stands for all methods."""
     chosen = {find_method(name).name for name in names} if names else set(METHODS)
     return tuple(method for method in METHODS.values() if method.name in chosen)
 
 
 def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
-    if name not in registry.LOADERS:
-        raise InputError(f"no dataset `{name}`", did_you_mean(name, DATASETS))
+    if name not in registry.DATASETS:
+        raise InputError(f"unknown dataset `{name}`", did_you_mean(name, DATASETS))
     if registry.dataset_info(name).classes != 2:
-        raise InputError(f"dataset {name} does not have two classes", "choose from " + ", ".join(DATASETS))
+        raise InputError(f"the dataset {name} does not have two classes", "choose from " + ", ".join(DATASETS))
     if all(method.only and name not in method.only for method in methods):
         raise InputError(f"none of the methods supports {name}", "add another --method")
     unpublished = [method.name for method in methods if method.name in PUBLISHED and name not in PAPERS]
     if preset == "paper" and unpublished:
-        problem = f"no published settings of {' and '.join(unpublished)} for {name}"
+        problem = f"there are no published settings of {' and '.join(unpublished)} for {name}"
         raise InputError(problem, f"choose --preset light or --dataset {' '.join(PAPERS)}")
 
 
 def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
-    """Return the launcher of the cells: a pool of processes on this machine, or a Hydra launcher."""
+    """Return the launcher of the comparison's jobs: a pool of processes on this machine, or a Hydra launcher."""
     from proxlearn.jobs.launchers import available_cores
     from proxlearn.jobs.local_pool import LocalPool
 
@@ -242,7 +251,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
     if options.launcher is None:
         return LocalPool(jobs, threads)
     if options.jobs is not None or options.threads is not None:
-        raise InputError("--jobs and --threads do not apply to --launcher", "use the launcher's settings")
+        raise InputError("--jobs and --threads have no effect with --launcher", "use the launcher's settings instead")
     from proxlearn.compare.grid import JOBS_FOLDER
     from proxlearn.jobs.hydra_launcher import named_launcher
 
@@ -250,7 +259,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return ProxLearn's results with the paper's settings, from PAPER_TABLE; empty except under --protocol paper."""
+    """Return the rows of PAPER_TABLE by dataset; empty without that file or without --protocol paper."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

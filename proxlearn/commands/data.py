@@ -20,7 +20,7 @@ def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="proxlearn data",
         description="List the datasets, fetch the files of those that need one, or verify the files by checksum.",
-        epilog="A file is searched for at dataset.path, then in the folder that the environment variable "
+        epilog="A file is looked up at dataset.path, then in the folder that the environment variable "
         f"{VARIABLE} names, then in the cache ({cache_folder()}).",
     )
     parser.add_argument(
@@ -29,14 +29,14 @@ def main(args: list[str]) -> int:
         choices=("list", "fetch", "verify"),
         default="list",
         help="list: print a table of the datasets (default); fetch: download missing files into the cache; "
-        "verify: compare the sha256 of the files with the expected one",
+        "verify: compare the sha256 of each file with the expected value",
     )
     parser.add_argument("names", nargs="*", metavar="DATASET", help="datasets, for example banana (default: all)")
     parsed = parser.parse_args(args)
     for name in parsed.names:
-        if name not in registry.LOADERS:
-            raise InputError(f"no dataset `{name}`", did_you_mean(name, registry.LOADERS))
-    names: list[str] = parsed.names or list(registry.LOADERS)
+        if name not in registry.DATASETS:
+            raise InputError(f"unknown dataset `{name}`", did_you_mean(name, registry.DATASETS))
+    names: list[str] = parsed.names or list(registry.DATASETS)
     if parsed.action == "list":
         print(format_table([table_row(name) for name in names]), end="")
         return 0
@@ -45,13 +45,17 @@ def main(args: list[str]) -> int:
 
 
 def table_row(name: str) -> tuple[str, ...]:
-    info = registry.dataset_info(name)
+    try:
+        info = registry.dataset_info(name)
+    except InputError as error:
+        # A package that is broken must not hide the other datasets.
+        return (name, *("-",) * (len(HEADER) - 2), str(error))
     counts = ("-" if count is None else str(count) for count in (info.rows, info.features, info.classes))
     return (name, *counts, info.licence, file_location(info), info.source)
 
 
 def file_location(info: DatasetInfo) -> str:
-    """Return the location of the dataset's file; the file is not read."""
+    """Return a short description of where the dataset's file is; the file is not read."""
     if info.file is None:
         return "dataset.path" if "path" in info.reads else "none needed"
     path = dataset_files.find(info.file)
@@ -60,11 +64,11 @@ def file_location(info: DatasetInfo) -> str:
 
 def report(action: Callable[[DatasetInfo], str], name: str) -> int:
     """Print the result of an action on one dataset; return its exit code, so that a failure does not stop the rest."""
-    info = registry.dataset_info(name)
-    if info.file is None:
-        print(f"{name}: needs no file ({info.source}{package_version(info)})")
-        return 0
     try:
+        info = registry.dataset_info(name)
+        if info.file is None:
+            print(f"{name}: needs no file ({info.source}{package_version(info)})")
+            return 0
         print(f"{name}: {action(info)}")
     except InputError as error:
         print(f"{name}: {error}")
@@ -73,7 +77,7 @@ def report(action: Callable[[DatasetInfo], str], name: str) -> int:
 
 
 def fetch(info: DatasetInfo) -> str:
-    """Fetch a file that is missing, or whose copy in the cache is damaged."""
+    """Download the dataset's file if it is missing or its copy in the cache is damaged; return a message."""
     assert info.file is not None
     path = dataset_files.find(info.file)
     if path is not None:
@@ -88,7 +92,7 @@ def fetch(info: DatasetInfo) -> str:
 
 
 def verify(info: DatasetInfo) -> str:
-    """Compare the sha256 of a file with the expected one."""
+    """Compare the sha256 of the dataset's file with the expected one, and return a message."""
     assert info.file is not None
     path = dataset_files.find(info.file)
     if path is None:
@@ -98,7 +102,7 @@ def verify(info: DatasetInfo) -> str:
 
 
 def package_version(info: DatasetInfo) -> str:
-    """Return the version of the package that contains the dataset, without importing the package."""
+    """Return the version of scikit-learn if it contains the dataset, without importing it; else an empty string."""
     return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in info.source else ""
 
 
@@ -108,7 +112,7 @@ def home_relative(path: Path) -> str:
 
 
 def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Align the columns; numbers are right-aligned."""
+    """Format the rows as a table with aligned columns; numbers are right-aligned."""
     lines = [HEADER, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
     aligned = (

@@ -1,4 +1,4 @@
-"""``proxlearn evaluate <run folder> --data labelled.csv``: metrics of a trained cloud on labelled rows."""
+"""``proxlearn evaluate <run folder> --data labelled.csv``: compute the metrics of a run on labelled rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_session import echo
 
 DESCRIPTION = """\
-Compute the metrics of a run's newest cloud on labelled rows, by both estimates. Only the run folder is needed, not the
+Compute the metrics of a run's newest cloud on labelled rows, for both estimates. Only the run folder is needed, not the
 training data. The columns of the table are matched by name.
 
   classes        accuracy, log-loss, expected calibration error, risk
@@ -50,7 +50,7 @@ def main(args: list[str]) -> int:
 
 
 def format_table(metrics: dict[str, Any]) -> str:
-    """Format the metrics as a Markdown table with a row per estimate."""
+    """Format the metrics as a Markdown table with one row per estimate."""
     import pandas as pd
 
     from proxlearn.views.markdown import markdown

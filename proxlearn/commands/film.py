@@ -1,4 +1,4 @@
-"""``proxlearn film <run folder>``: an animation of the cloud, as a GIF or an MP4."""
+"""``proxlearn film <run folder>``: animate the cloud as a GIF or an MP4."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from proxlearn.validators import integer, real
 
 DESCRIPTION = """\
 Draw an animation of a run. Only the run folder is needed.
-  left     the particles on their two principal axes, size and colour by weight, with a trail of recent positions
+  left     the particles on their two principal axes, sized and coloured by weight, with a trail of recent positions
   right    the risk, with a dot at the current recursion; for one or two features also the learned function or the
            decision regions of the whole cloud at that recursion
 
 Every frame is a stored checkpoint; nothing is interpolated. A run keeps the checkpoints of log-spaced steps, five per
-decade (films=true). For a smoother film train with more of them: checkpoint_every=4 keep_checkpoints=1000.
+decade (films=true). For a smoother film, train with more of them: checkpoint_every=4 keep_checkpoints=1000.
 """
 EXAMPLES = """\
   proxlearn film outputs/banana/NAME                         film.gif in the run folder
   proxlearn film outputs/banana/NAME -o banana.mp4           1280 x 720, H.264; needs ffmpeg or proxlearn[film]
-  proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, with more frames if the run has stored them
+  proxlearn film outputs/sine/NAME --seconds 15 --frames 90  slower, with more frames if enough are stored
 """
 MOST_BYTES = 3_000_000
-"""Size of a GIF beyond which it is made narrower."""
+"""Maximum size of a GIF in bytes; the width of a larger one is reduced."""
 FRAMES, PARTICLES, SECONDS = 60, 300, 8
 
 
@@ -39,9 +39,15 @@ def main(args: list[str]) -> int:
         "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="the .gif or .mp4 to write (default: RUN_FOLDER/film.gif)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the .gif or .mp4 file to write (default: RUN_FOLDER/film.gif)",
     )
-    parser.add_argument("--frames", type=float, help=f"maximum number of frames, log-spaced (default: {FRAMES})")
+    parser.add_argument(
+        "--frames", type=float, help=f"maximum number of frames, at log-spaced steps (default: {FRAMES})"
+    )
     parser.add_argument(
         "--particles", type=float, default=PARTICLES, help=f"maximum number of particles (default: {PARTICLES})"
     )
@@ -49,12 +55,12 @@ def main(args: list[str]) -> int:
         "--seconds",
         type=float,
         default=SECONDS,
-        help=f"duration, without the pause at the last frame (default: {SECONDS})",
+        help=f"duration in seconds, without the pause at the last frame (default: {SECONDS})",
     )
     options = parser.parse_args(args)
     folder: Path = options.folder
     if not folder.is_dir():
-        raise InputError(f"no folder {folder}", "name a folder that `proxlearn train` created")
+        raise InputError(f"the folder {folder} does not exist", "give a folder that `proxlearn train` created")
     refuse_interrupted(folder)
     RunFolder(folder).refuse_links()
     output: Path = options.output or folder / "film.gif"

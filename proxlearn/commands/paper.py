@@ -1,4 +1,4 @@
-"""``proxlearn paper``: the paper's tables and figures from the stored runs, and the runs themselves."""
+"""``proxlearn paper``: build the paper's tables and figures from the stored runs, and train missing runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from proxlearn.train_session import echo
 from proxlearn.validators import integer, parse_number
 
 DESCRIPTION = """\
-Build the paper's tables and figures from the stored runs, in seconds and without the data. With the first word `runs`,
-train the missing runs first.
+Build the paper's tables and figures from the stored runs, in seconds and without the data. If the first word is
+`runs`, the missing runs are trained first.
 
 targets:
   table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
@@ -22,8 +22,9 @@ targets:
   health                   what the proximal step did in every experiment: health.md
   tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
   weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
-  tables, figures, all     several of them
-  runs [TARGET ...]        make the runs and fits that the targets lack (all of them without a target), then build
+  losses                   quadratic loss against logistic loss or cross-entropy on paired splits: losses.md
+  tables, figures, all     all tables, all figures, or all targets
+  runs [TARGET ...]        make the missing runs and fits of the targets (default: all targets), then build
 """
 EPILOG = """\
 Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
@@ -31,13 +32,13 @@ checksum and command of every run), metrics.csv, and the clouds that a figure ne
 finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
 and packed into the archive when it is finished. A stopped run continues from its run folder; where that folder is gone,
 for example in a clean clone, it starts again from its first step. So does a run whose experiment has more steps than
-the archived run. The fits of tuned and weights are stored one by one in outputs/tuned/results.jsonl and
-outputs/weights/results.jsonl, and are not repeated either.
+the archived run. The fits of tuned, weights and losses are stored one by one in outputs/NAME/results.jsonl and are not
+repeated either.
 
 examples:
   proxlearn paper all                  every table, figure and page, from a clean clone too
   proxlearn paper table2 fig2          two of them
-  proxlearn paper runs table4          first the runs that Table 4 lacks
+  proxlearn paper runs table4          make the missing runs of Table 4 first
   proxlearn paper runs --jobs 4        everything that is missing, four runs at a time; stop and repeat it at any time
   proxlearn paper --quick              the whole path with a hundredth of the steps, into outputs/paper-quick
 """
@@ -76,20 +77,24 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="train short runs (1/100 of the steps, at most 100) and build from them; not for tuned and weights",
+        help="train short runs (1/100 of the steps, at most 100) and build from them; not for tuned, weights, losses",
     )
     parser.add_argument(
         "--into",
         metavar="FOLDER",
-        help="where results are read and written (outputs/paper; with --quick outputs/paper-quick; tuned and weights: "
-        "outputs)",
+        help="where results are read and written (outputs/paper; with --quick outputs/paper-quick; tuned, weights and "
+        "losses: outputs)",
     )
-    parser.add_argument("--jobs", metavar="N", help="runs at a time, one thread each (1; with --quick one per core)")
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        help="number of parallel runs, with one thread each (default: 1; with --quick: one per core)",
+    )
     return parser
 
 
 def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs: bool, parallel: int | None) -> int:
-    """Make the runs of the targets if requested, and build the targets."""
+    """Train the missing runs of the targets if requested, build the targets, and return the exit code."""
     if not names:
         return 0
     # torch, pandas and matplotlib are imported only after the arguments are validated.
@@ -112,21 +117,21 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
     for name in names:
         paths = build(name, archive)
         if not paths:
-            notice(f"{name}: it has no runs yet; `proxlearn paper runs {name}` trains them")
+            notice(f"{name} has no runs yet; `proxlearn paper runs {name}` trains them")
         for path in paths:
             echo(f"{path}\n")
     return code
 
 
 def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None) -> int:
-    """Compute the fits of a page if requested, and write the page."""
-    from proxlearn.paper import tuned_page, weights_page
+    """Compute the missing fits of a page if requested, write the page, and return the exit code."""
+    from proxlearn.paper import losses_page, tuned_page, weights_page
 
-    page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS}[name]
+    page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS, "losses": losses_page.LOSSES}[name]
     code = page.measure(folder, parallel or 1) if makes_fits else 0
     path = page.write(folder)
     if path is None:
-        notice(f"{name}: it has no results yet; `proxlearn paper runs {name}` computes them")
+        notice(f"{name} has no results yet; `proxlearn paper runs {name}` computes them")
     else:
         echo(f"{path}\n")
     return code

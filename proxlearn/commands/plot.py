@@ -32,7 +32,7 @@ def main(args: list[str]) -> int:
         require_drawable(folder)
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(f"cannot write to {folder}", "copy it to a place where you can write")
+            raise InputError(f"cannot write to {folder}", "copy the folder to a place where you can write")
     from proxlearn.views.run.run_views import render_run
     from proxlearn.views.sweep.sweep_views import render_sweep
 
@@ -43,13 +43,13 @@ def main(args: list[str]) -> int:
 
 
 def require_drawable(folder: Path) -> None:
-    """Refuse a folder that is neither a sweep nor a run with metrics."""
+    """Raise InputError if a folder is neither a sweep folder nor the folder of a run with metrics."""
     if SweepFolder(folder).plan.is_file():
         return
     refuse_interrupted(folder)
     if not ((folder / "metrics.csv").is_file() and is_run(folder)):
         raise InputError(
-            f"{folder} is not a run folder (it has no metrics.csv or no config.yaml)",
-            "name a folder that `proxlearn train` created",
+            f"{folder} is not a run folder (it lacks metrics.csv or config.yaml)",
+            "give a folder that `proxlearn train` created",
         )
     RunFolder(folder).refuse_links()

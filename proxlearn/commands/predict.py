@@ -38,13 +38,17 @@ def main(args: list[str]) -> int:
         "-o", "--output", default=STDOUT, metavar="FILE", help="the CSV file to write (default: -, standard output)"
     )
     parser.add_argument(
-        "--keep", action="append", default=[], metavar="COLUMN", help="copy a column, such as an id; can be repeated"
+        "--keep",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="copy this column, such as an id, to the output; can be repeated",
     )
     parser.add_argument(
         "--estimate",
         choices=("weighted", "unweighted"),
         default="weighted",
-        help="mean over the particles with their weights (default), or without",
+        help="mean over the particles, with their weights (default) or without",
     )
     options = parser.parse_args(args)
     check_prediction_output(options.output, options.data)

@@ -1,4 +1,4 @@
-"""``proxlearn report <folder>...``: one HTML page about runs and sweeps."""
+"""``proxlearn report <folder>...``: write one HTML page about runs and sweeps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
     folders: list[Path] = options.folders
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"no folder {folder}", "name a folder that `proxlearn train` created")
+            raise InputError(f"the folder {folder} does not exist", "give a folder that `proxlearn train` created")
     if options.watch:
         return watch(folders, options.port)
     output: Path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
@@ -59,7 +59,7 @@ def main(args: list[str]) -> int:
 
 
 def watch(folders: list[Path], port: int) -> int:
-    """Serve the page until Ctrl-C."""
+    """Serve the page on this machine until Ctrl-C, and return the exit code."""
     from proxlearn.views.report.page import PageBuilder
     from proxlearn.views.report.server import ReportServer
 
@@ -69,7 +69,9 @@ def watch(folders: list[Path], port: int) -> int:
     try:
         server = ReportServer(builder, port)
     except (OSError, OverflowError) as error:
-        raise InputError(f"cannot serve on port {port}: {error}", "choose another --port, or leave it out") from error
+        raise InputError(
+            f"cannot serve on port {port}: {error}", "choose another --port, or leave --port out"
+        ) from error
     with server:
         print(server.url, flush=True)
         notice("open this address in a browser; Ctrl-C stops the server")

@@ -22,18 +22,20 @@ from proxlearn.validators import integer, parse_number
 def main(args: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="proxlearn resume",
-        description="Continue a run from its newest valid checkpoint; a finished run prints its result.",
+        description="Continue a run from its newest valid checkpoint. If the run is finished, print its result.",
     )
-    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="a folder that `proxlearn train` wrote")
+    parser.add_argument(
+        "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
+    )
     parser.add_argument(
         "--steps",
-        help="the number of recursions at which the run ends: a larger number extends the run; a smaller one that it "
-        "has not reached ends it earlier. Raising it again gives the same result as an uninterrupted run",
+        help="total number of recursions. A larger number extends the run; a smaller number that the run has not yet "
+        "reached ends it earlier. Raising the number again gives the same result as an uninterrupted run",
     )
     parsed = parser.parse_args(args)
     folder: Path = absolute_folder(parsed.folder)
     if not folder.is_dir():
-        raise InputError(f"no folder {parsed.folder}", "name a folder that `proxlearn train` created")
+        raise InputError(f"the folder {parsed.folder} does not exist", "give a folder that `proxlearn train` created")
     RunFolder(folder).refuse_links()
     recover_locked(folder)
     # A path in a file must not lead out of the folder. The first cloud of an init_from run is in the folder itself.
@@ -50,8 +52,11 @@ def main(args: list[str]) -> int:
 
 
 def refuse_remote_logger(logger: LoggerConfig) -> None:
-    """Refuse a logger address that is a server, which might receive a password, or outside the current folder."""
+    """Raise InputError if the logger's address is a server or is outside the current folder.
+
+    The config of a run folder may come from an untrusted source, and a server could receive a password.
+    """
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
         problem = f"the config in this folder logs to {uri!r:.100}, which `resume` does not accept"
-        raise InputError(problem, "repeat its `proxlearn train ... logger=mlflow logger.uri=...` command")
+        raise InputError(problem, f"repeat its `proxlearn train ... logger={logger.name} logger.uri=...` command")

@@ -1,4 +1,4 @@
-"""``proxlearn status [folder]...``: the current state of runs and sweeps; quick, because torch is not imported."""
+"""``proxlearn status [folder]...``: show the state of runs and sweeps; torch is not imported, to start quickly."""
 
 from __future__ import annotations
 
@@ -47,17 +47,18 @@ def main(args: list[str]) -> int:
         type=float,
         const=2.0,
         metavar="SECONDS",
-        help="repeat at this interval until Ctrl-C (2 seconds if no number is given)",
+        help="refresh the table at this interval until Ctrl-C (2 seconds if no number is given)",
     )
     options = parser.parse_args(args)
     folders: list[Path] = options.folders or [Path("outputs")]
     for folder in folders:
         if not folder.is_dir():
             raise InputError(
-                f"no folder {folder}", "name a folder that holds runs, or start one with `proxlearn train`"
+                f"the folder {folder} does not exist",
+                "give a folder that holds runs, or start a run with `proxlearn train`",
             )
     if options.watch is not None and not options.watch > 0:
-        raise InputError(f"--watch must be above 0, got {options.watch:g}", "try --watch 2")
+        raise InputError(f"--watch must be greater than 0, got {options.watch:g}", "try --watch 2")
     while True:
         text = status_tables(folders)
         if options.watch is None:

@@ -1,4 +1,4 @@
-"""``proxlearn train``: compose the config once, validate it once, then train or run a sweep."""
+"""``proxlearn train``: compose and validate the config, then train one run or run a sweep."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from proxlearn.config.config_folder import config_folder
 from proxlearn.config.folder_settings import check_folder_settings
 from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.schema import TrainConfig
+from proxlearn.config.user_configs import register_search_path
 from proxlearn.errors import InputError, continue_command
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
@@ -58,9 +59,9 @@ def main(args: list[str]) -> int:
 
 
 def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
-    """Compose and check the run or sweep of a command line before any folder is created.
+    """Return the run or sweep of a command line, composed and checked; no folder is created.
 
-    Returns None if nothing is to be trained: help, tab completion, or a config to print.
+    Return None if nothing is trained: for help, tab completion, or a config to print.
     """
     parsed = parse(args)
     if parsed.shell_completion or parsed.hydra_help:
@@ -82,7 +83,7 @@ def preflight(args: list[str]) -> SweepPlan | RunPlan | None:
 
 
 def check_run(config: TrainConfig, folder: object) -> RunPlan:
-    """Refuse a run that this machine cannot execute, and a folder that it must not write to."""
+    """Return the plan of a run; raise InputError if this machine cannot run it or must not write to its folder."""
     if not isinstance(folder, str) or not folder:
         raise InputError(f"hydra.run.dir must name a folder, got {folder!r}", "leave it out, or try hydra.run.dir=mine")
     check_memory(config)
@@ -102,6 +103,7 @@ def check_run(config: TrainConfig, folder: object) -> RunPlan:
 
 def print_with_hydra(args: list[str]) -> None:
     """Let Hydra handle --help, --hydra-help, --cfg, --info and tab completion."""
+    register_search_path()
     # Without this variable Hydra prints its own error message and ends the process.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["proxlearn", *hydra_arguments(args)]
@@ -114,4 +116,4 @@ def print_with_hydra(args: list[str]) -> None:
 
 
 def _refuse_to_run(composed: DictConfig) -> None:
-    raise AssertionError("Hydra only prints; preflight decides what is trained")
+    raise AssertionError("Hydra must only print here, and must not start a run")

@@ -1,1 +1,1 @@
-"""The comparison: all methods on the same splits, cell by cell, and confidence intervals of the differences."""
+"""Comparison of all methods on the same data splits, with confidence intervals of the differences."""

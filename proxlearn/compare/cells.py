@@ -1,7 +1,7 @@
-"""A cell of the grid: one method on one split of one dataset, with everything that determines its result.
+"""Cells of a comparison: a cell is one method on one split of one dataset.
 
-The results of all cells are in one cache (jobs/result_cache.py). Cells of other presets, protocols, temperatures or
-revisions are stored side by side; a cell whose settings have changed has a new identity and is computed again.
+The results of all cells are stored in one cache (jobs/result_cache.py), including those of different presets,
+protocols, temperatures and revisions. A cell whose settings have changed has a new identity and is computed again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.jobs.result_cache import ResultCache, cache_key
 
 CELL_FORMAT = "proxlearn-cell-2"
-"""Raised when the definition of a figure changes, or the splitting or scaling of rows."""
+"""Format of the results, changed if the definition of a metric, the splitting or the scaling of rows changes."""
 FIGURES = ("accuracy", "log_likelihood", "calibration_error", "seconds")
 
 
@@ -28,19 +28,19 @@ class CellResult:
     """The result of a finished cell."""
 
     figures: dict[str, float]
-    """Values by the names in FIGURES; seconds are those of the fit, without loading and scoring."""
+    """Values of the metrics in FIGURES by name; ``seconds`` is the duration of the fit, without loading and scoring."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Notes of the method on its fit."""
+    """Notes of the method about the fit."""
     threads: int = 1
 
     def values(self) -> dict[str, Any]:
-        """Return the result as the plain values that the cache stores."""
+        """Return the result as plain values, in the form that the cache stores."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Everything that a process needs to compute a cell."""
+    """One method on one split of one dataset, with everything that a process needs to compute the result."""
 
     method: Method
     dataset: DatasetConfig
@@ -48,14 +48,14 @@ class Cell:
     split: SplitName
     split_sha256: str
     test_share: float
-    """Test rows over training rows."""
+    """Number of test rows divided by the number of training rows."""
     scaling: str
     preset: Preset = "light"
     temperature: float = 1.0
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the result; only samplers have a preset and a temperature."""
+        """All values that determine the result; preset and temperature are None unless the method is a sampler."""
         sampler = self.method.block == "sampler"
         return {
             "format": CELL_FORMAT,
@@ -77,7 +77,7 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        """The seed of the method."""
+        """The seed of the method: the number of the split, or 0 for the split of the samplers' authors."""
         return 0 if self.split == AUTHORS else self.split
 
     @property
@@ -85,18 +85,18 @@ class Cell:
         return f"{self.dataset.name}, split {self.split}, {self.method.name}"
 
     def stored_result(self, cache: ResultCache) -> CellResult | None:
-        """Return the result in the cache; None if there is none or it is damaged."""
+        """Return the result stored in the cache, or None if there is none or it is damaged."""
         values = cache.get(self.identity)
         return None if values is None else parse_result(values)
 
 
 def settings_text(settings: dict[str, Any]) -> str:
-    """Return the settings on one line; neither their order in the code nor the type of a sequence matters."""
+    """Return the settings as one line that does not depend on their order or on the types of sequences."""
     return ", ".join(f"{name}={json.dumps(settings[name], sort_keys=True)}" for name in sorted(settings))
 
 
 def parse_result(values: Mapping[str, Any]) -> CellResult | None:
-    """Parse a cached result, which any program may have edited; None if it is not that of a finished cell."""
+    """Return the result that the cache stores as ``values``, or None if they are not those of a finished cell."""
     try:
         figures = {name: values["figures"][name] for name in FIGURES}
         if not all(type(figure) is float and math.isfinite(figure) for figure in figures.values()):

@@ -1,4 +1,4 @@
-"""A comparison as its views read it: plan.json names the cells, and the cache one folder above holds their results."""
+"""Read and write a comparison: plan.json lists its cells, and the cache in the parent folder contains their results."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from proxlearn.jobs.result_cache import ResultCache
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One cell as a view needs it."""
+    """A cell of a comparison, with the values that the tables and plots show."""
 
     dataset: str
     method: str
     split: SplitName
     test_share: float
     result: CellResult | None
-    """None if the cell has not finished."""
+    """Result of the cell; None if the cell has not finished."""
     error: str | None = None
-    """The reason of the failure, if the cell failed."""
+    """The error message, if the cell failed."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A plan with its results."""
+    """The plan of a comparison, and the results of its cells."""
 
     path: Path
     command: str
@@ -46,33 +46,33 @@ class Comparison:
     methods: tuple[Method, ...]
     cells: tuple[ComparedCell, ...]
     ours: dict[str, Any]
-    """dataset: the runs of the paper's own settings (see commands/compare.py), where there are any."""
+    """Results with the paper's settings by dataset, if there are any (see commands/compare.py)."""
     exceptions: dict[str, int] = field(default_factory=dict)
-    """dataset: a number of splits other than ``splits``."""
+    """Number of splits of each dataset that has a number other than ``splits``."""
     files: list[str] = field(default_factory=list)
-    """The tables and plots that the command wrote; empty in plans of version 0.1.0 (see output_files.py)."""
+    """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0 (see output_files.py)."""
 
     def splits_of(self, dataset: str) -> int:
         return self.exceptions.get(dataset, self.splits)
 
     @property
     def has_ours(self) -> bool:
-        """Whether ProxLearn is among the methods, so that differences from it exist."""
+        """Whether ProxLearn is among the methods, so that the other methods can be compared with it."""
         return any(method.name == OURS for method in self.methods)
 
     @property
     def splits_text(self) -> str:
-        """The number of splits, with the datasets that have a different number."""
+        """The number of splits as a string, followed by the datasets that have a different number."""
         others = ", ".join(f"{name} {number}" for name, number in self.exceptions.items())
         return f"{self.splits}" + (f" ({others})" if others else "")
 
     def values(self, dataset: str, method: str, measure: str) -> dict[int, float]:
-        """Return one figure per random split, for the cells that have finished."""
+        """Return the values of one metric by random split, for the cells that have finished."""
         values = self._values(dataset, method, measure)
         return {split: value for split, value in values.items() if split != AUTHORS}
 
     def authors(self, dataset: str, method: str, measure: str) -> float | None:
-        """Return a figure on the split of the samplers' authors, if that cell has finished."""
+        """Return the value of a metric on the split of the samplers' authors, or None if the cell has not finished."""
         return self._values(dataset, method, measure).get(AUTHORS)
 
     def _values(self, dataset: str, method: str, measure: str) -> dict[SplitName, float]:
@@ -94,7 +94,7 @@ def write_plan(
     ours: dict[str, Any],
     errors: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write plan.json beside this command's tables and return their folder; ``errors`` maps cell keys to messages."""
+    """Write plan.json into the folder of the tables and return this folder; ``errors`` maps cell keys to messages."""
     folder = output / spec.name
     folder.mkdir(parents=True, exist_ok=True)
     values = {
@@ -126,7 +126,7 @@ def _cell_values(cell: Cell, error: str | None) -> dict[str, Any]:
 
 
 def read_comparison(folder: Path) -> Comparison:
-    """Return the comparison whose tables are in ``folder``; the cache of results is in the folder above."""
+    """Return the comparison whose tables are in ``folder``; the cache of results is in the parent folder."""
     try:
         values = read_json(folder / PLAN)
         results = {record.key: parse_result(record.result) for record in ResultCache(folder.parent / CELLS)}

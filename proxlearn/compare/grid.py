@@ -1,4 +1,4 @@
-"""The grid: the cells of a comparison, and the jobs that compute the cells without a result."""
+"""Create the cells of a comparison, and run the jobs that compute missing results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.jobs.runner import JobLauncher, JobsOutcome, run_jobs
 
 JOBS_FOLDER = ".proxlearn-jobs"
-"""Subfolder of the output folder that exists while cells are computed."""
+"""Name of the subfolder of the output folder that exists while cells are computed."""
 PRELOAD = (
     "proxlearn.compare.measure",
     "proxlearn.baselines.networks",
@@ -27,11 +27,12 @@ PRELOAD = (
     "sklearn.linear_model",
     "sklearn.svm",
 )
-"""Modules imported once, so that a process starts at once and no import is counted as training time."""
+"""Modules that are imported once for all processes, so that processes start fast and no import counts as training
+time."""
 
 
 def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
-    """Return all cells, ordered by split, so that a stopped comparison has results for all methods."""
+    """Return all cells of a comparison, ordered by split, so that an interrupted one has results for all methods."""
     tables = {config.name: registry.load(config) for config in spec.datasets}
     cells = []
     for config, name in dataset_splits(spec):
@@ -57,7 +58,7 @@ def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
 
 
 def dataset_splits(spec: ComparisonSpec) -> Iterator[tuple[DatasetConfig, SplitName]]:
-    """Yield every dataset with each of its splits."""
+    """Yield every pair of a dataset and one of its splits, ordered by split."""
     for number in range(max((spec.splits, *spec.exceptions.values()))):
         for config in spec.datasets:
             if number < spec.exceptions.get(config.name, spec.splits):
@@ -68,7 +69,7 @@ def dataset_splits(spec: ComparisonSpec) -> Iterator[tuple[DatasetConfig, SplitN
 
 
 def missing_cells(cells: Sequence[Cell], cache: ResultCache) -> list[Cell]:
-    """Return the cells without a result; a damaged result is removed from the cache."""
+    """Return the cells that have no valid result, and remove damaged results from the cache."""
     missing = [cell for cell in cells if cell.stored_result(cache) is None]
     for cell in missing:
         cache.remove(cell.identity)
@@ -76,7 +77,7 @@ def missing_cells(cells: Sequence[Cell], cache: ResultCache) -> list[Cell]:
 
 
 def run_cells(cells: Sequence[Cell], output: Path, cache: ResultCache, launcher: JobLauncher) -> JobsOutcome:
-    """Compute the cells, each in a process of its own; results go to the cache, failures to the outcome only."""
+    """Compute each cell in a separate process, store the results in the cache, and return the outcome of the jobs."""
     jobs = [
         Job(cell.key, cell.title, run_cell, (cell, output), identity=cell.identity, log=output / LOG) for cell in cells
     ]

@@ -1,4 +1,4 @@
-"""One cell: load the data, scale it as fitted on the training part, time the fit, score on the test part."""
+"""Compute one cell: load and scale the data, time the fit on the training part, and score the test part."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from proxlearn.data import registry
 from proxlearn.errors import RunError
 from proxlearn.jobs.result_cache import ResultCache
 
-RETRY = "correct it, then repeat the same command"
+RETRY = "check the data, then repeat the same command"
 
 
 def run_cell(cell: Cell, output: Path) -> dict[str, Any]:
-    """Return the result of a cell, computed in its own process with the threads that the runner has set."""
+    """Compute and return the result of a cell; this is the function of a job, which runs in a separate process."""
     # On a request to stop, the process exits cleanly: a killed process leaves system semaphores behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     print(f"{cell.title} ...", flush=True)
@@ -39,11 +39,11 @@ def run_cell(cell: Cell, output: Path) -> dict[str, Any]:
 
 
 def measure(cell: Cell, output: Path, threads: int) -> CellResult:
-    """Fit and score; raise the error that prevents a result."""
+    """Fit the method of a cell to the training part, score it on the test part, and return the result."""
     table = registry.load(cell.dataset)
     split = stored_split(ResultCache(output / SPLITS), table, cell.dataset, cell.split)
     if split is None or (table.sha256, split.sha256) != (cell.data_sha256, cell.split_sha256):
-        raise RunError("the data or its split have changed since the command began", RETRY)
+        raise RunError("the data or its split has changed since the command started", RETRY)
     scaler = SCALINGS[cell.scaling](table.X[split.train])
     y = 2.0 * table.target - 1.0
     fit = load_fit(cell.method)
@@ -52,8 +52,8 @@ def measure(cell: Cell, output: Path, threads: int) -> CellResult:
     torch.set_num_threads(threads)
     with threadpool_limits(threads):
         X = scaler(table.X[split.train])
-        # Compilation happens once per machine and is not training time. A sampler's long fit is preceded by a trial.
-        # Which passes a network needs is known only from its fit, so a fit that waited for a compilation is repeated.
+        # Compilation happens once per machine and is not training time. A trial precedes the long fit of a sampler.
+        # The passes that a network needs are known only after its fit, so a fit that compiled a pass is repeated.
         if cell.method.block == "sampler":
             fit(X, y[split.train], replace(request, trial=True))
         while True:
@@ -67,11 +67,11 @@ def measure(cell: Cell, output: Path, threads: int) -> CellResult:
 
 
 def scores(probability: np.ndarray, positive: np.ndarray) -> dict[str, float]:
-    """Return the scores of the predicted probabilities of class +1, as core/metrics.py defines them."""
+    """Return the accuracy, log-likelihood and calibration error of predicted probabilities of the class +1."""
     p = torch.from_numpy(np.asarray(probability, dtype=np.float64))
     labels = torch.from_numpy(positive).long()
     if p.shape != labels.shape or not bool(((p >= 0) & (p <= 1)).all()):
-        raise RunError("the method's outputs are not probabilities", "report it, or try other settings")
+        raise RunError("the method's outputs are not probabilities", "try other settings, or report this as a bug")
     both = apply_probability_floor(torch.stack((1 - p, p)))
     test_scores = probability_scores(both, labels, "test")
     return {

@@ -1,7 +1,8 @@
-"""The files in an output folder that `proxlearn compare` wrote itself: no other file is replaced or deleted.
+"""Recognise the files that `proxlearn compare` wrote, so that no other file is replaced or deleted.
 
-The caches, plans and the log are recognised by their beginning. Tables and plots are listed in the plan beside them.
-Version 0.1.0 kept a file per cell and per split (cells/, splits/): they are neither read nor changed.
+The caches, the plan and the log are recognised by their first bytes. Tables and plots are listed in the plan in the
+same folder. Version 0.1.0 wrote one file per cell and per split (cells/, splits/); these files are neither read nor
+changed.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from proxlearn.run.ownership import PLAN_START, RESULTS_START, begins_with, is_l
 
 PLAN = "plan.json"
 UNREADABLE = (UnreadableFile, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
-"""Errors that reading a JSON file can raise if any program may have written the file."""
+"""Errors that can occur when a JSON file with arbitrary content is read."""
 BLOCK_FILES: dict[Block, str] = {"network": "networks", "sampler": "samplers"}
-"""Names of a block's tables and plots, without their endings."""
+"""File names of the tables and plots of each block, without suffix."""
 REFERENCES = "references"
-"""The same name for a comparison of reference lines only."""
+"""File name, without suffix, for a comparison that has only reference methods."""
 ENDINGS = ("csv", "tex", "png", "pdf")
 LOG_START = re.compile(rb"[^\n]+, split \w+, [^\n]+ \.\.\.\n|\Z")
-"""The first line of the log (see measure.run_cell); a process that is killed at its start leaves it empty."""
-REMEDY = "move it to another place, or choose another --output"
+"""Pattern of the first line of the log (see measure.run_cell); the log is empty if its process was killed early."""
+REMEDY = "move it elsewhere, or choose another --output"
 
 
 def table_names(blocks: Collection[str], protocol: str) -> list[str]:
-    """Return the names of the tables and plots of a comparison whose methods are in these blocks."""
+    """Return the file names of the tables and plots of a comparison with methods in ``blocks``."""
     stems = [stem for block, stem in BLOCK_FILES.items() if block in blocks] or [REFERENCES]
     paper = ["paper.csv", "paper.tex"] if protocol == "paper" else []
     return ["compare.md", *(f"{stem}.{ending}" for stem in stems for ending in ENDINGS), *paper]
@@ -42,9 +43,9 @@ KNOWN_NAMES = {*table_names(BLOCK_FILES, "paper"), *table_names((), "paper")}
 
 
 def recorded_names(folder: Path) -> set[str]:
-    """Return the names of the tables and plots in ``folder`` that the command wrote, according to its plan.
+    """Return the names of the tables and plots in ``folder`` that its plan lists as written by the command.
 
-    A plan of version 0.1.0 has no such list: its files follow from the plan's methods.
+    A plan of version 0.1.0 has no list; the names are then derived from the methods in the plan.
     """
     if not begins_with(folder / PLAN, PLAN_START):
         return set()
@@ -56,12 +57,12 @@ def recorded_names(folder: Path) -> set[str]:
             names = set(table_names({method["block"] for method in plan["methods"]}, plan["protocol"]))
     except UNREADABLE:
         return set()
-    # An edited plan must not name a file elsewhere.
+    # An edited plan must not lead to the deletion of other files.
     return {name for name in names & KNOWN_NAMES if is_regular(folder / name)}
 
 
 def record_names(folder: Path, names: Iterable[str]) -> None:
-    """List ``names`` in the plan of ``folder``."""
+    """Store ``names`` in the plan of ``folder`` as the files that the command wrote."""
     plan = read_json(folder / PLAN)
     files = sorted(names)
     if plan.get("files") != files:
@@ -69,7 +70,7 @@ def record_names(folder: Path, names: Iterable[str]) -> None:
 
 
 def refuse_foreign_files(spec: ComparisonSpec, output: Path) -> None:
-    """Refuse an output folder in which the command would change a user's own file."""
+    """Raise InputError if the command would overwrite a file in the output folder that it did not write."""
     tables = output / spec.name
     for folder in (output, tables):
         if os.path.lexists(folder) and not folder.is_dir():
@@ -94,8 +95,10 @@ def refuse_foreign_tables(folder: Path, names: Iterable[str]) -> None:
 
 
 def refuse_paths(foreign: Iterable[Path]) -> None:
-    """Raise an InputError if ``foreign`` contains any path; `proxlearn compare` did not write these files."""
+    """Raise InputError if ``foreign``, the paths that `proxlearn compare` did not write, is not empty."""
     paths = list(foreign)
     if paths:
-        others = f", nor were {len(paths) - 1} others" if len(paths) > 1 else ""
-        raise InputError(f"{paths[0]} was not written by `proxlearn compare`{others}", REMEDY)
+        if len(paths) == 1:
+            raise InputError(f"{paths[0]} was not written by `proxlearn compare`", REMEDY)
+        problem = f"{paths[0]} and {len(paths) - 1} more were not written by `proxlearn compare`"
+        raise InputError(problem, "move them elsewhere, or choose another --output")

@@ -1,8 +1,8 @@
-"""The specification of one `proxlearn compare`: plain values, known before any data is loaded.
+"""Specification of a `proxlearn compare` command, known before any data are loaded.
 
-The protocol decides how the features are scaled: alike for all methods, or as in the samplers' papers. Every
-scaling is fitted on the training part. The reference lines are standardised under both protocols, so that they are the
-same lines; the Bayes rule applies to raw features.
+The protocol determines the scaling of the features: the same for all methods (``matched``), or that of the samplers'
+papers (``paper``). Every scaling is fitted to the training part. The reference methods use standardised features under
+both protocols, so that their results are the same; the Bayes rule uses unscaled features.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from proxlearn.data.scaling import FITS, ScalerFit, symmetric
 Protocol = Literal["matched", "paper"]
 SCALINGS: dict[str, ScalerFit] = {**FITS, "symmetric": symmetric}
 PAPERS: dict[str, str] = {"banana": "standard", "diabetes": "symmetric", "twonorm": "none"}
-"""Scalings of the samplers in Mokrov et al. (2021) and Bonet et al. (2022); other data is standardised."""
+"""Scaling of each dataset in Mokrov et al. (2021) and Bonet et al. (2022); other datasets are standardised."""
 PUBLISHED = ("jko_icnn", "swgf")
-"""Methods whose preset `paper` has the settings of these papers and exists for their data only."""
+"""Methods whose preset `paper` contains the settings of these papers and exists only for their datasets."""
 AUTHORS: Literal["authors"] = "authors"
 AUTHORS_SEEDS = {"diabetes": 42}
-"""dataset: the seed with which Mokrov et al. (2021) and Bonet et al. (2022) let torch permute the rows; the first 80 %
-are for training. Only data whose file lists its rows in UCI's order, which is assumed to be theirs."""
+"""Seed, by dataset, with which Mokrov et al. (2021) and Bonet et al. (2022) permute the rows in torch; the first 80 %
+are for training. Only datasets whose file has the row order of the UCI archive, which is assumed to be theirs, are
+included."""
 SplitName: TypeAlias = int | Literal["authors"]
-"""The number of a split, which is its seed, or AUTHORS."""
+"""Name of a split: its number, which is also its seed, or AUTHORS."""
 CELLS, SPLITS, LOG = "cells.jsonl", "splits.jsonl", "compare.log"
-"""Files in the output folder: the caches of results and of splits, and the output of the cells' processes."""
+"""Files in the output folder: the cache of results, the cache of splits, and the log of the processes."""
 
 
 @dataclass(frozen=True)
 class ComparisonSpec:
-    """Every method on every split of every dataset."""
+    """The datasets, methods, splits and options of a comparison."""
 
     datasets: tuple[DatasetConfig, ...]
     methods: tuple[Method, ...]
@@ -41,13 +42,13 @@ class ComparisonSpec:
     protocol: Protocol
     temperature: float
     exceptions: dict[str, int] = field(default_factory=dict)
-    """dataset: a number of splits other than ``splits``."""
+    """Number of splits of each dataset that has a number other than ``splits``."""
     authors: bool = False
     """Whether the split of the samplers' authors is included, for the datasets for which it is known."""
 
     @property
     def name(self) -> str:
-        """The name of the tables' folder, below the output folder."""
+        """The name of the subfolder of the output folder that contains the tables."""
         tempered = "" if self.temperature == 1 else f"-T{self.temperature:g}"
         return f"{self.protocol}-{self.preset}{tempered}"
 

@@ -1,7 +1,8 @@
-"""Training rows: drawn once from a seed, stored with the data's checksum, and shared by all methods.
+"""Splits of a dataset into training and test rows, which are drawn once, stored, and shared by all methods.
 
-Random splits are numbered. For some data there is also the split on which the samplers' authors trained: the
-figures that they published refer to its rows. All splits are in one cache (jobs/result_cache.py).
+Random splits are numbered. For some datasets, there is also the split that the authors of the samplers used; their
+published results refer to its test rows. All splits are stored in one cache (jobs/result_cache.py), with the checksum
+of the data.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ TRAIN_FRACTION = 0.8
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of the two parts, in the order in which they are used."""
+    """Row numbers of the training and test parts, in the order in which the rows are used."""
 
     train: np.ndarray
     test: np.ndarray
 
     @property
     def sha256(self) -> str:
-        """A hash of the rows and their order."""
+        """The sha256 of the row numbers, which depends on their order."""
         return digest(self.train.astype("<i8").tobytes() + b"|" + self.test.astype("<i8").tobytes())
 
 
 def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split:
-    """Return the stored split of this table; if there is none, or it does not fit the table, draw and store one."""
+    """Return the stored split of a table; draw and store a new one if there is none or it does not match the table."""
     split = stored_split(cache, table, config, name)
     if split is not None:
         return split
@@ -56,7 +57,7 @@ def split_of(cache: ResultCache, table: Table, config: DatasetConfig, name: Spli
 
 
 def stored_split(cache: ResultCache, table: Table, config: DatasetConfig, name: SplitName) -> Split | None:
-    """Return the stored split; None if there is none or it does not fit the table."""
+    """Return the stored split, or None if there is none or it does not match the table."""
     values = cache.get(split_identity(table, config, name))
     if values is None:
         return None
@@ -74,11 +75,11 @@ def split_identity(table: Table, config: DatasetConfig, name: SplitName) -> dict
 
 
 def _train_rows(rows: int, name: SplitName) -> int:
-    """Return the number of training rows; the samplers' authors round down."""
+    """Return the number of training rows, rounded down for the split of the samplers' authors and up otherwise."""
     return math.floor(TRAIN_FRACTION * rows) if name == AUTHORS else math.ceil(TRAIN_FRACTION * rows)
 
 
 def _row_numbers(values: Any) -> np.ndarray:
     if not isinstance(values, list) or not all(type(number) is int for number in values):
-        raise ValueError("row numbers are whole")
+        raise ValueError("row numbers must be whole numbers")
     return np.array(values, dtype=np.int64)

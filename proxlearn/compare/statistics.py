@@ -1,7 +1,7 @@
-"""Figures over several splits, with confidence intervals of their means.
+"""Means over several splits, and their confidence intervals.
 
-Splits of one table overlap, so the test results are not independent, and Student's interval over them is too narrow for
-other rows of the same kind. Nadeau and Bengio (2003) replace s^2/k by (1/k + n_test/n_train) s^2.
+The splits of one table overlap, so the test results are not independent, and Student's interval is too narrow to hold
+for new rows of the same kind. Nadeau and Bengio (2003) replace s^2/k by (1/k + n_test/n_train) s^2.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class MeanSd:
-    """Mean and standard deviation; NaN for the standard deviation of a single value."""
+    """A mean and a standard deviation, which is NaN for a single value."""
 
     mean: float
     sd: float = math.nan
 
     def text(self, digits: int) -> str:
-        """Format with ``digits`` decimal places; a large number (a risk of 10^6) with three significant digits."""
+        """Return mean ± standard deviation as a string with ``digits`` decimal places.
+
+        Three significant digits are used instead if ``digits`` is positive and the mean is 10^4 or more.
+        """
         form = ".3g" if digits > 0 and abs(self.mean) >= 1e4 else f".{digits}f"
         spread = "" if math.isnan(self.sd) else f" ± {self.sd:{form}}"
         return "" if math.isnan(self.mean) else f"{without_negative_zero(self.mean, digits):{form}}{spread}"
@@ -43,21 +46,21 @@ def summarise(values: Iterable[float]) -> MeanSd:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half-widths of its 95 % intervals; NaN for fewer than two values."""
+    """A mean and the half-widths of its 95 % confidence intervals, which are NaN for fewer than two values."""
 
     mean: float
     student: float
-    """Half-width for independent values."""
+    """Half-width of Student's interval, which is valid for independent values."""
     corrected: float
-    """Half-width for splits that overlap."""
+    """Half-width of the interval that is corrected for overlapping splits."""
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the corrected interval does not contain 0."""
+        """Whether the corrected interval excludes 0."""
         return abs(self.mean) > self.corrected
 
     def text(self, digits: int) -> str:
-        """Return mean ± Student's half-width (± the corrected one), with a star if the latter interval excludes 0."""
+        """Return the mean and both half-widths as a string, with a star if the corrected interval excludes 0."""
         mean = without_negative_zero(self.mean, digits)
         if math.isnan(self.student):
             return "" if math.isnan(mean) else f"{mean:+.{digits}f}"
@@ -66,7 +69,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
-    """Return the intervals of the mean of ``values``; ``test_share`` is the ratio of test to training rows."""
+    """Return the mean of ``values`` with its intervals; ``test_share`` is the ratio of test to training rows."""
     k, summary = len(values), summarise(values)
     if k < 2:
         return Interval(summary.mean, math.nan, math.nan)
@@ -79,5 +82,5 @@ def interval(values: Sequence[float], test_share: float = 0.0) -> Interval:
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float], test_share: float) -> Interval:
-    """Return the intervals of the mean of first minus second, over the splits that both have."""
+    """Return the mean of ``first`` minus ``second`` over their common splits, with its confidence intervals."""
     return interval([first[split] - second[split] for split in sorted(first.keys() & second.keys())], test_share)

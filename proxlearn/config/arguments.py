@@ -1,7 +1,7 @@
-"""Command-line words of `proxlearn train`, rewritten so that Hydra's grammar reads them as the user meant them.
+"""Conversion of the command line of `proxlearn train` to Hydra's syntax.
 
-In Hydra's syntax blanks, brackets, commas and quotes are special. The values of text keys (file and column names)
-are taken as typed unless Hydra reads them as something that a text key accepts. Other values that Hydra cannot read are
+In Hydra's syntax blanks, brackets, commas and quotes are special. The values of text keys (file and column names) are
+taken as typed unless Hydra reads them as something that a text key accepts. Other values that Hydra cannot read are
 passed on as strings, so that the validator of the key reports the problem.
 """
 
@@ -37,7 +37,7 @@ def parse_arguments(args: list[str]) -> argparse.Namespace:
     if parsed.help or parsed.hydra_help:
         return parsed
     if parsed.resolve and parsed.cfg is None:
-        raise InputError("--resolve has no effect without --cfg", "add --cfg job, or leave it out")
+        raise InputError("--resolve has no effect without --cfg", "add --cfg job, or leave out --resolve")
     modes = (parsed.run, parsed.multirun, parsed.cfg is not None, parsed.info is not None, parsed.shell_completion)
     if sum(map(bool, modes)) > 1:
         raise InputError(
@@ -47,7 +47,7 @@ def parse_arguments(args: list[str]) -> argparse.Namespace:
 
 
 def hydra_arguments(args: list[str]) -> list[str]:
-    """Return the same command line in Hydra's syntax, with the flags first. Applying it twice changes nothing more."""
+    """Return the command line in Hydra's syntax, with the flags first; converting the result again changes nothing."""
     parsed = parse_arguments(args)
     if parsed.shell_completion:
         return args
@@ -89,13 +89,14 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
     if override is None:
         if is_sweep and len(items) > 1:
             word = shlex.quote(f"{name}={','.join(map(quote_literal, items))}")
-            raise InputError(f"{name}={value} cannot be read as the values of a sweep", f"quote each of them: {word}")
+            raise InputError(f"{name}={value} cannot be read as the values of a sweep", f"quote each value: {word}")
         return quote_literal(value)
     parsed_value = override._value
     if isinstance(parsed_value, ChoiceSweep) and parsed_value.simple_form:
         if not is_sweep:
-            remedy = f"write {override_word(name, value)} for one name with a comma, or add -m to sweep over several"
-            raise InputError(f"{name}={value} can be read in two ways", remedy)
+            one_name = f"write {override_word(name, value)} for one name that contains a comma"
+            remedy = f"{one_name}, or add -m to sweep over several names"
+            raise InputError(f"{name}={value} is ambiguous", remedy)
         if len(items) == len(parsed_value.list):
             return ",".join(_as_typed(item, element) for item, element in zip(items, parsed_value.list, strict=True))
         return value
@@ -108,14 +109,14 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
 
 
 def _as_typed(typed: str, parsed_value: object) -> str:
-    """Return a string, quoted if Hydra would read it as a number or a flag: a column may be called 1.50 or `true`."""
+    """Return the typed string, quoted if Hydra would read another value: a column may be called 1.50 or `true`."""
     keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
     return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 
 
 def table_remedy(path: str) -> str:
-    """Return the remedy for a table that is given without its key."""
-    return f"for your own table write dataset=csv {override_word('dataset.path', path)} dataset.target=COLUMN"
+    """Return the remedy for a table whose path is given without the key ``dataset.path``."""
+    return f"for your own table, write dataset=csv {override_word('dataset.path', path)} dataset.target=COLUMN"
 
 
 def _parse_override(word: str) -> Override | None:
@@ -147,12 +148,12 @@ def _malformed_override(word: str) -> InputError:
     if word in (path.stem for path in (config_folder() / "dataset").glob("*.yaml")):
         return InputError(problem, f"write dataset={word}")
     if word in schema.ALL_KEYS:
-        return InputError(problem, f"write {word}=VALUE, in one word without spaces")
-    return InputError(problem, "write key=value, in one word without spaces; see `proxlearn train --help`")
+        return InputError(problem, f"write {word}=VALUE, without spaces")
+    return InputError(problem, "write key=value, without spaces; see `proxlearn train --help`")
 
 
 def _refuse_arguments(message: str) -> NoReturn:
-    """Raise an error of one line with a remedy, instead of argparse's page."""
+    """Raise an InputError with a remedy for an error of argparse, which would print its usage instead."""
     unknown = re.match(r"unrecognized arguments: (.*)", message, re.DOTALL)
     if unknown is None:
         raise InputError(message, "see `proxlearn train --help`")

@@ -1,4 +1,4 @@
-"""Composition of a config from command-line words, with Hydra's public API, and the checks of the result.
+"""Composition of a config from a command line, with Hydra's public API, and validation of the result.
 
 A config holds values, never code. A config can tell Hydra to import and call objects (`_target_`, callbacks, logging
 handlers, pickled reruns, packages as search paths). proxlearn uses none of these and refuses all of them, before Hydra
@@ -21,13 +21,9 @@ from proxlearn.config.arguments import hydra_arguments, parse_arguments
 from proxlearn.config.config_folder import config_folder
 from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.launcher_defaults import register_defaults
-from proxlearn.config.user_configs import (
-    VALUES_ONLY,
-    check_config_folder,
-    iterate_texts,
-    refuse_targets,
-    user_search_path,
-)
+from proxlearn.config.plugin_configs import VALUES_ONLY, iterate_texts, refuse_targets
+from proxlearn.config.resolvers import register_resolvers
+from proxlearn.config.user_configs import check_config_folder, user_search_path
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import check_path
 
@@ -39,40 +35,43 @@ PLUGINS = {
     "launcher": re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)(\.[a-z_]\w*)+\.[A-Z]\w*Launcher"),
     "sweeper": re.compile(r"hydra\._internal\.core_plugins\.basic_sweeper\.BasicSweeper"),
 }
-"""Classes that a config may name: the installed launchers, and Hydra's own sweeper."""
+"""Classes that a config may name: the installed launchers, and the sweeper that Hydra provides."""
 SILENT_LOGGING = (
     {"version": 1, "root": None, "disable_existing_loggers": False},
     {"version": 1, "root": {"level": "ERROR"}, "disable_existing_loggers": True},
 )
-"""Hydra's logging options `none` and `disabled`: the others name classes to import. A run's own log is train.log."""
+"""Hydra's logging options `none` and `disabled`; the other options import classes. The log of a run is train.log."""
 MAX_COPIES = 10**6
 """Bound on the number of copies of one string that nested interpolations can produce."""
 
 
 def parse(args: list[str]) -> argparse.Namespace:
-    """Parse the words of `proxlearn train`; refuse flags and overrides that would load code."""
+    """Parse the arguments of `proxlearn train`; raise InputError for flags and overrides that would load code."""
     parsed = parse_arguments(hydra_arguments(args))
     if parsed.experimental_rerun is not None:
-        raise InputError("--experimental-rerun loads a pickle, which can hold code", "use `proxlearn resume FOLDER`")
+        raise InputError(
+            "--experimental-rerun loads a pickle, which can contain code", "use `proxlearn resume FOLDER` instead"
+        )
     if parsed.config_path is not None:
-        raise InputError("--config-path would hide proxlearn's own configs", "add yours with --config-dir")
+        raise InputError("--config-path would hide proxlearn's own configs", "add your configs with --config-dir")
     if any("pkg://" in override for override in parsed.overrides):
-        raise InputError("a pkg:// search path imports a package", "use --config-dir FOLDER")
+        raise InputError("a pkg:// search path imports a package", "use --config-dir FOLDER instead")
     if any(override.lstrip("+").startswith("hydra.searchpath") for override in parsed.overrides):
-        raise InputError("hydra.searchpath adds configs that are not checked", "use --config-dir FOLDER")
+        raise InputError("hydra.searchpath adds configs that are not checked", "use --config-dir FOLDER instead")
     if parsed.config_dir is not None:
         check_config_folder(parsed.config_dir)
     return parsed
 
 
 def compose(parsed: argparse.Namespace) -> DictConfig:
-    """Compose and check the config of a command line, Hydra's own part included."""
+    """Compose and check the config of a command line, including the settings of Hydra."""
     return compose_with_loader(parsed)[0]
 
 
 def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigLoader]:
-    """Compose and check the config of a command line; the loader composes the jobs of a sweep from it."""
+    """Return the checked config of a command line, and the loader that composes the jobs of a sweep from it."""
     register_defaults()
+    register_resolvers()
     try:
         with (
             user_search_path(parsed.config_dir),
@@ -96,19 +95,21 @@ def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigL
 
 
 def refuse_code(composed: DictConfig) -> None:
-    """Refuse a config that tells Hydra to import or call something, or that changes the environment of programs."""
+    """Raise InputError if a config makes Hydra import or call code, or changes the environment of programs."""
     refuse_targets(OmegaConf.to_container(own_part(composed)), "")
     hydra: Any = OmegaConf.to_container(composed.hydra)
     if hydra["callbacks"]:
-        raise InputError("hydra.callbacks is not allowed: it imports and calls code", VALUES_ONLY)
+        raise InputError("hydra.callbacks is not allowed because it imports and calls code", VALUES_ONLY)
     for logging in ("job_logging", "hydra_logging"):
         if hydra[logging] not in SILENT_LOGGING:
-            raise InputError(f"hydra.{logging} is not allowed: it imports code", "leave it out: the log is train.log")
+            raise InputError(
+                f"hydra.{logging} is not allowed because it imports code", "leave it out (the log is train.log)"
+            )
     if hydra["job"]["env_set"]:
         problem = "hydra.job.env_set changes the environment of other programs"
-        raise InputError(problem, "set the variables in your shell")
+        raise InputError(problem, "set the variables in your shell instead")
     if hydra["job"]["chdir"]:
-        raise InputError("hydra.job.chdir would move relative paths", "leave it out: a run never changes the directory")
+        raise InputError("hydra.job.chdir would change what relative paths refer to", "leave it out")
     for name, allowed_class in PLUGINS.items():
         plugin: Any = OmegaConf.to_container(composed.hydra[name], resolve=True)
         if not isinstance(plugin, dict) or not allowed_class.fullmatch(str(plugin.pop("_target_", ""))):
@@ -116,26 +117,26 @@ def refuse_code(composed: DictConfig) -> None:
             raise InputError(f"hydra.{name} is not supported", f"choose hydra/{name}={options}")
         refuse_targets(plugin, f"hydra.{name}.")
         if any(str(key).lstrip("+~").startswith("hydra") for key in plugin.get("params") or ()):
-            raise InputError("hydra.sweeper.params cannot sweep over hydra's own settings", "remove them")
+            raise InputError("hydra.sweeper.params cannot sweep over Hydra's own settings", "remove these settings")
 
 
 def own_part(composed: DictConfig) -> DictConfig:
-    """Return a composed config without Hydra's own part."""
+    """Return a composed config without the settings of Hydra, which are below the key ``hydra``."""
     own: DictConfig = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
     return own
 
 
 def _check_interpolations(composed: DictConfig) -> None:
-    """Refuse strings that refer to each other so often that resolving them would take too long."""
+    """Raise InputError if strings refer to each other so often that resolving them would take too long."""
     copies = 1
     for text in iterate_texts(OmegaConf.to_container(composed, resolve=False)):
         copies *= max(1, text.count("${"))
     if copies > MAX_COPIES:
-        raise InputError("the config has too many interpolations ${...}", "write the values themselves")
+        raise InputError("the config has too many interpolations ${...}", "write the values directly")
 
 
 def _check_folders(composed: DictConfig) -> None:
-    """Refuse output folders that are not local paths, and those that start with an unexpanded `~`."""
+    """Raise InputError if an output folder is not a local path or starts with an unexpanded `~`."""
     hydra: Any = OmegaConf.to_container(composed.hydra, resolve=False)
     for name in ("run", "sweep"):
         folder = hydra[name]["dir"] if isinstance(hydra[name], dict) else None
@@ -144,6 +145,6 @@ def _check_folders(composed: DictConfig) -> None:
         check_path(f"hydra.{name}.dir", folder)
         if folder.startswith("~"):
             # `~` is expanded on the command line only, and stays if the user does not exist.
-            remedy = "write ${oc.env:HOME}/..., or ./~... for a folder of that name"
-            problem = f"hydra.{name}.dir={folder:.200}: `~` is not expanded (unknown user, or in a file)"
+            remedy = "write ${oc.env:HOME}/..., or ./~... for a folder whose name starts with `~`"
+            problem = f"hydra.{name}.dir={folder:.200}: `~` is not expanded for an unknown user or in a config file"
             raise InputError(problem, remedy)

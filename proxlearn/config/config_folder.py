@@ -1,4 +1,4 @@
-"""The folder of the packaged YAML configs: inside the installed package, or beside it in a bare checkout."""
+"""The folder of the packaged YAML configs: inside the installed package, or next to it in a source checkout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = "proxlearn.configs"
 
 
 def config_folder() -> Path:
-    """Return the absolute path of the folder."""
+    """Return the absolute path of the folder of the packaged YAML configs."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations))).absolute()
@@ -27,7 +27,7 @@ def read_config_file(name: str) -> dict[str, Any]:
 
 
 def read_dataset_file(name: str) -> dict[str, Any]:
-    """Return the values of a packaged dataset together with those of the common base, without composing a config."""
+    """Return the values of a packaged dataset merged with those of the common base, without composing a config."""
     merged = OmegaConf.merge(read_config_file("dataset_base"), read_config_file(f"dataset/{name}"))
     values: Any = OmegaConf.to_container(merged)
     return dict(values)

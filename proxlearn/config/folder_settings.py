@@ -1,4 +1,4 @@
-"""Checks of Hydra's output folders: refuse settings without effect, and Hydra's own files in the run folder."""
+"""Validation of Hydra's settings for output folders."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from proxlearn.errors import InputError
 
 
 def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
-    """Refuse a subfolder for Hydra's own files, and the folder settings of the other mode (run or sweep)."""
+    """Raise InputError if a setting of Hydra's output folders has no effect or is not allowed.
+
+    A single run ignores the settings of hydra.sweep, and a sweep ignores those of hydra.run. A subfolder for Hydra's
+    files in the run folder is not allowed.
+    """
     if composed.hydra.output_subdir is not None:
         problem = "hydra.output_subdir would put Hydra's own files into the run folder"
-        raise InputError(problem, "leave it out: the run's config is config.yaml")
+        raise InputError(problem, "leave it out (the run's config is config.yaml)")
     ignored, effective = ("hydra.run", "hydra.sweep.dir") if is_sweep else ("hydra.sweep", "hydra.run.dir")
     overrides: Any = OmegaConf.to_container(composed.hydra.overrides.hydra, resolve=False)
     for override in overrides:

@@ -23,5 +23,5 @@ def flag_parser() -> argparse.ArgumentParser:
 
 
 def launcher_context(loader: ConfigLoader) -> HydraContext:
-    """Return the context in which a launcher composes its jobs; no callbacks are called."""
+    """Return the context in which a launcher composes its jobs; it has no callbacks."""
     return HydraContext(config_loader=loader, callbacks=Callbacks())

@@ -18,7 +18,7 @@ SYNONYMS = {
     "hydra/launcher": ("launcher", "hydra.launcher"),
     "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
 }
-"""Names of these keys in other programs."""
+"""Names that other programs use for these keys."""
 
 
 def suggest_key(key: str, valid_keys: Sequence[str]) -> str:
@@ -50,7 +50,10 @@ def suggest_key(key: str, valid_keys: Sequence[str]) -> str:
 
 
 def renamed_key(key: str) -> str | None:
-    """Return the current name of a key from an earlier version, or of a key inside one; None for any other key."""
+    """Return the current name of a key that was renamed, or that is inside a renamed group.
+
+    Return None for any other key.
+    """
     for old_name, new_name in RENAMED_KEYS.items():
         if key == old_name or key.startswith(f"{old_name}."):
             return new_name + key.removeprefix(old_name)

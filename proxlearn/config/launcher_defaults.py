@@ -17,13 +17,13 @@ class LauncherInfo:
     here: bool
     """Whether the jobs run on this machine, whose device and memory are then checked before the start."""
     extra: str = ""
-    """The extra of the package proxlearn that installs the launcher."""
+    """The optional dependency group of proxlearn that installs the launcher."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Settings that differ from the plugin's defaults."""
 
 
 SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
-"""A relative folder is below the folder of the sweep."""
+"""Defaults of both submitit launchers; a relative folder is below the folder of the sweep."""
 LAUNCHERS = {
     "basic": LauncherInfo(here=True),
     # By default joblib gives one worker several short jobs at once, while other workers are idle.
@@ -49,7 +49,7 @@ LAUNCHERS = {
 
 
 def register_defaults() -> None:
-    """Register proxlearn's defaults for the installed plugins; their other settings stay as they are."""
+    """Register proxlearn's defaults for the installed launchers; their other settings are not changed."""
     Plugins.instance()
     store = ConfigStore.instance()
     installed = set(store.list("hydra/launcher"))
@@ -61,5 +61,5 @@ def register_defaults() -> None:
 
 
 def launcher_name(master: DictConfig) -> str:
-    """Return the name of the selected launcher."""
+    """Return the name of the launcher that the config of a sweep selects."""
     return str(master.hydra.runtime.choices["hydra/launcher"])

@@ -35,7 +35,7 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
 
 
 def digest(config: TrainConfig) -> str:
-    """Return the hash of the trajectory's settings: equal hashes mean the same run."""
+    """Return the hash of the settings that determine the trajectory; equal hashes mean equal settings."""
     return settings_digest(trajectory(config))
 
 
@@ -45,7 +45,7 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten ``{"dataset": {"name": "sine"}}`` to ``{"dataset.name": "sine"}``; tuples become lists, as in a file."""
+    """Flatten ``{"dataset": {"name": "sine"}}`` to ``{"dataset.name": "sine"}``; tuples become lists, as in JSON."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         nested = isinstance(value, Mapping)

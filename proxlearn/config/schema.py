@@ -1,4 +1,4 @@
-"""The schema of a run's config: frozen dataclasses whose fields are checked when they are built."""
+"""The schema of a run's config: frozen dataclasses whose fields are validated when they are built."""
 
 from __future__ import annotations
 
@@ -10,8 +10,22 @@ from typing import Any, Literal, TypeVar
 from proxlearn.config.key_suggestions import suggest_key
 from proxlearn.core import options
 from proxlearn.core.hyper import NOISE_SCALE, Hyperparameters
+from proxlearn.core.registry import LOGGER_GROUP, LOSS_GROUP, NEURON_GROUP, registered
 from proxlearn.errors import InputError
-from proxlearn.validators import Check, choice, flag, integer, intervals, label, optional, path, real, text, word
+from proxlearn.validators import (
+    Check,
+    choice,
+    flag,
+    integer,
+    intervals,
+    label,
+    optional,
+    path,
+    real,
+    strengths,
+    text,
+    word,
+)
 
 Device = Literal["cpu", "cuda", "auto"]
 Dtype = Literal["float32", "float64"]
@@ -20,6 +34,7 @@ Scaling = Literal["none", "standard", "minmax", "max", "paper"]
 TargetScaling = Literal["none", "standard"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv", "tensorboard", "mlflow"]
+"""proxlearn's own loggers; packages add others by entry points of the group ``proxlearn.loggers``."""
 Compile = Literal["auto", "on", "off"]
 Engine = Literal["fused", "eager", "literal"]
 T = TypeVar("T")
@@ -27,24 +42,24 @@ THREADS = optional(integer(at_least=1, below=4097, example=1))
 
 
 def setting(check: Check) -> Any:
-    """Return a field with its check and without a default: defaults are in the YAML files only."""
+    """Return a dataclass field with a validator; it has no default, because defaults are in the YAML files only."""
     return field(metadata={"check": check})
 
 
 def section(cls: type) -> Any:
-    """Return a field that is itself a checked dataclass."""
+    """Return a dataclass field whose value is itself a validated dataclass."""
     return field(metadata={"check": lambda name, value: build(cls, value, f"{name}.")})
 
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """The data, their split and scaling, and the box from which the first cloud is drawn."""
+    """The data, the split and scaling of the data, and the box from which the initial cloud is drawn."""
 
     name: str = setting(word("wdbc"))
     path: str | None = setting(optional(path))
     target: str | None = setting(optional(label))
     task: options.Task | None = setting(optional(choice(options.Task)))
-    neuron: str | None = setting(optional(word("tanh")))
+    neuron: str | None = setting(optional(registered(options.Neuron, NEURON_GROUP)))
     split: Split = setting(choice(Split))
     train_fraction: float = setting(real(above=0, below=1, example=0.7))
     scaling: Scaling = setting(choice(Scaling))
@@ -56,7 +71,7 @@ class DatasetConfig:
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """The device and the precision; ``fallback_dtype`` is used after the first non-finite value."""
+    """The device and the precision; after the first non-finite value, ``fallback_dtype`` is used."""
 
     device: Device = setting(choice(Device))
     dtype: Dtype = setting(choice(Dtype))
@@ -65,22 +80,22 @@ class DeviceConfig:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """The logger that receives the metrics besides metrics.csv."""
+    """The logger to which the metrics are written in addition to metrics.csv."""
 
-    name: Logger = setting(choice(Logger))
+    name: str = setting(registered(Logger, LOGGER_GROUP))
     uri: str | None = setting(optional(text))
-    """The store of MLflow: a folder, or the address of a server."""
+    """The store of MLflow or of a package's logger: a folder, or the address of a server."""
 
     def __post_init__(self) -> None:
         if self.name == "mlflow" and self.uri is None:
-            raise InputError("logger=mlflow has no logger.uri", "try logger.uri=outputs/mlruns")
+            raise InputError("logger=mlflow needs logger.uri", "try logger.uri=outputs/mlruns")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Hyperparameters[float | None]):
     """Every setting of ``proxlearn train``: the hyperparameters (fields of core/hyper.py) and the settings of the run.
 
-    Where beta, h or epsilon is None, selection chooses it.
+    ``selected`` lists the settings that are None and whose values selection chooses.
     """
 
     dataset: DatasetConfig = section(DatasetConfig)
@@ -99,20 +114,20 @@ class TrainConfig(Hyperparameters[float | None]):
     overwrite: bool = setting(flag)
     init_from: str | None = setting(optional(path))
     init_sha256: str | None = setting(optional(word("null")))
-    """Checksum of the first cloud of an ``init_from`` run: the newest checkpoint of that folder changes with time."""
+    """Checksum of the initial cloud of an ``init_from`` run; the newest checkpoint of that folder may change later."""
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
+    loss: str | None = setting(optional(registered(options.Loss, LOSS_GROUP)))
+    """The loss of the risk; None: the recommended loss of the task."""
+    activation: options.Activation = setting(choice(options.Activation))
+    confinement: float | Mapping[str, float] = setting(strengths)
+    """lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta."""
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
 
     def __post_init__(self) -> None:
-        if self.solver == "literal":
-            for key in ("drift", "orientation", "prox_potential", "tolerance"):
-                if getattr(self, key) != "paper":
-                    raise InputError(f"solver=literal supports {key}=paper only", f"drop {key}=...")
-            if self.weights != "proximal":
-                raise InputError("solver=literal always takes the proximal step", "drop weights=... or solver=literal")
+        check_readings(vars(self))
         for key in self.selected:
             if self.init != "normal":
                 expected = "a whole number >= 0" if key == "steps" else "a finite number > 0"
@@ -126,24 +141,44 @@ class TrainConfig(Hyperparameters[float | None]):
         return (*open_keys, *(("init_scale",) if self.init == "normal" and self.init_scale is None else ()))
 
 
+def check_readings(values: Mapping[str, Any]) -> None:
+    """Refuse readings of the paper with another loss, and settings that the literal solver does not have.
+
+    ``values`` holds the settings of a config or the parameters of an estimator, by name; its loss is a name or None.
+    """
+    for key in ("drift", "prox_potential"):
+        if values[key] == "paper" and values["loss"] not in (None, "quadratic"):
+            problem = f"{key}=paper is defined for the quadratic loss only, not for loss={values['loss']}"
+            raise InputError(problem, f"leave out {key}=paper, or use loss=quadratic")
+    if values["solver"] != "literal":
+        return
+    if values["confinement"]:
+        raise InputError("solver=literal has no confinement", "leave out confinement=... or solver=literal")
+    for key in ("drift", "orientation", "prox_potential", "tolerance"):
+        if values[key] != "paper":
+            raise InputError(f"solver=literal supports only {key}=paper", f"set {key}=paper")
+    if values["weights"] != "proximal":
+        raise InputError("solver=literal always takes the proximal step", "leave out weights=... or solver=literal")
+
+
 KEY_ORDER = (
     *("dataset", "device", "logger", "recipe", "beta", "h", "epsilon", "epsilon_quantile", "N", "delta", "L", "steps"),
     *("seed", "split_seed", "threads", "log_every", "checkpoint_every", "keep_checkpoints", "films", "overwrite"),
     *("init_from", "init_sha256", "solver", "compile", "drift", "kernel", "orientation", "prox_potential", "tolerance"),
     *("rho0", "init", "init_scale", "weights", "resample", "ess_threshold", "h_schedule", "beta_schedule", "horizon"),
-    "batch_size",
+    *("batch_size", "loss", "activation", "confinement"),
 )
 """Order of the keys in config.yaml, as in every version so far; other keys follow."""
 
 
 def setting_check(setting: dataclasses.Field[Any]) -> Check:
-    """Return the check of a field of a config; a hyperparameter that selection can choose may be null."""
+    """Return the validator of a config field; it accepts null for a hyperparameter that selection can choose."""
     check: Check = setting.metadata["check"]
     return optional(check) if setting.metadata.get("selectable") else check
 
 
 def config_values(config: TrainConfig) -> dict[str, Any]:
-    """Return a config as plain values, in the order of config.yaml."""
+    """Return a config as a dictionary of plain values, in the order of config.yaml."""
     values = dataclasses.asdict(config)
     return {key: values[key] for key in dict.fromkeys((*KEY_ORDER, *values)) if key in values}
 
@@ -159,6 +194,9 @@ ADDED_KEYS = {
     "beta_schedule": "constant",
     "horizon": 1000,
     "batch_size": None,
+    "loss": "quadratic",
+    "activation": "tanh",
+    "confinement": 0.0,
 }
 """Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
 
@@ -178,10 +216,10 @@ ALL_KEYS = (
 
 
 def build(cls: type[T], mapping: Any, prefix: str = "") -> T:
-    """Build a checked dataclass from a plain mapping (a composed config, or the config.yaml of a run folder)."""
+    """Build a validated dataclass from a plain mapping (a composed config, or the config.yaml of a run folder)."""
     where = prefix.rstrip(".") or "the config"
     if not isinstance(mapping, Mapping):
-        raise InputError(f"{where} must be a group of settings, got {mapping!r}", "look at `proxlearn train --cfg job`")
+        raise InputError(f"{where} must be a group of settings, got {mapping!r}", "see `proxlearn train --cfg job`")
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     mapping = {key: value for key, value in mapping.items() if key not in KEYS_OF_OLD_CONFIGS.get(cls, ())}
     for key in mapping:

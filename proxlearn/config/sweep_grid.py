@@ -1,4 +1,4 @@
-"""The grid of a sweep: all combinations of the values that its overrides name."""
+"""The grid of a sweep: all combinations of the values in its overrides."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from proxlearn.errors import InputError
 
 
 def count_combinations(overrides: list[Override], limit: int) -> int:
-    """Return the number of combinations; at least ``limit`` + 1 if there are more than ``limit``."""
+    """Return the number of combinations; a number above ``limit`` may be too small, but is still above ``limit``."""
     return math.prod(len(list(itertools.islice(_words(override), limit + 1))) for override in overrides)
 
 
 def expand_grid(overrides: list[Override]) -> list[list[str]]:
-    """Return the overrides of each job, in Hydra's own order: the last key varies fastest.
+    """Return the overrides of each job in the same order as Hydra: the last key varies fastest.
 
-    A key that occurs twice keeps its first place and its last value.
+    A key that occurs twice keeps its first position and its last value.
     """
     words_by_key = {override.get_key_element(): list(_words(override)) for override in overrides}
     return [list(words) for words in itertools.product(*words_by_key.values())]
 
 
 def _words(override: Override) -> Iterator[str]:
-    """Yield the words that one override stands for, one per value."""
+    """Yield ``key=value`` for each value of an override."""
     key = override.get_key_element()
     if not override.is_sweep_override():
         yield f"{key}={override.get_value_element_as_str()}"

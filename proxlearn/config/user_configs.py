@@ -1,4 +1,4 @@
-"""The user's folder of configs (--config-dir): its checks, and its place in Hydra's search path.
+"""The configs that are not proxlearn's own: the user's folder (--config-dir) with its checks, and Hydra's search path.
 
 The files are checked before Hydra reads any of them. Configs hold values, never code, and loading them must end:
 aliases can make a small YAML file expand to billions of nodes, a FIFO has no end, and a folder can link to itself.
@@ -19,13 +19,13 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
+from proxlearn.config.plugin_configs import VALUES_ONLY, EntryPointConfigs, iterate_texts, refuse_targets
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import user_path
 
-VALUES_ONLY = "configs hold values, not code: remove it"
 MAX_ENTRIES = 10_000
 MAX_BYTES = 100_000
-"""Maximum size of a file; proxlearn's own configs have less than 6000 bytes."""
+"""Maximum size of a file in bytes; the configs of proxlearn have less than 6000."""
 MAX_DEPTH = 50
 MAX_NODES = 20_000
 """Maximum number of nodes of a file, with every alias counted as a copy of the node it refers to."""
@@ -35,7 +35,9 @@ _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=No
 
 
 class UserSearchPath(SearchPathPlugin):
-    """A plugin of Hydra that adds the user's folder to the search path, after proxlearn's own configs.
+    """A plugin of Hydra that adds the user's folder and the packages' datasets and loggers to the search path.
+
+    They come after proxlearn's own configs, which they cannot replace.
 
     The override hydra.searchpath would add it too late: a primary config (--config-name) would not be found there.
     """
@@ -44,12 +46,19 @@ class UserSearchPath(SearchPathPlugin):
         folder = _search_folder.get()
         if folder is not None:
             search_path.append("command-line", f"file://{folder}")
+        search_path.append("installed packages", f"{EntryPointConfigs.scheme()}://")
+
+
+def register_search_path() -> None:
+    """Register proxlearn's plugins of Hydra in this process; repeating it changes nothing."""
+    for plugin in (EntryPointConfigs, UserSearchPath):
+        Plugins.instance().register(plugin)
 
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add a folder to Hydra's search path if Hydra is initialised inside the ``with`` block."""
-    Plugins.instance().register(UserSearchPath)
+    """Add a folder to the search path of a Hydra that is initialised within the block; None adds nothing."""
+    register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:
         yield
@@ -58,46 +67,29 @@ def user_search_path(folder: str | None) -> Iterator[None]:
 
 
 def check_config_folder(text: str) -> None:
-    """Refuse a folder with configs that cannot be loaded in bounded time, or that would import or call something."""
+    """Raise InputError if a config in the folder cannot be loaded in bounded time, or imports or calls code."""
     folder = user_path("--config-dir", text)
     if not folder.is_dir():
-        remedy = f"relative paths start from the current folder, {Path.cwd()}"
-        raise InputError(f"--config-dir: no folder {folder}", remedy)
+        remedy = f"correct the path (relative paths start from the current folder, {Path.cwd()})"
+        raise InputError(f"--config-dir: the folder {folder} does not exist", remedy)
     for path in _config_files(folder):
         try:
             values = _load(path)
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             first_line = str(error).partition("\n")[0]
-            raise InputError(f"{path} cannot be read as YAML: {first_line}", "correct it, or remove it") from error
+            raise InputError(f"{path} cannot be read as YAML: {first_line}", "correct or remove the file") from error
         refuse_targets(values, f"{path}: ")
         texts = list(iterate_texts(values))
         if any("pkg://" in text for text in texts):
             raise InputError(f"{path}: a pkg:// search path imports a package", VALUES_ONLY)
         if any(text in ("searchpath", "hydra.searchpath") for text in texts):
-            raise InputError(f"{path}: hydra.searchpath leads out of --config-dir", "put the configs into that folder")
-
-
-def refuse_targets(node: Any, prefix: str) -> None:
-    """Refuse a plain structure with a `_target_`; ``prefix`` tells in the message where it is."""
-    if any(text == "_target_" for text in iterate_texts(node)):
-        raise InputError(f"{prefix}_target_ would be imported and called", VALUES_ONLY)
-
-
-def iterate_texts(node: Any) -> Iterator[str]:
-    """Yield every string in a plain structure, keys included."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            yield str(key)
-            yield from iterate_texts(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from iterate_texts(value)
+            raise InputError(
+                f"{path}: hydra.searchpath points outside --config-dir", "move the configs into that folder"
+            )
 
 
 def _config_files(folder: Path) -> Iterator[Path]:
-    """Yield every YAML file that Hydra could load from the folder; links are followed, each folder once."""
+    """Yield every YAML file that Hydra could load from the folder; links are followed, but each folder only once."""
     entries = 0
     visited: set[str] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
@@ -108,12 +100,12 @@ def _config_files(folder: Path) -> Iterator[Path]:
         visited.add(real_path)
         entries += len(folders) + len(files)
         if entries > MAX_ENTRIES:
-            raise InputError(f"{folder} holds more than {MAX_ENTRIES} files", "name a folder that holds configs only")
+            raise InputError(f"{folder} holds more than {MAX_ENTRIES} files", "give a folder that holds configs only")
         yield from (Path(parent, name) for name in sorted(files) if name.lower().endswith(SUFFIXES))
 
 
 def _load(path: Path) -> list[Any]:
-    """Return the documents of one file as plain values."""
+    """Return the YAML documents of one file as plain values; raise ValueError if the file exceeds a limit."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a regular file")
@@ -132,7 +124,7 @@ def _load(path: Path) -> list[Any]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting before the nodes are built, because that would exceed the recursion limit."""
+    """Raise ValueError if the nesting is too deep, because building the nodes would exceed the recursion limit."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -141,7 +133,11 @@ def _check_depth(text: str) -> None:
 
 
 def _size(node: Any, sizes: dict[int, int]) -> int:
-    """Return the number of values in a node with aliases expanded; in ``sizes``, 0 marks a node not yet counted."""
+    """Return the number of values in a YAML node with its aliases expanded.
+
+    ``sizes`` caches the numbers by the id of a node; 0 marks a node that is being counted. Raise ValueError if a node
+    contains an alias of itself.
+    """
     if id(node) in sizes:
         if sizes[id(node)] == 0:
             raise ValueError("an alias refers to a node that contains it")

@@ -1,1 +1,1 @@
-"""Pure mathematics: tensors in, tensors out; no files, no configuration, no printing."""
+"""The mathematics of the method, as functions of tensors that read no files or configuration and print nothing."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proxlearn.core.options import Rho0
+from proxlearn.core.samples import as_tensor
+from proxlearn.errors import InputError
+
+__all__ = ["PointCloud", "Screen", "draw_cloud", "draw_normal"]
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What determines a neighbour list: the cloud that it was built for, and its radius."""
+    """The inputs that determine a neighbour list: the cloud for which it was built, and its radius."""
 
     reference: Tensor
     radius: float
@@ -24,7 +29,15 @@ class Screen:
 class PointCloud:
     """N weighted particles after ``step`` recursions.
 
-    The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float.
+    The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float. A cloud is
+    not changed in place; a step returns a new one.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> cloud = pl.PointCloud.from_arrays([[0.0, 1.0], [2.0, 3.0]], [0.25, 0.75])
+    >>> cloud.theta.shape, cloud.rho.tolist(), cloud.step
+    (torch.Size([2, 2]), [0.25, 0.75], 0)
     """
 
     theta: Tensor
@@ -33,30 +46,63 @@ class PointCloud:
     """Logarithms of the weights, N."""
     step: int = 0
     screen: Screen | None = None
-    """The neighbour list in use, if any: part of the state, because the last bits of sums depend on it."""
+    """The neighbour list in use, if any. It is part of the state because the last bits of sums depend on it."""
     epsilon: float | None = None
-    """The regularisation in use, where it is relative to the cloud: part of the state, because it was measured at an
-    earlier step."""
+    """The value of epsilon in use, if epsilon is relative to the cloud. It is part of the state because it was measured
+    at an earlier step."""
+
+    @classmethod
+    def from_arrays(cls, theta: Any, rho: Any = None) -> PointCloud:
+        """Return a cloud at step 0.
+
+        Parameters
+        ----------
+        theta : array-like, shape (N, p)
+            Locations. Their precision, float32 or float64, is that of the steps; whole numbers become float64.
+        rho : array-like, shape (N,), optional
+            Weights > 0, which need not sum to 1. By default, each weight is 1/N.
+        """
+        locations = as_tensor("theta", theta)
+        locations = locations if locations.dtype in (torch.float32, torch.float64) else locations.double()
+        if locations.ndim != 2 or not locations.numel():
+            problem = f"theta has the shape {tuple(locations.shape)}"
+            raise InputError(problem, "give a matrix N x p, one row per particle")
+        N = len(locations)
+        weights = torch.full((N,), 1 / N, dtype=torch.float64) if rho is None else as_tensor("rho", rho).double()
+        if weights.shape != (N,):
+            problem = f"rho has the shape {tuple(weights.shape)}, and there are {N} particles"
+            raise InputError(problem, "give one weight per particle")
+        if not bool(torch.isfinite(locations).all()):
+            raise InputError("theta holds a number that is not finite", "correct the locations")
+        if not bool((torch.isfinite(weights) & (weights > 0)).all()):
+            raise InputError("rho holds a number that is not finite and > 0", "leave out particles without mass")
+        return cls(locations.contiguous(), weights.log().to(locations.device, locations.dtype))
 
     @property
     def rho(self) -> Tensor:
+        """Weights of the particles, shape (N,)."""
         return self.log_rho.exp()
 
+    def __repr__(self) -> str:
+        N, p = self.theta.shape
+        return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"
+
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """Return the cloud on another device or in another precision, without its screen, which is rebuilt there."""
+        """Return the cloud on another device or in another precision, without its screen, which is rebuilt when
+        needed."""
         if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
             return self
         return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype), screen=None)
 
 
 Intervals = Mapping[str, tuple[float, float]]
-"""A box: the interval of the coordinates of each block of theta."""
+"""A box, given as the interval of the coordinates of each block of theta."""
 
 
 def draw_cloud(
     coordinates: Mapping[str, int], intervals: Intervals, N: int, rho0: Rho0, generator: torch.Generator
 ) -> PointCloud:
-    """Draw cloud_0 uniformly on a box, in float64, so that every precision starts from the same points.
+    """Draw the initial cloud uniformly on a box, in float64, so that every precision starts from the same points.
 
     ``rho0="pdf"`` gives each particle the box's density, 1/volume (2.3e-8 for the paper's WDBC box: the total
     mass is then not 1); ``"uniform"`` gives it 1/N.
@@ -72,14 +118,12 @@ def draw_cloud(
 
 
 def draw_normal(
-    coordinates: Mapping[str, int], n_x: int, scale: float, N: int, generator: torch.Generator
+    coordinates: Mapping[str, int], deviations: Mapping[str, float], N: int, generator: torch.Generator
 ) -> PointCloud:
-    """Draw cloud_0 for standardised features: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x), weights 1/N, in float64.
+    """Draw the initial cloud from a centred normal law with one standard deviation per block, in float64.
 
-    Then <w, x> is of size s for any number of features: with a small s the neurons are nearly linear, with a large s
-    nearly step functions.
+    Each weight is 1/N.
     """
-    sizes = {"a": 1.0, "b": scale, "w": scale / math.sqrt(n_x)}
-    deviation = torch.cat([torch.full((n,), sizes[name], dtype=torch.float64) for name, n in coordinates.items()])
+    deviation = torch.cat([torch.full((n,), deviations[name], dtype=torch.float64) for name, n in coordinates.items()])
     theta = deviation * torch.randn(N, len(deviation), generator=generator, dtype=torch.float64)
     return PointCloud(theta, torch.full((N,), -math.log(N), dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""The time that this process has spent on compiling and loading passes, which is not counted as step time.
+"""The time that this process has spent compiling and loading passes, which is not counted as step time.
 
 The module does not import Numba, because a progress bar reads this time with every engine.
 """
@@ -16,18 +16,18 @@ class CompileTime:
         self.passes = 0
         """Number of passes that were compiled rather than loaded from the cache."""
         self.seconds = 0.0
-        """Seconds spent on compiling them."""
+        """Seconds spent compiling passes."""
         self.load_seconds = 0.0
-        """Seconds spent on loading other passes from the cache."""
+        """Seconds spent loading passes from the cache."""
         self.cache_error: OSError | None = None
-        """Error that prevented storing the newest pass in the cache, if any."""
+        """Error that prevented the most recent pass from being stored in the cache, or None."""
         self.on_start: Callable[[], None] | None = None
-        """Called when a compilation starts."""
+        """Function that is called when a compilation starts."""
         self._depth, self._start = 0, 0.0
 
     @property
     def overhead(self) -> float:
-        """Seconds spent on compiling and loading code instead of on steps."""
+        """Seconds spent compiling and loading code rather than computing steps."""
         return self.seconds + self.load_seconds
 
     def start(self) -> None:

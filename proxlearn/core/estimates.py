@@ -17,25 +17,25 @@ ESTIMATES = ("weighted", "unweighted")
 
 
 def estimate_weights(cloud: PointCloud) -> dict[str, Tensor]:
-    """Return the particles' weights in each of the two estimates; they sum to 1 in either."""
+    """Return the weights of the particles in each of the two estimates; both sets of weights sum to 1."""
     weighted = torch.softmax(cloud.log_rho, dim=0)
     return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
 
 
 def mean_outputs(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
-    """Return both estimates of the mean over the particles, each (outputs) x n."""
+    """Return both estimates of the mean over the particles, each of shape (outputs, n)."""
     weights = estimate_weights(cloud)
     both = torch.stack(list(weights.values())) @ outputs.flatten(1)
     return dict(zip(weights, both.view(2, *outputs.shape[1:]), strict=True))
 
 
 def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
-    """Return both estimates of the cloud's output for unlabelled samples, each (outputs) x n."""
+    """Return both estimates of the output of the cloud for unlabelled samples, each of shape (outputs, n)."""
     return mean_outputs(neuron.outputs(cloud.theta, X), cloud)
 
 
 def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
-    """Return the standard error of an estimate as a mean over particles, (outputs) x n.
+    """Return the standard error of an estimate as a mean over particles, shape (outputs, n).
 
     It is the typical change of the output if as many particles were drawn again, independently, from the law that the
     cloud represents: sqrt(sum w^2 (Phi - f)^2), the particles' standard deviation over sqrt(N) where all weights are

@@ -12,7 +12,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from proxlearn.core import options
+from proxlearn.core.registry import WEIGHTS_GROUP, registered
 from proxlearn.validators import Check, choice, integer, optional, real
+
+__all__ = ["Hyper", "Hyperparameters"]
 
 Number = TypeVar("Number", float, float | None)
 NOISE_SCALE: Check = real(at_least=0, example=1.0)
@@ -21,6 +24,19 @@ NOISE_SCALE: Check = real(at_least=0, example=1.0)
 def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = False) -> Any:
     """Return a field with its check; a ``selectable`` one may be None in a config, until selection fills it in."""
     return field(default=default, metadata={"check": check, "selectable": selectable})
+
+
+class DefaultReading(str):
+    """A reading of the paper that was left at its default; it equals the plain string.
+
+    With a functional for which the paper defines no reading, a default becomes ``first_variation``, and a plain
+    ``"paper"``, which the user typed, is refused (``Functional.with_readings``).
+    """
+
+    __slots__ = ()
+
+
+PAPER_BY_DEFAULT = DefaultReading("paper")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +60,15 @@ class Hyperparameters(Generic[Number]):
     """Tolerance of the proximal fixed point; 0 runs all L rounds."""
     L: int = hyperparameter(integer(at_least=1, example=300), 300)
     """Maximum number of rounds of the proximal fixed point."""
-    drift: options.Drift = hyperparameter(choice(options.Drift), "paper")
+    drift: options.Drift = hyperparameter(choice(options.Drift), PAPER_BY_DEFAULT)
+    """Gradient that moves the particles. The default ``paper`` becomes ``first_variation`` where the paper defines no
+    reading: with every loss except the quadratic one, and with a Functional of one's own."""
     kernel: options.Kernel = hyperparameter(choice(options.Kernel), "auto")
     orientation: options.Orientation = hyperparameter(choice(options.Orientation), "paper")
-    prox_potential: options.Potential = hyperparameter(choice(options.Potential), "paper")
+    prox_potential: options.Potential = hyperparameter(choice(options.Potential), PAPER_BY_DEFAULT)
+    """Linear potential of the proximal step; its default follows the same rule as that of ``drift``."""
     tolerance: options.Tolerance = hyperparameter(choice(options.Tolerance), "paper")
-    weights: options.Weights = hyperparameter(choice(options.Weights), "proximal")
+    weights: str = hyperparameter(registered(options.Weights, WEIGHTS_GROUP), "proximal")
     resample: options.Resample = hyperparameter(choice(options.Resample), "none")
     ess_threshold: float = hyperparameter(real(above=0, example=0.5), 0.5)
     """Resample where the effective sample size is below this share of N."""
@@ -64,7 +83,40 @@ class Hyperparameters(Generic[Number]):
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper(Hyperparameters[float]):
-    """The hyperparameters of a step, complete: ``Hyper(beta=0.05, h=1e-3, epsilon=1.0)`` is the paper's reading."""
+    """The hyperparameters of a step; every option left out has the paper's reading.
+
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature: the standard deviation of a step's noise is ``noise_scale * sqrt(2 h / beta)``.
+    h : float
+        Step size.
+    epsilon : float
+        Entropic regularisation of the proximal step; with ``epsilon_quantile``, a multiple of that quantile of the
+        particles' squared distances to their nearest neighbours.
+    delta, L : float, int
+        Tolerance and maximum number of rounds of the proximal fixed point.
+    drift, prox_potential : {"paper", "first_variation"}
+        The gradient that moves the particles, and the linear potential of the proximal step. ``"paper"`` exists for the
+        quadratic loss and for Energy. Left out, they are ``"paper"`` there and ``"first_variation"`` elsewhere.
+    orientation : {"paper", "consistent"}
+        Row i of the transport cost: the new point, as printed, or the old one, whose mass the row carries.
+    weights : str, default="proximal"
+        Weight update: proximal, uniform, fisher_rao, or the name of a registered one.
+    batch_size : int, optional
+        Samples per step, drawn with replacement, for a Risk only.
+    noise_scale : float, default=1.0
+        Factor of the noise; 0 gives a deterministic motion.
+
+    The other fields (kernel, tolerance, resample, schedules) are those of a config; configs/train.yaml explains them.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> hyper = pl.Hyper(beta=0.05, h=1e-3, epsilon=1.0)
+    >>> round(hyper.diffusion, 6), hyper.drift
+    (0.2, 'paper')
+    """
 
     noise_scale: float = hyperparameter(NOISE_SCALE, 1.0)
     """Factor of the noise; in a config it belongs to the dataset (1/100 for the paper's SHD)."""

@@ -44,7 +44,7 @@ class KernelTooLarge(Exception):
 
     def __init__(self, N: int, largest: int, crowded: bool) -> None:
         """``largest``: the largest N with an N x N kernel; ``crowded``: whether the list would be too long."""
-        cause = "too many neighbours" if crowded else "the potentials leave the range of plain numbers"
+        cause = "too many neighbours" if crowded else "the potentials exceed the floating-point range"
         super().__init__(f"{cause}: N={N} particles need an N x N kernel")
         self.N, self.largest, self.crowded = N, largest, crowded
 

@@ -14,14 +14,27 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.step import Info
+from proxlearn.errors import InputError
+
+
+def check_problem(problem: Risk) -> None:
+    """Refuse a risk that the paper's algorithms do not minimise."""
+    features = {
+        f"loss={problem.loss.name}": problem.loss.name != "quadratic",
+        "confinement": problem.strengths is not None,
+        "sample weights": problem.samples.weights is not None,
+    }
+    for feature, present in features.items():
+        if present:
+            raise InputError(f"solver=literal does not support {feature}", "use solver=closed_form")
 
 
 def euler_maruyama(
-    problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor
+    problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run Algorithm 2; return v_{k-1}, U_{k-1}, Theta_k."""
     theta = theta.detach().requires_grad_()
@@ -54,7 +67,7 @@ class Recursion:
     """Whether the tolerance was met."""
 
 
-def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
+def prox_learn(problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
     """Run Algorithm 1; return rho_k, and the locations from Algorithm 2."""
     beta, h, epsilon, delta, L = hyper.beta, hyper.h, hyper.epsilon, hyper.delta, hyper.L
     v, U, theta_k = euler_maruyama(problem, theta, rho, hyper, noise)
@@ -80,7 +93,7 @@ def prox_learn(problem: Problem, theta: Tensor, rho: Tensor, hyper: Hyper, noise
     return Recursion(theta_k, rho_k, v + U @ rho, C, z[:, :written], q[:, :written], ell, met)
 
 
-def step(problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
+def step(problem: Risk, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
     """Run one literal recursion with the interface of ``core.step.step``, so that a run can use it."""
     recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
     log_z = recursion.z.log()

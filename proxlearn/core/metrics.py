@@ -1,4 +1,4 @@
-"""Metrics of probabilities and of weights; the risk itself is in core/risk.py."""
+"""Metrics of probabilities and of weights; the risk is in core/functionals/risk.py."""
 
 from __future__ import annotations
 

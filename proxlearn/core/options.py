@@ -18,12 +18,21 @@ Potential = Literal["paper", "first_variation"]
 Tolerance = Literal["paper", "log"]
 """Stopping criterion of the fixed point: absolute norms on z and q, or a bound on the error of log rho."""
 
+Loss = Literal["quadratic", "logistic", "cross_entropy", "huber"]
+"""Losses of the risk; an installed package adds others by entry points of the group ``proxlearn.losses``."""
+
+Neuron = Literal["tanh", "softmax_intercept", "softmax", "tanh_outputs"]
+"""proxlearn's own neurons; an installed package adds others by entry points of the group ``proxlearn.neurons``."""
+
+Activation = Literal["tanh", "relu", "gelu", "softplus", "sigmoid", "cos"]
+"""Activations sigma of the neurons a sigma(<w, x> + b)."""
+
 Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
 
 Weights = Literal["proximal", "uniform", "fisher_rao"]
 """Weight update: Algorithm 1, none, or the multiplicative one (the same objective with the relative entropy instead of
-the transport cost)."""
+the transport cost). An installed package adds others by entry points of the group ``proxlearn.weights``."""
 
 Resample = Literal["none", "systematic"]
 """Remedy for a cloud in which few particles carry most of the mass: none, or systematic resampling."""

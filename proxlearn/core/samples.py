@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from proxlearn.errors import InputError
+
+__all__ = ["Samples", "as_tensor", "make_features", "make_samples"]
 
 
 @dataclass(frozen=True)
@@ -15,19 +21,66 @@ class Samples:
     X: Tensor
     """Features, n x n_x."""
     y: Tensor
-    """Regression target of f, n: -1/+1, a real target, or 1 for a neuron that returns a probability; outputs x n for a
-    neuron with several outputs."""
+    """Target of f, n: -1/+1, a real target, or 1 for a neuron that returns a probability; outputs x n for a neuron with
+    several outputs."""
     labels: Tensor | None = None
     """Class indices, n, for classification."""
+    weights: Tensor | None = None
+    """Sample weights, n; their mean over all samples is 1, which makes a mini-batch unbiased. None: all equal."""
 
     def __len__(self) -> int:
         return self.X.shape[0]
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Samples:
         labels = None if self.labels is None else self.labels.to(device)
-        return Samples(self.X.to(device, dtype), self.y.to(device, dtype), labels)
+        weights = None if self.weights is None else self.weights.to(device, dtype)
+        return Samples(self.X.to(device, dtype), self.y.to(device, dtype), labels, weights)
 
     def take_rows(self, rows: Tensor) -> Samples:
         """Return the samples in the given rows."""
         labels = None if self.labels is None else self.labels[rows]
-        return Samples(self.X[rows], self.y[..., rows], labels)
+        weights = None if self.weights is None else self.weights[rows]
+        return Samples(self.X[rows], self.y[..., rows], labels, weights)
+
+    def with_weights(self, sample_weight: Any) -> Samples:
+        """Return the same samples with other weights, which are scaled to the mean 1; None: all equal."""
+        if sample_weight is None:
+            return replace(self, weights=None)
+        weights = torch.as_tensor(sample_weight, dtype=self.X.dtype, device=self.X.device)
+        if weights.shape != (len(self),):
+            problem = f"sample_weight has the shape {tuple(weights.shape)}, and there are {len(self)} samples"
+            raise InputError(problem, "give one number per sample")
+        if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
+            raise InputError("sample_weight must hold finite numbers >= 0, not all of them 0", "correct the weights")
+        return replace(self, weights=weights / weights.mean())
+
+
+def as_tensor(name: str, values: Any) -> Tensor:
+    """Return an array-like of numbers as a tensor of its own; anything else raises InputError."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        array = np.array(values, order="C")
+        return torch.from_numpy(array.astype(np.float64) if array.dtype == object else array)
+    except (TypeError, ValueError) as error:
+        remedy = "give an array of numbers; classes are encoded as 0 .. C-1"
+        raise InputError(f"{name} is not an array of numbers", remedy) from error
+
+
+def make_features(X: Any) -> Tensor:
+    """Return the features, n x n_x, in their own precision; whole numbers become float64."""
+    features = as_tensor("X", X)
+    if features.dtype not in (torch.float32, torch.float64):
+        features = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features.double()
+    if features.ndim != 2 or len(features) == 0:
+        raise InputError(f"X has the shape {tuple(features.shape)}", "give a matrix, one row per sample")
+    if not bool(torch.isfinite(features).all()):
+        row = int((~torch.isfinite(features)).any(dim=1).nonzero()[0])
+        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace those rows")
+    return features
+
+
+def make_samples(X: Tensor, y: Tensor, labels: Tensor | None = None, sample_weight: Any = None) -> Samples:
+    """Return samples in X's precision: X is n x n_x, y is n or C x n, the labels and the weights are n."""
+    targets = y.to(X.device, X.dtype)
+    return Samples(X, targets, None if labels is None else labels.to(X.device)).with_weights(sample_weight)

@@ -8,23 +8,44 @@ from torch import Tensor
 
 from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import offdiagonal_share
-from proxlearn.core.problem import Problem
+from proxlearn.core.motion import euler_maruyama
 from proxlearn.core.proximal import ProximalSolution
-from proxlearn.core.risk import potentials
 from proxlearn.core.weights import UPDATES, cost_rows_columns
+from proxlearn.errors import InputError
+
+__all__ = ["Info", "step"]
 
 
 @dataclass(frozen=True)
 class Info:
-    """Diagnostics of one proximal step; the costlier figures are computed on demand."""
+    """Diagnostics of one proximal step; the costlier figures are computed on demand.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> well = pl.Energy(V=lambda theta: theta.square().sum(), p=1)
+    >>> hyper = pl.Hyper(beta=10.0, h=0.01, epsilon=0.1)
+    >>> (cloud, info), = pl.iterate(well, pl.init(well, N=20), hyper, steps=1)
+    >>> info.stopped, info.previous.step, cloud.step
+    (True, 0, 1)
+    >>> before, after = info.prox_objective()
+    >>> bool(after <= before)
+    True
+    """
 
     previous: PointCloud
+    """The cloud before the step."""
     theta: Tensor
+    """Locations after the step, shape (N, p)."""
     hyper: Hyper
+    """The hyperparameters of the step, with scheduled values filled in."""
     w: Tensor
+    """The linear potential of the proximal step, shape (N,)."""
     solution: ProximalSolution
+    """The fixed point: log_rho, log_z, log_q, the number of rounds and the changes per round."""
 
     @property
     def stopped(self) -> bool:
@@ -59,16 +80,47 @@ class Info:
 
 
 def step(
-    problem: Problem, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
+    functional: Functional, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
     """Compute (Theta, rho)_k from (Theta, rho)_{k-1}; a pure function: the same inputs give the same bits.
 
-    ``noise`` is standard normal, N x p; ``z0`` uniform on (0, 1], N. Info is None where the weight update
-    is not the proximal one.
+    Parameters
+    ----------
+    functional : Functional
+        What is minimised: a Risk, an Energy, or a Functional of one's own.
+    cloud : PointCloud
+        N particles of p coordinates, in the precision and on the device of the functional's data.
+    hyper : Hyper
+        The hyperparameters of this step; schedules and ``epsilon_quantile`` are not applied (``iterate`` applies them).
+    noise : Tensor, shape (N, p)
+        Standard normal numbers.
+    z0 : Tensor, shape (N,)
+        Start of the proximal fixed point, uniform on (0, 1].
+
+    Returns
+    -------
+    cloud : PointCloud
+        The cloud after the step; ``cloud.step`` is one larger.
+    info : Info or None
+        Diagnostics of the proximal step; None where the weight update is not the proximal one.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> x = torch.linspace(-3, 3, 40)
+    >>> risk = pl.Risk(x[:, None], torch.sin(x))
+    >>> cloud, hyper = pl.init(risk, N=50, seed=0), pl.Hyper(beta=0.05, h=1e-3, epsilon=1.0)
+    >>> cloud, info = pl.step(risk, cloud, hyper, noise=torch.randn(50, 3), z0=1 - torch.rand(50))
+    >>> cloud.step, info.stopped
+    (1, True)
     """
-    current = potentials(problem, cloud.theta, cloud.rho, hyper.drift)
-    theta = cloud.theta - hyper.h * current.gradient + hyper.diffusion * noise
-    w = current.potential(hyper.prox_potential)
-    log_rho, solution = UPDATES[hyper.weights](cloud, theta, w, hyper, z0)
-    info = None if solution is None else Info(cloud, theta, hyper, w, solution)
+    hyper = functional.with_readings(hyper)
+    if noise.shape != cloud.theta.shape or z0.shape != cloud.log_rho.shape:
+        problem = f"noise {tuple(noise.shape)} or z0 {tuple(z0.shape)} do not have the cloud's shapes"
+        N, p = cloud.theta.shape
+        raise InputError(problem, f"draw a normal tensor of shape ({N}, {p}) and a uniform one of shape ({N},)")
+    potentials = functional.potentials(cloud.theta, cloud.rho, hyper)
+    theta = euler_maruyama(cloud.theta, potentials.gradient, hyper, noise)
+    log_rho, solution = UPDATES[hyper.weights](cloud, theta, potentials.w, hyper, z0)
+    info = None if solution is None else Info(cloud, theta, hyper, potentials.w, solution)
     return PointCloud(theta, log_rho, cloud.step + 1), info

@@ -6,7 +6,9 @@ metrics it has. No other module distinguishes tasks.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -14,9 +16,9 @@ from torch import Tensor
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import mean_outputs
+from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.risk import risk
 from proxlearn.core.samples import Samples
 
 SATURATION = 1e-3
@@ -34,13 +36,13 @@ class Task(Protocol):
         """Return the number of classes; 0 where the target is a real number."""
 
     def predicted(self, output: Tensor) -> Tensor:
-        """Return the prediction, n: class indices, or values."""
+        """Return the predictions, of shape (n,): class indices, or values in regression."""
 
     def probabilities(self, output: Tensor) -> Tensor:
         """Return the probability of every class, C x n in float64, each column on the simplex and no entry below
         ``LEAST_PROBABILITY``; 0 x n where the target is a real number."""
 
-    def standard_errors(self, output_errors: Tensor) -> Tensor:
+    def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
         """Return the standard errors of the probabilities, C x n, or of the values, from those of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
@@ -50,10 +52,13 @@ class Task(Protocol):
         """Return the scores of the individual particles (outputs: N x outputs x n), by name."""
 
 
+@dataclass(frozen=True)
 class Binary:
     """Two classes, predicted by the sign of f, which is regressed on -1/+1."""
 
-    quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
+    loss: Loss = quadratic
+
+    quantities: ClassVar[tuple[str, ...]] = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
     def classes(self, output: Tensor) -> int:
         return 2
@@ -62,11 +67,16 @@ class Binary:
         return (output[0] > 0).long()
 
     def probabilities(self, output: Tensor) -> Tensor:
+        probabilities = self.loss.probabilities(output)
+        if probabilities is not None:
+            return apply_probability_floor(probabilities)
         # f's target is 2 p - 1, and f itself is not limited to [-1, 1].
         p = ((1 + output[0].double()) / 2).clamp(0, 1)
         return apply_probability_floor(torch.stack((1 - p, p)))
 
-    def standard_errors(self, output_errors: Tensor) -> Tensor:
+    def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
+        if self.loss.probabilities(output) is not None:
+            return _propagated(self.loss, output, output_errors)
         return output_errors.expand(2, -1) / 2
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
@@ -78,7 +88,7 @@ class Binary:
             # The published code rounds a probability to 0 or 1 only if the distance is below 1e-3.
             g = torch.where(logistic < SATURATION, 0.0, torch.where(logistic > 1 - SATURATION, 1.0, logistic))
         values = {
-            f"risk_{estimate}": risk(f, samples.y),
+            f"risk_{estimate}": self.loss.mean(f, samples.y),
             f"accuracy_{estimate}": accuracy_share(self.predicted(output) == labels),
             **probability_scores(self.probabilities(output), labels, estimate),
             f"risk_paper_{estimate}": 0.5 / len(labels) * torch.linalg.vector_norm(label01 - g),
@@ -91,10 +101,13 @@ class Binary:
         return {}
 
 
+@dataclass(frozen=True)
 class Multiclass:
     """Classes predicted by the largest output; the outputs are probabilities, or are regressed on one-hot vectors."""
 
-    quantities = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
+    loss: Loss = quadratic
+
+    quantities: ClassVar[tuple[str, ...]] = ("accuracy", "log_loss", "calibration_error", "risk", "risk_paper")
 
     def classes(self, output: Tensor) -> int:
         return output.shape[0]
@@ -103,12 +116,17 @@ class Multiclass:
         return output.argmax(dim=0)
 
     def probabilities(self, output: Tensor) -> Tensor:
+        probabilities = self.loss.probabilities(output)
+        if probabilities is not None:
+            return apply_probability_floor(probabilities)
         # Outputs of softmax neurons are on the simplex; outputs that regress one-hot targets may leave it.
         positive = output.double().clamp_min(0)
         total = positive.sum(dim=0)
         return apply_probability_floor(torch.where(total > 0, positive / total, 1 / len(output)))
 
-    def standard_errors(self, output_errors: Tensor) -> Tensor:
+    def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
+        if self.loss.probabilities(output) is not None:
+            return _propagated(self.loss, output, output_errors)
         return output_errors
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
@@ -117,7 +135,7 @@ class Multiclass:
         # A neuron with several outputs is regressed on all classes, one that returns a probability on the true class.
         regressed = output if samples.y.ndim == 2 else f
         return {
-            f"risk_{estimate}": risk(regressed, samples.y),
+            f"risk_{estimate}": self.loss.mean(regressed, samples.y),
             f"accuracy_{estimate}": accuracy_share(self.predicted(output) == labels),
             **probability_scores(self.probabilities(output), labels, estimate),
             f"risk_paper_{estimate}": torch.linalg.vector_norm(1 - f) / len(labels),
@@ -128,10 +146,13 @@ class Multiclass:
         return {"accuracy_particle": accuracy_share(outputs.argmax(dim=1) == labels_of(samples))}
 
 
+@dataclass(frozen=True)
 class Regression:
     """A real target: the prediction is f itself."""
 
-    quantities = ("risk", "rmse", "r2")
+    loss: Loss = quadratic
+
+    quantities: ClassVar[tuple[str, ...]] = ("risk", "rmse", "r2")
 
     def classes(self, output: Tensor) -> int:
         return 0
@@ -142,29 +163,36 @@ class Regression:
     def probabilities(self, output: Tensor) -> Tensor:
         return output[:0].double()
 
-    def standard_errors(self, output_errors: Tensor) -> Tensor:
+    def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
         return output_errors
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
-        mse = risk(self.predicted(output), samples.y)
-        variance = risk(samples.y.mean(-1, keepdim=True), samples.y)
-        return {f"risk_{estimate}": mse, f"rmse_{estimate}": mse.sqrt(), f"r2_{estimate}": 1 - mse / variance}
+        predicted = self.predicted(output)
+        mse = quadratic.mean(predicted, samples.y)
+        variance = quadratic.mean(samples.y.mean(-1, keepdim=True), samples.y)
+        risk = self.loss.mean(predicted, samples.y)
+        return {f"risk_{estimate}": risk, f"rmse_{estimate}": mse.sqrt(), f"r2_{estimate}": 1 - mse / variance}
 
     def particle_scores(self, outputs: Tensor, samples: Samples) -> dict[str, Tensor]:
         return {}
 
 
-TASKS: dict[options.Task, Task] = {"binary": Binary(), "multiclass": Multiclass(), "regression": Regression()}
+TASKS: dict[options.Task, Callable[[Loss], Task]] = {
+    "binary": Binary,
+    "multiclass": Multiclass,
+    "regression": Regression,
+}
+"""The tasks by name, as functions of the loss."""
 
 
-def task_of(neuron: Neuron, samples: Samples) -> Task:
+def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
     """Return the task of a neuron on these samples: classification if they have labels."""
-    return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))]
+    return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))](loss)
 
 
-def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, float]:
+def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic) -> dict[str, float]:
     """Return every metric on one part of the data, by name."""
-    task, outputs = task_of(neuron, samples), neuron.outputs(cloud.theta, samples.X)
+    task, outputs = task_of(neuron, samples, loss), neuron.outputs(cloud.theta, samples.X)
     values: dict[str, Tensor] = {}
     for estimate, mean in mean_outputs(outputs, cloud).items():
         values |= task.scores(mean, samples, estimate)
@@ -172,6 +200,18 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples) -> dict[str, flo
     return {name: float(value) for name, value in values.items()}
 
 
+def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
+    """Return the standard errors of the probabilities by linear propagation, with the outputs' errors independent."""
+
+    def probabilities(f: Tensor) -> Tensor:
+        values = loss.probabilities(f[:, None])
+        assert values is not None
+        return values[:, 0]
+
+    jacobian = torch.func.vmap(torch.func.jacrev(probabilities), in_dims=1)(output.double())
+    return torch.einsum("mcj,jm->cm", jacobian.square(), output_errors.double().square()).sqrt()
+
+
 def labels_of(samples: Samples) -> Tensor:
-    assert samples.labels is not None, "classes are scored against labels"
+    assert samples.labels is not None, "the scores of classes need labels"
     return samples.labels

@@ -21,9 +21,12 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import make_kernel
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.proximal import ProximalSolution
+from proxlearn.core.registry import WEIGHTS_GROUP, Registry
 
 Update = Callable[[PointCloud, Tensor, Tensor, Hyper, Tensor], tuple[Tensor, ProximalSolution | None]]
-"""(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and the solution of the fixed point, if there is one."""
+"""(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and the solution of the fixed point, if there is one.
+
+An update neither changes nor keeps its arguments: the compiled step uses their memory again."""
 
 
 def proximal_weights(
@@ -47,12 +50,12 @@ def fisher_rao_weights(cloud: PointCloud, theta: Tensor, w: Tensor, hyper: Hyper
     return log_rho + (torch.logsumexp(cloud.log_rho, 0) - torch.logsumexp(log_rho, 0)), None
 
 
-UPDATES: dict[options.Weights, Update] = {
-    "proximal": proximal_weights,
-    "uniform": uniform_weights,
-    "fisher_rao": fisher_rao_weights,
-}
-"""The weight updates by their names in a config."""
+UPDATES: Registry[Update] = Registry(
+    "weight update",
+    WEIGHTS_GROUP,
+    {"proximal": proximal_weights, "uniform": uniform_weights, "fisher_rao": fisher_rao_weights},
+)
+"""The weight updates by their names in a config; an entry point of the group ``proxlearn.weights`` is an ``Update``."""
 
 
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:

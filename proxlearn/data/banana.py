@@ -1,4 +1,4 @@
-"""Loader of banana: two interleaved crescents in the plane, the paper's hardest dataset (Table 4)."""
+"""Loader of the banana dataset: two interleaved crescents in the plane, used in Table 4 of the paper."""
 
 from __future__ import annotations
 

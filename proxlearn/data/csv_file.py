@@ -1,4 +1,4 @@
-"""Reader of text tables: one header line, then rows; commas, semicolons, tabs or | separate the fields."""
+"""Read text tables with a header line, whose fields are separated by commas, semicolons, tabs or vertical bars."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MISSING_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-"""Cells that pandas reads as missing; in a column that is kept as text no cell is missing."""
+"""Strings that pandas reads as missing values. In a column that is kept as text, no cell counts as missing."""
 MAX_SUGGESTED_COLUMNS = 4
 
 
 def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Return features, target values, feature names and target name; missing cells are NaN."""
+    """Return the features, the target values, the feature names and the target name; missing features are NaN."""
     file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     if target is None:
-        raise InputError("dataset=csv needs the column to predict", _target_remedy(header))
+        raise InputError("dataset=csv needs the name of the column to predict", _target_remedy(header))
     if target not in header:
         raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
     (frame,) = read_frames(path, file, header, delimiter)
@@ -41,7 +41,7 @@ def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarr
 
 
 def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
-    """Return the target's cells as written, for a table that ``read_table`` has accepted."""
+    """Return the cells of the target column as strings, exactly as written in a table that ``read_table`` accepts."""
     file = open_text(io.BytesIO(content))
     header, delimiter = read_header(path, file)
     frame = _read_csv(path, file, delimiter, usecols=[header.index(target)], dtype=str, keep_default_na=False)
@@ -50,29 +50,34 @@ def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
 
 
 def open_text(file: BinaryIO) -> TextIO:
-    """Decode UTF-8, with or without a byte order mark; the csv module and pandas handle the line ends."""
+    """Return a text stream that decodes UTF-8, with or without a byte order mark, and leaves line ends unchanged."""
     return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
-    """Return the column names and the delimiter that yields the most names; rewind the file."""
+    """Return the column names and the delimiter, and move the file position back to the start.
+
+    The delimiter is the one that yields the most columns. Raise InputError if there are fewer than ``least`` columns,
+    if a name is empty or repeated, or if all names are numbers.
+    """
     try:
         records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
     except UnicodeDecodeError as error:
         raise _encoding_error(path, error) from error
     except csv.Error as error:
-        raise InputError(f"{path} is not a text table: {error}", "save it as .csv, encoded in UTF-8") from error
+        raise InputError(f"{path} is not a text table: {error}", "save it as a .csv file in UTF-8") from error
     delimiter = max(records, key=lambda candidate: len(records[candidate]))
     header = records[delimiter]
     if len(header) < least:
         raise InputError(
-            f"{path} has one column only, `{''.join(header)[:60]}`",
-            "separate the columns by commas, semicolons, tabs or |",
+            f"{path} has only one column, `{''.join(header)[:60]}`",
+            "separate the columns with commas, semicolons, tabs or |",
         )
     for position, name in enumerate(header):
         if not name.strip():
             raise InputError(
-                f"{path}: column {position + 1} has no name", "name it, or delete it (pandas: to_csv(..., index=False))"
+                f"{path}: column {position + 1} has no name",
+                "name or delete the column (pandas: to_csv(..., index=False))",
             )
         if name in header[:position]:
             raise InputError(f"{path}: two columns are called `{name}`", "rename or delete one of them")
@@ -89,9 +94,10 @@ def read_frames(
     rows: int | None = None,
     texts: Collection[str] = (),
 ) -> Iterator[Any]:
-    """Yield the table as pandas frames of at most ``rows`` rows (None: one frame), indexed from its first row.
+    """Yield the table as pandas data frames of at most ``rows`` rows, or as one data frame if ``rows`` is None.
 
-    The columns in ``texts`` keep each cell as written; in the others missing cells are NaN.
+    The index counts the rows of the whole table from 0. The columns in ``texts`` keep each cell as written; in the
+    other columns, missing cells are NaN.
     """
     import pandas as pd
 
@@ -121,7 +127,7 @@ def read_frames(
 
 
 def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) -> Any:
-    """Call pandas.read_csv with the options that are common to all tables."""
+    """Call ``pandas.read_csv`` with ``options`` and with the options that all tables share."""
     import pandas as pd
 
     with _pandas_errors_as_input_error(path):
@@ -130,21 +136,21 @@ def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) ->
 
 @contextlib.contextmanager
 def _pandas_errors_as_input_error(path: Path | str) -> Iterator[None]:
-    """Turn the errors and warnings of pandas into an InputError with a remedy."""
+    """Convert decoding errors and the parsing errors and warnings of pandas inside the block to InputError."""
     import pandas as pd
 
     try:
         with warnings.catch_warnings():
-            # pandas drops surplus fields with a warning.
+            # pandas only warns if it drops surplus fields.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
     except UnicodeDecodeError as error:
         raise _encoding_error(path, error) from error
     except pd.errors.ParserWarning as error:
-        raise InputError(f"{path}: rows have more fields than the header", "name every column") from error
+        raise InputError(f"{path}: some rows have more fields than the header", "name every column") from error
     except pd.errors.ParserError as error:
         reason = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
-        raise InputError(f"{path} cannot be read as a table: {reason}", "correct that line (or its quotes)") from error
+        raise InputError(f"{path} cannot be read as a table: {reason}", "correct that line or its quotes") from error
 
 
 def _first_record(file: TextIO, delimiter: str) -> list[str]:
@@ -155,14 +161,14 @@ def _first_record(file: TextIO, delimiter: str) -> list[str]:
 
 
 def _lines_before_header(file: TextIO) -> int:
-    """Return the number of empty lines at the beginning; the file position is at the beginning afterwards."""
+    """Return the number of empty lines before the header line, and move the file position back to the start."""
     count = next((i for i, line in enumerate(file) if line.strip("\r\n")), 0)
     file.seek(0)
     return count
 
 
 def parse_text_column(series: Any) -> Any:
-    """Parse a column that was kept as text: numbers, NaN where a cell is missing."""
+    """Convert a column of strings to the type that pandas infers, with NaN for missing cells."""
     import pandas as pd
 
     text = io.StringIO()
@@ -175,17 +181,21 @@ def parse_text_column(series: Any) -> Any:
 def _target_values(series: Any, name: str) -> np.ndarray:
     missing = series.isna().to_numpy()
     if missing.any():
-        more = f" and {missing.sum() - 1} more" if missing.sum() > 1 else ""
         raise InputError(
-            f"target column `{name}` lacks a value in data row {missing.argmax() + 1}{more}",
-            "fill these cells in, or delete the rows (empty, NA, NaN, null and None count as missing)",
+            f"target column `{name}` lacks a value in {row_and_others(missing.argmax() + 1, missing.sum() - 1)}",
+            "fill in every missing value, or delete its row (empty, NA, NaN, null and None count as missing)",
         )
     values: np.ndarray = series.to_numpy() if series.dtype.kind in "biuf" else series.to_numpy(dtype=object).astype(str)
     return values
 
 
+def row_and_others(row: int, others: int) -> str:
+    """Return the words for a data row, counted from 1, and the number of other rows with the same fault."""
+    return f"data row {row}" + (f" and {others} other {'row' if others == 1 else 'rows'}" if others else "")
+
+
 def feature_matrix(frame: Any) -> np.ndarray:
-    """Return the features as float64; raise an error that names the column if one is not numeric."""
+    """Return the features as a float64 matrix; raise an InputError that names the column if one is not numeric."""
     for name in frame.columns if len(frame) else ():
         if frame[name].dtype.kind not in "biuf":
             raise _text_column_error(frame[name].dropna(), name)
@@ -196,22 +206,24 @@ def feature_matrix(frame: Any) -> np.ndarray:
 def _text_column_error(series: Any, name: str) -> InputError:
     texts = series[[parse_numeral(str(value)) is None for value in series]]
     if len(texts) == 0:
-        return InputError(f"column `{name}` holds numbers beyond the range of float64", "correct or delete it")
+        return InputError(
+            f"column `{name}` holds numbers beyond the range of float64", "correct these numbers, or delete the column"
+        )
     first, row = str(texts.iloc[0]), texts.index[0] + 1
     categories = series.nunique()
     if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", first):
-        remedy = "write decimals with a point"
+        remedy = "write decimal numbers with a point"
     elif len(texts) < len(series) / 2:
-        remedy = "correct these cells, or delete the rows or the column"
+        remedy = "correct every such cell, or delete its row or the column"
     elif categories <= MAX_ONE_HOT:
-        remedy = f"replace it by 0/1 columns, one for each of its {categories} categories, or delete it"
+        remedy = f"replace it with 0/1 columns, one for each of its {categories} categories, or delete it"
     else:
         remedy = "convert it to numbers, or delete it"
     return InputError(f"column `{name}` is not numeric: {first[:40]!r} in data row {row}", remedy)
 
 
 def _target_remedy(header: list[str]) -> str:
-    """Return the columns as overrides to paste, the last one first because it is often the target."""
+    """Return a hint with overrides that set the target, starting with the last column, which is often the target."""
     words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
     more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
     return "give " + " or ".join(words) + more
@@ -219,5 +231,5 @@ def _target_remedy(header: list[str]) -> str:
 
 def _encoding_error(path: Path | str, error: UnicodeDecodeError) -> InputError:
     return InputError(
-        f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as .csv, encoded in UTF-8"
+        f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as a .csv file in UTF-8"
     )

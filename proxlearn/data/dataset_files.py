@@ -1,8 +1,8 @@
-"""Data files with a known sha256: where they are, how they are fetched, and how they are read.
+"""Locate, download and read data files whose sha256 is known.
 
-A file is looked for at ``dataset.path``, in the folder that PROXLEARN_DATA names, and in the user's cache. If it is in
-none of them, it is fetched into the cache. Its bytes are read once and compared with the sha256, so the bytes that are
-parsed are the bytes that were checked.
+If ``dataset.path`` is set, a file is read from there. Otherwise it is searched for in the folder that the environment
+variable PROXLEARN_DATA names and in the user's cache, and it is downloaded into the cache if neither contains it. A
+file is read only once, so that the bytes that are parsed are those whose sha256 was checked.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ VARIABLE = "PROXLEARN_DATA"
 
 
 class DownloadFailed(Exception):
-    """A source could not be reached, or its content is not the expected one; the message says why.
+    """Raised if a source cannot be reached or does not return the expected content; the message gives the reason.
 
-    ``remedy`` says how to make the same command work, if there is a way.
+    ``remedy`` tells the user how to make the same command succeed; it is None if no remedy is known.
     """
 
     def __init__(self, why: str, remedy: str | None = None) -> None:
@@ -32,19 +32,19 @@ class DownloadFailed(Exception):
 
 
 class Source(Protocol):
-    """A place that a file can be fetched from."""
+    """A source from which a file can be downloaded."""
 
     @property
     def address(self) -> str:
-        """Return a description of the download that a user can make by hand."""
+        """A description of the source, with which a user can download the file manually."""
 
     def fetch(self, name: str) -> dict[str, bytes]:
-        """Return the bytes of the file and of the files that come with it, by name, or raise DownloadFailed."""
+        """Return the contents of the file and of all files downloaded with it, by name; may raise DownloadFailed."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file whose sha256 is known."""
+    """A data file with its expected sha256 and the source from which it can be downloaded."""
 
     name: str
     sha256: str
@@ -52,24 +52,30 @@ class DataFile:
 
 
 def digest(content: bytes) -> str:
-    """Return the sha256 in hexadecimal digits."""
+    """Return the sha256 of ``content`` as a hexadecimal string."""
     return hashlib.sha256(content).hexdigest()
 
 
 def cache_folder() -> Path:
-    """Return the folder in the user's cache where fetched files are stored."""
+    """Return the folder in the user's cache directory in which downloaded files are stored."""
     from platformdirs import user_cache_path
 
     return user_cache_path("proxlearn", appauthor=False) / "data"
 
 
 def find(file: DataFile, path: str | None = None) -> Path | None:
-    """Return the path of the file without reading it; None if it would have to be fetched."""
+    """Return the path of the file on this machine, or None if the file must be downloaded.
+
+    If ``path``, the value of dataset.path, is given, raise InputError if the file is not there.
+    """
     if path is not None:
         given = user_path("dataset.path", path)
         given = given / file.name if given.is_dir() else given
         if not given.is_file():
-            raise InputError(f"dataset.path={path}: no file {given}", f"point it to {file.name}, or leave it out")
+            raise InputError(
+                f"dataset.path={path}: the file {given} does not exist",
+                f"give the path of {file.name}, or leave out dataset.path",
+            )
         return given
     folders = [cache_folder()]
     if os.environ.get(VARIABLE):
@@ -81,41 +87,40 @@ def find(file: DataFile, path: str | None = None) -> Path | None:
 
 
 def read(file: DataFile, path: str | None = None) -> bytes:
-    """Return the verified content of the file; fetch it first if it is absent."""
+    """Return the content of the file after checking its sha256; download the file if it is not on this machine."""
     place = find(file, path)
     return fetch(file) if place is None else verified(file, place)
 
 
 def verified(file: DataFile, path: Path) -> bytes:
-    """Return the content of the file at ``path``; refuse a damaged one."""
+    """Return the content of the file at ``path``; raise InputError if its sha256 is not the expected one."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "correct its permissions") from error
+        raise InputError(f"cannot read {path}: {error.strerror}", "correct the permissions of the file") from error
     if digest(content) != file.sha256:
         raise InputError(
-            f"{path} is damaged or another file: its sha256 is {digest(content)} instead of {file.sha256}",
-            f"delete it, or put the right {file.name} there ({file.source.address})",
+            f"{path} is damaged or is another file: its sha256 is {digest(content)} instead of {file.sha256}",
+            f"delete it, or replace it with the right {file.name} ({file.source.address})",
         )
     return content
 
 
 def fetch(file: DataFile) -> bytes:
-    """Fetch the file from its source into the cache, and return its content."""
+    """Download the file from its source into the cache, and return its content."""
     folder = cache_folder()
     notice(f"fetching {file.name} ({file.source.address}) into {folder}")
     try:
         received = file.source.fetch(file.name)
         content = received[file.name]
         if digest(content) != file.sha256:
-            raise DownloadFailed(f"the received file has sha256 {digest(content)}")
+            raise DownloadFailed(f"the sha256 of the received file is {digest(content)}")
     except DownloadFailed as failure:
-        by_hand = (
-            f"put it into a folder and set {VARIABLE} to that folder (`train` also takes dataset.path=.../{file.name})"
-        )
+        train_option = f"`train` also accepts dataset.path=.../{file.name}"
+        by_hand = f"put it into a folder and set {VARIABLE} to that folder ({train_option})"
         raise InputError(
-            f"{file.name} is not on this machine and could not be fetched ({failure}); the file with sha256 "
-            f"{file.sha256} from {file.source.address} is needed",
+            f"{file.name} is not on this machine and could not be fetched ({failure}); the required file has "
+            f"the sha256 {file.sha256} and comes from {file.source.address}",
             f"{failure.remedy}, or {by_hand}" if failure.remedy else by_hand,
         ) from failure
     try:
@@ -124,13 +129,17 @@ def fetch(file: DataFile) -> bytes:
             _store(folder / name, received_content)
     except OSError as error:
         raise InputError(
-            f"cannot write to the cache {folder}: {error.strerror}", "free some space or correct its permissions"
+            f"cannot write to the cache {folder}: {error.strerror}",
+            "free some disk space, or correct the permissions of the folder",
         ) from error
     return content
 
 
 def _store(path: Path, content: bytes) -> None:
-    """Write under a temporary name and rename, so that no reader sees a partial file. No sync: sha256 shows damage."""
+    """Write a file under a temporary name and rename it, so that a reader never sees a partial file.
+
+    The file is not synced to disk, because its sha256 is checked whenever it is read.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Loader of digits: scikit-learn's handwritten digits of 8 x 8 pixels, ten classes, no download needed."""
+"""Loader of the digits dataset of scikit-learn: handwritten digits with 8 x 8 pixels and ten classes."""
 
 from __future__ import annotations
 

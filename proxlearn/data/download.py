@@ -1,4 +1,4 @@
-"""Download of a file from an https address."""
+"""Download files over https."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from proxlearn.data.dataset_files import DownloadFailed
 from proxlearn.terminal.notice import notice
 
 TIMEOUT = 30.0
-"""Seconds without an answer after which an address counts as unreachable."""
+"""Seconds without a response after which a download fails."""
 NOTICE_SECONDS = 2.0
 CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class Web:
-    """A file on a web server; a long download reports its progress."""
+    """A file on a web server; the progress of a long download is reported."""
 
     address: str
 
     def fetch(self, name: str) -> dict[str, bytes]:
-        """Return the file's bytes by name."""
+        """Download the file, and return its content in a dictionary with the key ``name``."""
         try:
             with urllib.request.urlopen(self.address, timeout=TIMEOUT) as answer:
                 return {name: self._content(name, answer)}
         except urllib.error.HTTPError as error:
             raise DownloadFailed(f"the server returned {error.code} {error.reason}") from error
         except urllib.error.URLError as error:
-            raise DownloadFailed(f"no connection: {error.reason}") from error
+            raise DownloadFailed(f"the connection failed: {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
             raise DownloadFailed(f"the connection was lost: {error}") from error
 

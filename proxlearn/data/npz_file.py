@@ -1,6 +1,7 @@
-"""Reader of .npz files with an array ``X`` (rows x features) and the target's array, without pickle.
+"""Read .npz files with an array ``X`` (rows x features) and an array of targets, without unpickling.
 
-A header may claim any shape: an array is read only if its bytes are in the file and fit into memory.
+The header of an array can declare any shape, so an array is read only if the file contains all of its bytes and they
+fit into memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ READ_ERRORS = (
 
 
 def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Return features, target values, feature names (from the array ``columns``, if there is one) and target name."""
+    """Return the features, the target values, the feature names and the target name.
+
+    The feature names are read from the array ``columns``, if there is one.
+    """
     target = target or "y"
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -45,7 +49,8 @@ def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarr
     X, values = arrays["X"], arrays[target]
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise InputError(
-            f"{path}: X must be a matrix of numbers, got {X.dtype} {X.shape}", "save it as rows x features"
+            f"{path}: X must be a matrix of numbers, got {X.dtype} {X.shape}",
+            "save it as an array of shape (rows, features)",
         )
     if values.shape != (len(X),) or values.dtype.kind not in "biufU":
         raise InputError(
@@ -54,20 +59,23 @@ def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarr
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int((~np.isfinite(values)).argmax()) + 1
-        raise InputError(f"{path}: `{target}` is not finite in row {row}", "correct it, or delete the row")
+        raise InputError(f"{path}: `{target}` is not finite in row {row}", "correct the value, or delete its row")
     columns = [str(name) for name in np.atleast_1d(arrays.get("columns", [f"x{i}" for i in range(X.shape[1])]))]
     if len(columns) != X.shape[1]:
-        raise InputError(f"{path}: {len(columns)} `columns` for {X.shape[1]} features", "name each column of X")
+        raise InputError(
+            f"{path}: the length of `columns` is {len(columns)}, but X has the shape {X.shape}",
+            "give one name per column of X",
+        )
     return np.ascontiguousarray(X, dtype=np.float64), values, columns, target
 
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Read one array, whose header must describe the bytes that follow it."""
+    """Read one array; raise ValueError if its header does not match the bytes that follow it."""
     entry = archive.getinfo(f"{name}.npy")
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         if version not in HEADER_READERS:
-            raise ValueError(f"array `{name}` has a format of version {version}")
+            raise ValueError(f"array `{name}` has the unsupported format version {version}")
         shape, is_fortran, dtype = HEADER_READERS[version](file)
         if dtype.hasobject:
             raise ValueError(f"array `{name}` holds Python objects")
@@ -76,10 +84,10 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
             raise ValueError(f"array `{name}` declares the shape {shape}, which does not match its number of bytes")
         # The conversion to float64 makes a second copy.
         if 2 * size > physical_memory():
-            raise ValueError(f"array `{name}` has {size} bytes, more than fit into this machine's memory")
+            raise ValueError(f"array `{name}` has {size} bytes, which exceeds the memory of this machine")
         content = file.read(size)
         # Reading beyond the last byte makes zipfile compare the checksum.
         if len(content) != size or file.read(1):
-            raise ValueError(f"array `{name}` is cut off")
+            raise ValueError(f"array `{name}` is truncated")
     array: np.ndarray = np.frombuffer(content, dtype).reshape(shape, order="F" if is_fortran else "C")
     return array

@@ -1,10 +1,10 @@
-"""Numbers in the notation of tables: Python accepts more, such as 1_0 or digits of other scripts."""
+"""Parse numbers as written in tables; the notations 1_0 and non-ASCII digits, which Python accepts, are excluded."""
 
 from __future__ import annotations
 
 
 def parse_numeral(text: str) -> float | None:
-    """Return the number that a string denotes; None where it is not a number."""
+    """Return the number that ``text`` denotes, or None if it does not denote a number."""
     if not text.isascii() or "_" in text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Split a table into a training and a test part and scale both, keeping the scalers for prediction."""
+"""Split a table into a training part and a test part, and scale both; the scalers are kept for prediction."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from proxlearn.errors import InputError
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The training and the test part of a dataset, scaled; float64 on the CPU."""
+    """The scaled training and test parts of a dataset, in float64 on the CPU."""
 
     train: Samples
     test: Samples
     scaler: Scaler
-    """Scaler of the training part, which is applied to new rows in prediction."""
+    """Scaler of the training part, which is also applied to new rows in prediction."""
     scaled_apart: bool
-    """Whether the test part has a scaler of its own, as in the paper for some datasets."""
+    """Whether the test part is scaled by a different scaler, as in the paper for some datasets."""
     target_scaler: Scaler
-    """Scaler of a real target; the identity otherwise."""
+    """Scaler of a real target; the identity for classes."""
     rows: dict[str, np.ndarray]
-    """Row numbers of the two parts in the table."""
+    """Row numbers of the parts in the table, under the keys ``train`` and ``test``."""
     table: Table
 
 
 def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row numbers of the training and of the test part."""
+    """Return the row numbers of the training part and those of the test part."""
     rows = len(table.X)
     order = np.arange(rows)
     if config.split == "shuffled":
@@ -50,7 +50,10 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
 
 
 def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedData:
-    """Split, then scale with the statistics of the training part (``scaling=paper``: of each part separately)."""
+    """Split a table, and scale the features and a real target with statistics of the training part.
+
+    With ``scaling=paper``, the features of each part are scaled with the statistics of that part.
+    """
     train_rows, test_rows = split_rows(table, config, split_seed)
     _check_classes(table, train_rows, config)
     fit = _scaler_fit(table, config)
@@ -65,7 +68,7 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedDat
         if is_regression:
             return Samples(X, torch.from_numpy(target_scaler(table.target[rows, None])[:, 0]))
         labels = torch.from_numpy(table.target[rows])
-        # Two classes are regressed as -1/+1; with more, f is the probability of the true class, whose target is 1.
+        # Two classes have the targets -1 and +1; with more, f is the probability of the true class, whose target is 1.
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
         return Samples(X, y, labels)
 
@@ -81,7 +84,7 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedDat
 
 
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
-    """Refuse data that cannot be scaled, or that overflows in all of these precisions; the error names the column."""
+    """Raise an InputError that names the column if data cannot be scaled or overflow in all given precisions."""
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]
@@ -92,10 +95,10 @@ def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> 
         def row_name(i: int, rows: np.ndarray = rows) -> str:
             return f"data row {rows[i] + 1}"
 
-        remedy = "use dataset.scaling=standard, correct the number, or delete its row"
+        remedy = "use dataset.scaling=standard, correct the number, or delete the row"
         check_scaled(table.X[rows], samples.X.numpy(), names, limit, row_name, remedy)
         if samples.labels is None:
-            remedy = "use dataset.target_scaling=standard, correct the number, or delete its row"
+            remedy = "use dataset.target_scaling=standard, correct the number, or delete the row"
             check_scaled(table.target[rows, None], samples.y.numpy()[:, None], target, limit, row_name, remedy)
 
 
@@ -110,7 +113,7 @@ def _scaler_fit(table: Table, config: DatasetConfig) -> ScalerFit:
 
 
 def _check_classes(table: Table, train_rows: np.ndarray, config: DatasetConfig) -> None:
-    """Refuse a split in which a class has no training row: it cannot be learnt."""
+    """Raise InputError if a class has no row in the training part, because it could not be learned."""
     absent = sorted(set(range(len(table.classes))) - set(np.unique(table.target[train_rows]).tolist()))
     if table.classes and absent:
         other_split = "another split_seed" if config.split == "shuffled" else "dataset.split=shuffled"

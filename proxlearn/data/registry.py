@@ -1,16 +1,19 @@
 """Registry of the datasets by name.
 
-A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here.
+A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here. Another package adds
+one by an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and CONFIG, which
+holds the values that a file in configs/dataset/ would hold (config/plugin_configs.py).
 """
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 from proxlearn.config.schema import DatasetConfig
+from proxlearn.core.registry import DATASET_GROUP, Registry, plugin_error
 from proxlearn.data.table import DatasetInfo, Table
-from proxlearn.errors import InputError, did_you_mean
+from proxlearn.errors import InputError
 
 LOADERS = {
     "wdbc": "proxlearn.data.wdbc",
@@ -19,11 +22,23 @@ LOADERS = {
     "twonorm": "proxlearn.data.twonorm",
     "shd": "proxlearn.data.shd",
     "digits": "proxlearn.data.digits",
+    "wine": "proxlearn.data.wine",
     "sine": "proxlearn.data.sine",
     "csv": "proxlearn.data.user_table",
 }
+"""proxlearn's own datasets, and the modules that load them."""
 OPTIONAL_KEYS = ("path", "target", "task", "points")
-"""Keys of the dataset group that only some loaders read."""
+"""Keys of the config group ``dataset`` that only some loaders read."""
+
+
+def _is_loader(part: Any) -> bool:
+    return isinstance(getattr(part, "INFO", None), DatasetInfo) and callable(getattr(part, "load", None))
+
+
+DATASETS: Registry[Any] = Registry(
+    "dataset", DATASET_GROUP, LOADERS, "a module or an object with INFO (a DatasetInfo), CONFIG and load", _is_loader
+)
+"""Every dataset by name: the name of a module of proxlearn, or the object of an entry point."""
 
 
 def dataset_info(name: str) -> DatasetInfo:
@@ -33,17 +48,20 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 def load(config: DatasetConfig) -> Table:
-    """Load the dataset ``config.name``."""
+    """Load the dataset ``config.name``; raise InputError if the config sets a key that its loader does not read."""
     reads = dataset_info(config.name).reads
     for key in OPTIONAL_KEYS:
         if getattr(config, key) is not None and key not in reads:
             hint = ", or use dataset=csv for your own table" if key in dataset_info("csv").reads else ""
-            raise InputError(f"dataset={config.name} does not read dataset.{key}", f"leave it out{hint}")
+            raise InputError(f"dataset={config.name} does not use dataset.{key}", f"leave it out{hint}")
     table: Table = _import_loader(config.name).load(config)
+    if not isinstance(table, Table):
+        problem = f"is loaded as {type(table).__name__} and not as a Table"
+        raise plugin_error("dataset", DATASET_GROUP, config.name, problem)
     return table
 
 
-def _import_loader(name: str) -> ModuleType:
-    if name not in LOADERS:
-        raise InputError(f"no loader for dataset `{name}`", did_you_mean(name, LOADERS))
-    return importlib.import_module(LOADERS[name])
+def _import_loader(name: str) -> Any:
+    """Return a module or an object with INFO and ``load``."""
+    part = DATASETS[name]
+    return importlib.import_module(part) if name in LOADERS else part

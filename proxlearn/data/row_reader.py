@@ -1,7 +1,7 @@
-"""Reader of new rows for a model: a table in chunks, with columns matched by name to those of the training table.
+"""Read new rows for a model in chunks, and match their columns by name to those of the training table.
 
-The order of the columns does not matter; their names do. A missing or an unknown column is an error with a remedy,
-because a prediction from a wrong column is not recognisable as wrong.
+The columns may be in any order. A missing or unknown column is an error, because a prediction from a wrong column
+cannot be recognised as wrong.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from proxlearn.files.user_paths import unreadable_as_input_error, user_path
 
 STANDARD_INPUT = "-"
 MAX_CHUNK_CELLS = 2_000_000
-"""Numbers in a chunk: about 16 MB for any number of columns."""
+"""Maximum number of cells in a chunk; they take about 16 MB."""
 MAX_CHUNK_ROWS = 50_000
 MAX_LISTED_NAMES = 5
 
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """The columns of a table that are read, and their use."""
+    """The columns to read from a table, and how each of them is used."""
 
     features: Sequence[str]
-    """Names of the features in the model's order."""
+    """Names of the features, in the order that the model expects."""
     target: str | None = None
-    """Read if ``needs_target``; otherwise the table may have it, and it is ignored."""
+    """Name of the target column; if ``needs_target`` is False, the table may contain it, but it is ignored."""
     needs_target: bool = False
     keep: Sequence[str] = ()
-    """Columns that are copied as written."""
+    """Names of the columns that are copied to the output as written."""
     ignore_extra: bool = False
-    """Ignore columns that the model does not know, instead of refusing them."""
+    """Whether columns that the model does not use are ignored; otherwise they are an error."""
 
     @property
     def needed_target(self) -> list[str]:
-        """The target as a list; empty where it is not read."""
+        """A list with the name of the target, or an empty list if the target is not read."""
         return [self.target] if self.needs_target and self.target is not None else []
 
 
@@ -54,18 +54,21 @@ class Chunk:
     """Consecutive rows of a table."""
 
     X: np.ndarray
-    """Rows x features, float64, finite, in the model's order."""
+    """Features in the order that the model expects, rows x features, float64 and finite."""
     target: list[str] = field(default_factory=list)
-    """The target's cells as written; empty where it is not read."""
+    """Cells of the target column as written; empty if the target is not read."""
     kept: dict[str, list[str]] = field(default_factory=dict)
-    """Cells of the columns that are copied, as written."""
+    """Cells, as written, of each column that is copied to the output."""
 
 
 class RowReader:
-    """Reads a table of new rows from a file or from the standard input (``-``); the table has ``size`` bytes."""
+    """Context manager that reads a table of new rows from a file, or from the standard input if ``source`` is ``-``.
+
+    Inside the ``with`` block, ``size`` is the number of bytes of the table.
+    """
 
     def __init__(self, source: str) -> None:
-        self.name = "the standard input" if source == STANDARD_INPUT else source
+        self.name = "standard input" if source == STANDARD_INPUT else source
         self._source = source
 
     def __enter__(self) -> RowReader:
@@ -79,7 +82,7 @@ class RowReader:
         self._text = csv_file.open_text(self._file)
         if self.size == 0:
             self._text.close()
-            raise InputError(f"{self.name} is empty", "give a header line and rows")
+            raise InputError(f"{self.name} is empty", "give a header line and at least one row")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +93,7 @@ class RowReader:
         return self._file.tell()
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
-        """Yield the rows in order; only one chunk is in memory at a time."""
+        """Yield the rows in order, as chunks of which only one is in memory at a time."""
         header, delimiter = csv_file.read_header(self.name, self._text, least=1)
         check_columns(header, columns, self.name)
         size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(header)))
@@ -105,17 +108,22 @@ class RowReader:
 
 
 def _feature_rows(frame: Any, columns: Sequence[str]) -> np.ndarray:
-    """Return the numbers of a frame; the remedies of training do not apply, because the model needs every column."""
+    """Return the features of a data frame as a matrix; raise InputError if a cell is not a finite number.
+
+    The remedies that these errors suggest in training do not apply here, because the model needs every column.
+    """
     try:
         X = csv_file.feature_matrix(frame[list(columns)])
         check_finite(X, columns, int(frame.index[0]) if len(frame) else 0)
     except InputError as error:
-        raise InputError(error.problem, "write a number there (decimals with a point), or delete the row") from error
+        raise InputError(
+            error.problem, "write a number in every row (decimals with a point), or delete the rows without one"
+        ) from error
     return X
 
 
 def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> None:
-    """Refuse a table that lacks a column, or that has one which is neither used nor kept."""
+    """Raise InputError if a table lacks a needed column, or has one that is neither used, kept nor ignored."""
     expected = {*columns.features, *columns.keep, *([columns.target] if columns.target else [])}
     extra = [column for column in header if column not in expected]
     missing = [column for column in columns.features if column not in header]
@@ -124,20 +132,25 @@ def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> No
         if extra:
             hint = did_you_mean(missing[0], extra)
             similar = hint.removeprefix("did you mean ")[:-1]
-            remedy = f"rename {similar}, if it is this column" if "did you" in hint else remedy
-        raise InputError(f"{name} lacks the column {_quote_names(missing)}, which the model was trained on", remedy)
+            renaming = f"rename {similar} to `{missing[0]}` if they are the same column"
+            remedy = renaming if "did you" in hint else remedy
+        raise InputError(f"{name} lacks the {_quote_columns(missing)}, which the model was trained on", remedy)
     for column in (*columns.needed_target, *columns.keep):
         if column not in header:
             raise InputError(f"{name} has no column `{column}`", did_you_mean(column, header))
     if extra and not columns.ignore_extra:
         raise InputError(
-            f"{name} has the column {_quote_names(extra)}, which the model does not use",
-            f"--keep {_shell_word(extra[0])} copies it to the output, --ignore-extra leaves such columns out",
+            f"{name} has the {_quote_columns(extra)}, which the model does not use",
+            f"add --keep {_shell_word(extra[0])} to copy that column to the output, or --ignore-extra to ignore all "
+            "columns that the model does not use",
         )
 
 
 def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
-    """Refuse cells without a finite number; ``first`` is the number of X's first row in the table, from 0."""
+    """Raise InputError if a cell of X is missing, infinite or too large.
+
+    ``first`` is the index of the first row of X in the whole table, which is needed for the row number in the message.
+    """
     finite = np.isfinite(X)
     if finite.all():
         if (np.abs(X) > MAX_MAGNITUDE).any():
@@ -148,9 +161,10 @@ def check_finite(X: np.ndarray, columns: Sequence[str], first: int = 0) -> None:
     row, column = (int(i) for i in np.argwhere(~finite)[0])
     fault = "lacks a value" if np.isnan(X[row, column]) else "has an infinite value"
     count = int((~finite[:, column]).sum())
-    rows = f"in data row {first + row + 1}" + (f" and {count - 1} more" if count > 1 else "")
+    rows = csv_file.row_and_others(first + row + 1, count - 1)
     raise InputError(
-        f"column `{columns[column]}` {fault} {rows}", "fill these cells in, or delete the rows or the column"
+        f"column `{columns[column]}` {fault} in {rows}",
+        "write a finite number in every row, delete the rows without one, or delete the column",
     )
 
 
@@ -165,7 +179,7 @@ def _open_seekable(path: Path) -> BinaryIO:
 
 
 def _copy_to_disk(file: BinaryIO) -> BinaryIO:
-    """Copy a stream to a temporary file: the header is read more than once, and memory stays bounded."""
+    """Copy a stream to a temporary file, because the header is read more than once and memory must stay bounded."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
         try:
@@ -175,6 +189,10 @@ def _copy_to_disk(file: BinaryIO) -> BinaryIO:
         failed.pop_all()
     copy: BinaryIO = spool
     return copy
+
+
+def _quote_columns(names: Sequence[str]) -> str:
+    return f"{'column' if len(names) == 1 else 'columns'} {_quote_names(names)}"
 
 
 def _quote_names(names: Sequence[str]) -> str:

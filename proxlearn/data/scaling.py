@@ -1,4 +1,4 @@
-"""Feature scalings: affine maps per column, fitted on the rows that the caller passes."""
+"""Feature scalings: an affine map per column, fitted to the rows that the caller passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """The map x -> (x - shift) * factor, per column."""
+    """The affine map x -> (x - shift) * factor, with one shift and one factor per column."""
 
     shift: np.ndarray
     factor: np.ndarray
@@ -28,58 +28,66 @@ class Scaler:
 
 
 MAX_CONSTANT_ERROR = 1e-3
-"""Rounding error of a constant column's mean that is accepted: the column carries no information."""
+"""Largest accepted rounding error of the mean of a constant column, which carries no information."""
 
 ScalerFit = Callable[[np.ndarray], Scaler]
 """A function that fits a scaler to rows."""
 
 
 def none(X: np.ndarray) -> Scaler:
-    """Return the identity."""
+    """Return a scaler that leaves the features unchanged."""
     return constant_factor(X, 1.0)
 
 
 def constant_factor(X: np.ndarray, factor: float) -> Scaler:
-    """Multiply every feature by the same factor."""
+    """Return a scaler that multiplies every feature by ``factor``."""
     return Scaler(np.zeros(X.shape[1]), np.full(X.shape[1], factor))
 
 
-def standard(X: np.ndarray) -> Scaler:
-    """Scale each column to mean 0 and standard deviation 1."""
+def standard(X: np.ndarray, weights: np.ndarray | None = None) -> Scaler:
+    """Return a scaler that maps each column to mean 0 and standard deviation 1."""
     constant = X.max(axis=0) == X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, width = X.mean(axis=0), X.std(axis=0)
-        # Squares of 1e200 overflow and those of 1e-200 underflow: such columns are divided by their largest number.
+        mean, width = _mean_and_deviation(X, weights)
+        # Squares of 1e200 overflow and squares of 1e-200 underflow, so these columns are divided by their maximum.
         extreme = ~np.isfinite(mean) | ~np.isfinite(width) | ((width == 0) & ~constant)
         unit = np.where(extreme, np.abs(X).max(axis=0), 1.0)
         if extreme.any():
-            relative = X / unit
-            mean = np.where(extreme, unit * relative.mean(axis=0), mean)
-            width = np.where(extreme, unit * relative.std(axis=0), width)
+            relative_mean, relative_width = _mean_and_deviation(X / unit, weights)
+            mean = np.where(extreme, unit * relative_mean, mean)
+            width = np.where(extreme, unit * relative_width, width)
     # The mean of a constant column may be rounded; for a column of 1e200 the rounding error alone is 1e184.
     mean = np.where(constant & (np.abs(mean - X[0]) > MAX_CONSTANT_ERROR), X[0], mean)
     return Scaler(mean, _inverse(width, X))
 
 
+def _mean_and_deviation(X: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the standard deviation of each column."""
+    if weights is None:
+        return X.mean(axis=0), X.std(axis=0)
+    mean = np.average(X, axis=0, weights=weights)
+    return mean, np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
+
+
 def minmax(X: np.ndarray, top: float = 1.0) -> Scaler:
-    """Map each column onto [0, top]."""
+    """Return a scaler that maps the range of each column onto [0, top]."""
     low = X.min(axis=0)
     return Scaler(low, top * _inverse(X.max(axis=0) - low, X))
 
 
 def symmetric(X: np.ndarray) -> Scaler:
-    """Map each column onto [-1, 1]."""
+    """Return a scaler that maps the range of each column onto [-1, 1]."""
     scaler = minmax(X, top=2.0)
     return Scaler(scaler.shift + 1 / scaler.factor, scaler.factor)
 
 
 def max_abs(X: np.ndarray) -> Scaler:
-    """Divide each column by its largest magnitude."""
+    """Return a scaler that divides each column by its largest absolute value."""
     return Scaler(np.zeros(X.shape[1]), _inverse(np.abs(X).max(axis=0), X))
 
 
 def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return 1 / width; 1 for a column that is constant on these rows (its width may be a rounding error, not 0)."""
+    """Return 1 / width for each column, or 1 for a column that is constant in X (its width may be a rounding error)."""
     constant = (X.max(axis=0) == X.min(axis=0)) | (width == 0)
     with np.errstate(over="ignore"):
         inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))
@@ -87,4 +95,4 @@ def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 FITS: dict[str, ScalerFit] = {"none": none, "standard": standard, "minmax": minmax, "max": max_abs}
-"""Scalings by their names in a config; ``paper`` is a property of the dataset."""
+"""Functions that fit a scaler, by their names in a config; the function for ``paper`` depends on the dataset."""

@@ -1,4 +1,4 @@
-"""Loader of sine: sin(x) on [-pi, pi], equispaced training points and the midpoints between them as test points."""
+"""Loader of the sine dataset: sin(x) at equispaced training points in [-pi, pi], and at their midpoints for testing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset as every loader returns it, before splitting and scaling, and its description, which needs no loading."""
+"""The table that every loader returns, before splitting and scaling, and the description of a dataset."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ from proxlearn.data.scaling import ScalerFit
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a dataset in the order of its source."""
+    """A dataset as its loader returns it, with the rows in the order of the source."""
 
     X: np.ndarray
-    """Features, rows x n_x, float64."""
+    """Features, rows x features, float64."""
     target: np.ndarray
     """Class indices (int64) or real targets (float64), one per row."""
     columns: tuple[str, ...]
     task: Task
     sha256: str
-    """Digest of the numbers, or of the file that they were read from; recorded in the run folder."""
+    """Checksum of the data, or of the file from which they were read; it is recorded in the run folder."""
     classes: tuple[str, ...] = ()
     train_rows: int | None = None
-    """Number of leading rows that the source reserves for training; None: dataset.train_fraction decides."""
+    """Number of leading rows that the source reserves for training; if None, dataset.train_fraction determines it."""
     paper_scaling: ScalerFit | None = None
-    """The paper's scaling of the features of each part; None where the paper does not use the dataset."""
+    """Function that fits the paper's feature scaling to the rows of one part; None if the paper does not use the
+    dataset."""
     target_column: str | None = None
-    """Name of the target's column in a user's table."""
+    """Name of the target column in a user's table; None for other datasets."""
     image: tuple[int, int] | None = None
-    """Height and width, where a row of features is an image."""
+    """Height and width of the image whose pixels are the features of a row; None for other data."""
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Description of a dataset for ``proxlearn data``, without loading it. Each loader's module has one as ``INFO``."""
+    """Description of a dataset, which ``proxlearn data`` shows without loading the data.
+
+    Each loader module defines one as ``INFO``.
+    """
 
     rows: int | None
     features: int | None
     classes: int | None
-    """None for a real target, and for a user's table."""
+    """Number of classes; None for a real target and for a user's table."""
     source: str
     licence: str
     file: DataFile | None = None
-    """The file that it is read from; None where it is computed, or part of an installed package."""
+    """File of the dataset; None if the data are computed or are part of an installed package."""
     reads: tuple[str, ...] = ()
-    """The keys among dataset.path, .target, .task and .points that the loader reads; setting another is an error."""
+    """Keys among ``registry.OPTIONAL_KEYS`` that the loader reads; setting any of the other keys is an error."""

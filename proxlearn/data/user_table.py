@@ -1,7 +1,7 @@
-"""Loader of a user's table: ``dataset=csv dataset.path=my.csv dataset.target=label``, or an .npz file.
+"""Loader of a user's table in a .csv or .npz file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
-A table that cannot be learnt from is refused with the column's name and the remedy; no row or column is dropped, filled
-in or encoded silently.
+A table that cannot be used for training raises an InputError with a remedy. No row or column is dropped, filled in or
+encoded silently.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ INFO = DatasetInfo(
     reads=("path", "target", "task"),
 )
 LARGE_FILE = 50_000_000
-"""Bytes above which reading takes seconds and is announced."""
+"""Size in bytes above which a notice announces that the file is being read."""
 MAX_LISTED_NAMES = 5
-"""Names in one message; the others are counted."""
+"""Maximum number of column names in one message; further columns are only counted."""
 
 
 def load(config: DatasetConfig) -> Table:
@@ -48,7 +48,7 @@ def load(config: DatasetConfig) -> Table:
         values = keep_spelling(values, lambda: csv_file.read_target_texts(path, content, target), config.task)
     encoding = infer_target(values, target, config.task)
     if config.task is None:
-        notice(f"{encoding.description}; dataset.task=... overrides this guess")
+        notice(f"{encoding.description}; set dataset.task=... to change this")
     return Table(
         X,
         encoding.target,
@@ -71,17 +71,18 @@ def _read_file(path: Path) -> bytes:
 
 
 def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
-    """Refuse features that a neuron cannot use: numbers that are not finite, and constant columns."""
+    """Raise InputError if there are too few rows or columns, or if a column is constant or not finite."""
     if len(X) < 2:
-        raise InputError(f"{path} has fewer than two rows of data", "give at least one to train on and one to test on")
+        raise InputError(
+            f"{path} has fewer than two rows of data", "give at least one row for training and one for testing"
+        )
     if not columns:
-        raise InputError(f"{path} has no column besides the target", "add the columns to predict from")
+        raise InputError(f"{path} has no column besides the target", "add at least one feature column")
     check_finite(X, columns)
     constant = [columns[i] for i in np.flatnonzero(X.max(axis=0) == X.min(axis=0)).tolist()]
     if constant:
         names = ", ".join(f"`{name}`" for name in constant[:MAX_LISTED_NAMES])
         more = f" and {len(constant) - MAX_LISTED_NAMES} more" if len(constant) > MAX_LISTED_NAMES else ""
-        noun, verb = ("column", "is") if len(constant) == 1 else ("columns", "are")
-        raise InputError(
-            f"{noun} {names}{more} {verb} the same in every row", "delete it: a constant carries no information"
-        )
+        noun, verb, pronoun = ("column", "has", "it") if len(constant) == 1 else ("columns", "have", "them")
+        problem = f"{noun} {names}{more} {verb} the same value in every row"
+        raise InputError(problem, f"delete {pronoun}, because a constant column carries no information")

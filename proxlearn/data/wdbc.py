@@ -1,4 +1,4 @@
-"""Loader of WDBC, the Wisconsin Diagnostic Breast Cancer data of scikit-learn (the features of the paper's file)."""
+"""Loader of WDBC, the Wisconsin Diagnostic Breast Cancer data in scikit-learn, with the features used in the paper."""
 
 from __future__ import annotations
 

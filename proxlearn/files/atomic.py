@@ -23,7 +23,7 @@ OLD_TEMPORARY_NAME = re.compile(
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the content of ``path``; a crash leaves either the old or the new file, never a part of one."""
+    """Replace the content of ``path``; a crash leaves either the old or the new content, never a part of it."""
     temporary = temporary_name(path)
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | PLAIN, 0o666)
@@ -42,7 +42,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def break_hard_links(path: Path) -> None:
-    """Replace a file that has other hard links (a backup) by a copy, before it is changed in place."""
+    """Replace a file that has other hard links (such as a backup) with a copy, before it is changed in place."""
     try:
         if os.stat(path, follow_symlinks=False).st_nlink > 1:
             write_atomically(path, path.read_bytes())
@@ -51,14 +51,14 @@ def break_hard_links(path: Path) -> None:
 
 
 def write_all(handle: int, content: bytes) -> None:
-    """Write every byte: a single call may write fewer, for example just before a disk is full."""
+    """Write all of ``content``; a single system call may write only a part, for example if the disk is almost full."""
     remaining = memoryview(content)
     while remaining:
         remaining = remaining[os.write(handle, remaining) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` durable."""
+    """Sync ``folder`` to disk, so that a rename in it is durable."""
     if os.name == "nt":
         # Windows cannot open a folder as a file; its file system records a rename in a journal.
         return
@@ -74,17 +74,17 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a name in the folder of ``path`` that no other program uses, so that leftover files can be deleted."""
+    """Return a path next to ``path`` whose name only proxlearn uses, so that leftover files can be deleted."""
     return path.with_name(f".proxlearn-{path.name}.{os.getpid()}.tmp")
 
 
 def is_temporary(path: Path) -> bool:
-    """Return whether a file's name is that of an unfinished file of proxlearn."""
+    """Return whether a file has the name of an unfinished file of proxlearn."""
     return bool(TEMPORARY_NAME.fullmatch(path.name) or OLD_TEMPORARY_NAME.fullmatch(path.name))
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete the unfinished files of a killed process; files of other programs stay."""
+    """Delete the unfinished files of killed processes in a folder; files of other programs are kept."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_temporary(path) and path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
@@ -92,11 +92,11 @@ def remove_temporaries(folder: Path) -> None:
 
 @contextlib.contextmanager
 def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}") -> Iterator[None]:
-    """Turn a full disk, or a removed or read-only folder, into a RunError; ``then`` completes its remedy."""
+    """Convert an OSError in the block, such as a full disk, into a RunError; ``then`` completes its remedy."""
     try:
         yield
     except OSError as error:
         raise RunError(
             f"cannot write to the run folder {folder}: {error.strerror or error}",
-            f"fix that, and {then}",
+            f"fix the cause, and {then}",
         ) from error

@@ -1,7 +1,7 @@
-"""Safe reading of files from untrusted folders: run folders are copied, edited, damaged and forged.
+"""Safe reading of files from untrusted folders: run folders may be copied, edited, damaged or forged.
 
 Every reader of a run, sweep or comparison folder opens its files here. Only regular files are opened, links are not
-followed, pipes do not block, and the number of bytes is limited per kind of file. A file that fails these checks is an
+followed, pipes do not block, and the number of bytes is limited per kind of file. A file that fails these checks raises
 `UnreadableFile`, which the command line prints as one line.
 """
 
@@ -44,7 +44,7 @@ PARSE_ERRORS = (
 """Errors of parsers on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
 MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
 """Errors of the machine, not of the file."""
-REMEDY = "copy the run folder again, or repeat its `train` command"
+REMEDY = "copy the run folder again, or repeat the `train` command"
 
 
 class UnreadableFile(InputError):
@@ -60,23 +60,23 @@ class AbsentFile(UnreadableFile):
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML loader that refuses aliases: a few lines of them can expand to more values than fit in memory."""
+    """YAML loader that rejects aliases, because a few lines can expand to more values than fit in memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias")
+            raise yaml.YAMLError("aliases are not supported")
         return super().compose_node(parent, index)
 
 
 def open_regular(path: Path) -> int:
-    """Open a regular file for reading and return its descriptor; raise UnreadableFile for any other kind."""
+    """Open a regular file for reading and return its descriptor; raise UnreadableFile for any other path."""
     try:
         # Without NO_WAIT, opening a pipe would block until a process writes to it.
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise AbsentFile(path, "there is no such file") from error
+        raise AbsentFile(path, "the file does not exist") from error
     except ValueError as error:
-        raise UnreadableFile(path, "its name is not valid") from error
+        raise UnreadableFile(path, "its name is invalid") from error
     except OSError as error:
         # macOS and the BSDs report a link with different error numbers from Linux.
         link = error.errno in (errno.ELOOP, errno.EMLINK) or path.is_symlink()
@@ -92,7 +92,7 @@ def open_regular(path: Path) -> int:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes."""
+    """Return the content of a regular file; raise UnreadableFile if it has more than ``most`` bytes."""
     with os.fdopen(open_regular(path), "rb") as file:
         try:
             size = os.fstat(file.fileno()).st_size
@@ -102,7 +102,7 @@ def read_bytes(path: Path, most: int) -> bytes:
                 raise
             raise UnreadableFile(path, os_error_text(error)) from error
     if size > most or len(content) > most:
-        raise UnreadableFile(path, f"it has {size} bytes, more than the expected {most}")
+        raise UnreadableFile(path, f"it has {size} bytes, but at most {most} are expected")
     return content
 
 
@@ -114,34 +114,35 @@ def read_text(path: Path, most: int) -> str:
 
 
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """Return a JSON object of plain values."""
+    """Return the JSON object in a file; raise UnreadableFile if the file does not hold one."""
     text = read_text(path, most)
     try:
         return parse_json(text)
     except PARSE_ERRORS as error:
-        raise UnreadableFile(path, parse_error_text(error, "JSON")) from error
+        raise UnreadableFile(path, parse_error_text(error, "valid JSON")) from error
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """Return a JSON object of plain values; raise one of PARSE_ERRORS for any other string."""
+    """Return the JSON object in a string; raise one of PARSE_ERRORS if the string does not hold one."""
     return _require_plain_mapping(json.loads(text))
 
 
 def read_yaml(path: Path, most: int = MAX_YAML_BYTES) -> dict[str, Any]:
-    """Return a YAML mapping of plain values, without aliases."""
+    """Return the YAML mapping in a file; raise UnreadableFile if the file does not hold one or has aliases."""
     text = read_text(path, most)
     try:
         return _require_plain_mapping(yaml.load(text, Loader=PlainLoader))
     except PARSE_ERRORS as error:
-        raise UnreadableFile(path, parse_error_text(error, "YAML")) from error
+        raise UnreadableFile(path, parse_error_text(error, "valid YAML")) from error
 
 
 def read_table(
     path: Path, most: int = MAX_TABLE_BYTES, convert: Callable[[str], str] = lambda content: content
 ) -> pd.DataFrame:
-    """Read a CSV file with a header line; a last line without a line end is still being written and is ignored.
+    """Return a CSV file with a header line as a data frame, without an incomplete last line.
 
-    ``convert`` converts the text of an earlier version to the present one.
+    A last line without a line end is still being written. ``convert`` converts the text of an earlier version to the
+    current one.
     """
     import pandas as pd
 
@@ -153,25 +154,25 @@ def read_table(
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
             table = pd.read_csv(io.StringIO(convert(complete.decode("utf-8"))), index_col=False)
     except (pd.errors.ParserWarning, *PARSE_ERRORS) as error:
-        raise UnreadableFile(path, parse_error_text(error, "table")) from error
+        raise UnreadableFile(path, parse_error_text(error, "a valid table")) from error
     return table
 
 
 def parse_error_text(error: BaseException, kind: str) -> str:
     """Return a short description of a parser's error."""
     message = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
-    return f"it is not a valid {kind} ({message:.80})"
+    return f"it is not {kind} ({message:.80})"
 
 
 def os_error_text(error: OSError) -> str:
-    """Return the system's description of an error."""
+    """Return the system's description of an OSError."""
     return error.strerror or type(error).__name__
 
 
 def _require_plain_mapping(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is a mapping of plain values, which every later reader can traverse and print."""
+    """Return ``value`` if it is a mapping of plain values; raise one of PARSE_ERRORS otherwise."""
     if not isinstance(value, dict):
-        raise TypeError("not a mapping")
+        raise TypeError("it is not a mapping")
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []
@@ -186,7 +187,7 @@ def _require_plain_mapping(value: Any) -> dict[str, Any]:
                 # JSON can contain half of a surrogate pair, which cannot be encoded.
                 node.encode()
             elif node is not None and not isinstance(node, (bool, int, float)):
-                raise TypeError(f"a value of type {type(node).__name__}")
+                raise TypeError(f"a value has the unsupported type {type(node).__name__}")
         if not below:
             return value
         level = below

@@ -1,4 +1,4 @@
-"""Paths that users type: ``~`` is expanded, a web address is refused, and a file that cannot be read is an error."""
+"""Paths that users type: ``~`` is expanded, and web addresses and unreadable files raise an InputError."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def expand_home(text: str) -> str:
-    """Replace a leading ``~`` or ``~user`` by the home folder; the name of an unknown user stays as it is."""
+    """Replace a leading ``~`` or ``~user`` with the home folder; the name of an unknown user is kept."""
     return os.path.expanduser(text)
 
 
 def check_path(name: str, text: str) -> str:
-    """Refuse a string that is not a path: ``Path`` would silently remove one of the slashes of a web address."""
+    """Return ``text``; raise InputError if it is a web address or contains a zero byte.
+
+    ``Path`` would silently remove one of the slashes of a web address.
+    """
     if ADDRESS.match(text):
         remedy = "choose a local folder" if name.startswith("hydra.") else "download it first, and give the local path"
-        raise InputError(f"{name} must be a path on this machine, got the address {text:.200}", remedy)
+        raise InputError(f"{name} must be a path on this machine, got the URL {text:.200}", remedy)
     if "\0" in text:
-        raise InputError(f"{name} contains a zero byte: {text!r:.100}", "correct the path")
+        raise InputError(f"{name} contains a null byte: {text!r:.100}", "correct the path")
     return text
 
 
 def absolute_folder(path: str | Path) -> Path:
     """Return the absolute path of the folder that the operating system opens for ``path``.
 
-    ``..`` after a symbolic link is the parent of the link's target, not of the link: ``os.path.abspath`` would give
+    ``..`` after a symbolic link is the parent of the link's target, not of the link; ``os.path.abspath`` would return
     another folder.
     """
     parts = (Path.cwd() / path).parts
@@ -47,17 +50,17 @@ def display_path(path: Path) -> str:
 
 
 def user_path(name: str, text: str) -> Path:
-    """Return the path that ``text``, the value of the setting or option ``name``, denotes."""
+    """Return the path that the user gave as ``text`` for the setting or option ``name``."""
     return Path(expand_home(check_path(name, text)))
 
 
 @contextlib.contextmanager
 def unreadable_as_input_error(name: str, path: Path, kinds: str) -> Iterator[None]:
-    """Turn a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` are accepted endings."""
+    """Convert a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` are valid endings."""
     try:
         yield
     except FileNotFoundError as error:
-        remedy = f"relative paths start in the current folder, {Path.cwd()}"
-        raise InputError(f"{name}: no file {path}", remedy) from error
+        remedy = f"correct the path (relative paths start from the current folder, {Path.cwd()})"
+        raise InputError(f"{name}: the file {path} does not exist", remedy) from error
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", f"name a readable {kinds} file") from error
+        raise InputError(f"cannot read {path}: {error.strerror}", f"give a readable {kinds} file") from error

@@ -1,4 +1,4 @@
-"""Runs jobs through a Hydra launcher: sequentially, on a machine's cores (joblib), on SLURM (submitit) or on Ray."""
+"""Execution of jobs by a Hydra launcher: one by one, on several cores (joblib), on SLURM (submitit) or on Ray."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxlearn.jobs.job import JobBatch
 
 
 class HydraLauncher:
-    """The launcher that a composed config names; ``folder`` holds the launcher's own files."""
+    """The launcher that a composed config names; ``folder`` holds the files of the launcher."""
 
     def __init__(self, master: DictConfig, loader: ConfigLoader, folder: Path) -> None:
         self._master, self._loader, self._folder = master, loader, folder
@@ -33,7 +33,7 @@ class HydraLauncher:
         return launchers.threads_per_job(self._master, jobs)
 
     def launch(self, batch: JobBatch) -> None:
-        """Run all jobs of the batch; raise the error that prevents the launcher from running them."""
+        """Run all jobs of the batch; raise an error if the launcher cannot run them."""
         setup_globals()
         logging.getLogger("hydra_plugins").setLevel(logging.ERROR)
         context = launcher_context(self._loader)
@@ -57,7 +57,7 @@ def named_launcher(name: str, settings: Sequence[str], folder: Path) -> HydraLau
 
 
 def folder_overrides(folder: Path) -> list[str]:
-    """Return the overrides that give Hydra the folder of a job; the job gets its arguments from its supervisor."""
+    """Return the overrides that set the folder of a job in Hydra."""
     return [
         f"hydra.sweep.dir={quote_for_hydra(str(folder.parent))}",
         f"hydra.sweep.subdir={quote_for_hydra(folder.name)}",

@@ -1,4 +1,4 @@
-"""A job: a function that is called in a process of its own, under any launcher, and the supervision of that process."""
+"""A job: a function that is called in a separate process, under any launcher, and the supervision of that process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxlearn.terminal.notice import notice
 
 RETRY_SECONDS = 1.0
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Set by joblib for its workers, but a run that is continued keeps the number of threads that it began with."""
+"""Environment variables that joblib sets for its workers; a job resets them, because a run keeps its thread number."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Job:
 
 
 class JobStopped(Exception):
-    """The job was stopped by a signal and has stored what it needs to continue."""
+    """The job was stopped by a signal and has stored everything that it needs to continue."""
 
     def __init__(self, message: str, number: int = signal.SIGTERM) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class JobStopped(Exception):
 
 @dataclass(frozen=True)
 class JobBatch:
-    """Jobs as one value that can be sent to any process; Hydra calls it as its task function."""
+    """Jobs that are launched together, as one object that can be pickled; Hydra calls it as its task function."""
 
     jobs: tuple[Job, ...]
     existing: tuple[Path | None, ...]
@@ -97,11 +97,11 @@ class JobBatch:
         return JobRecords(self.folder).stop_requested(self.session) or is_orphaned()
 
     def supervise(self, place: int) -> None:
-        """Run a job in a process of its own, and record how it ended if the job cannot do so itself."""
+        """Run the job with the index ``place`` in a separate process, and record its end if the job has not done so."""
         job, existing, records = self.jobs[place], self.existing[place], JobRecords(self.folder)
         if self.stopping():
             self._remove_empty_folder(job, existing)
-            records.write(job.name, "skipped", self.session, "stopped before this job began")
+            records.write(job.name, "skipped", self.session, "stopped before this job started")
             return
         code = run_in_subprocess(
             run_target,
@@ -131,8 +131,10 @@ class JobBatch:
 
 
 def _stop_message(job: Job) -> str:
-    """Return how far a job got if its process ended before recording it (a second signal, or one between the last
-    step and the plots)."""
+    """Return how far a job got, for a job whose process ended before it could record this.
+
+    The cause is a second signal, or a signal between the last step and the plots.
+    """
     if job.run_folder is None:
         return "stopped"
     step = take_snapshot(job.run_folder).step
@@ -140,7 +142,7 @@ def _stop_message(job: Job) -> str:
 
 
 def run_target(batch: JobBatch, job: Job) -> int:
-    """Run the job, inside its process; record its result or failure, log any error, and return an exit code."""
+    """Run the job inside its process, record its result or its error, and return an exit code."""
     records = JobRecords(batch.folder)
     records.write(job.name, "running", batch.session)
     try:
@@ -171,7 +173,7 @@ def run_target(batch: JobBatch, job: Job) -> int:
 
 
 def _call_until_free(batch: JobBatch, job: Job, records: JobRecords) -> Mapping[str, Any] | None:
-    """Return the target's result; while another process holds the run folder, wait and try again."""
+    """Return the result of the job's function; wait and try again while another process holds the run folder."""
     while True:
         try:
             return job.target(*job.args)

@@ -1,4 +1,4 @@
-"""Hydra launchers: the number of jobs at a time, the threads per job, and the preparation of a launcher."""
+"""Properties of Hydra launchers (the number of concurrent jobs, the threads per job), their setup and shutdown."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def available_cores() -> int:
 
 
 def runs_here(master: DictConfig) -> bool:
-    """Whether the launcher runs its jobs on this machine."""
+    """Return whether the launcher runs its jobs on this machine."""
     return launcher_name(master) in LAUNCHERS and LAUNCHERS[launcher_name(master)].here
 
 
 def batch_size(master: DictConfig, jobs: int) -> int:
     """Return how many of ``jobs`` jobs are passed to the launcher at once.
 
-    The result is ``jobs``, except for submitit_local, which starts at once every job that it gets.
+    By default, the result is ``jobs``. For submitit_local, which starts all its jobs at once, it is the number of
+    cores.
     """
     name = launcher_name(master)
     size = master.hydra.sweeper.get("max_batch_size") or (available_cores() if name == "submitit_local" else jobs)
@@ -40,7 +41,7 @@ def batch_size(master: DictConfig, jobs: int) -> int:
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Return cores / jobs, so that concurrent jobs do not slow each other down; None leaves the number to torch."""
+    """Return the number of threads per job, so that concurrent jobs share the cores; None leaves it to torch."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
@@ -60,7 +61,7 @@ def threads_per_job(master: DictConfig, jobs: int) -> int | None:
 
 
 def setup_launcher(master: DictConfig, folder: Path) -> None:
-    """Prepare a launcher; its own files go below ``folder``."""
+    """Prepare the launcher of a config; the files of the launcher are written below ``folder``."""
     name = launcher_name(master)
     if name.startswith("submitit"):
         master.hydra.launcher.submitit_folder = str(folder / master.hydra.launcher.submitit_folder)
@@ -72,7 +73,7 @@ def setup_launcher(master: DictConfig, folder: Path) -> None:
 
 
 def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
-    """Make joblib's workers watch this process, because it cannot end them if it is killed."""
+    """Make the workers of joblib end when this process ends, even if it is killed."""
     if launcher_name(master) != "joblib":
         return
     from joblib import Parallel
@@ -83,7 +84,10 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
 
 
 def shutdown_launcher(master: DictConfig) -> None:
-    """End joblib's workers: joblib keeps them for the next call, and each keeps a fork server of half a gigabyte."""
+    """Shut down the workers of joblib.
+
+    joblib would keep them for the next call, and each of them keeps a fork server of half a gigabyte.
+    """
     if launcher_name(master) == "joblib":
         from joblib.externals.loky import get_reusable_executor
 
@@ -91,9 +95,15 @@ def shutdown_launcher(master: DictConfig) -> None:
 
 
 def install_sacct_shim(folder: Path) -> None:
-    """Put a substitute for `sacct` on PATH if SLURM has no accounting; else a dead job blocks the launcher for ever."""
+    """Put a substitute for `sacct` on PATH if SLURM has no accounting.
+
+    Without `sacct`, a job that has died would block the launcher forever.
+    """
     if shutil.which("sbatch") is None:
-        raise InputError("this machine has no `sbatch`", "run the command on a machine that can submit jobs to SLURM")
+        raise InputError(
+            "the program `sbatch` is not installed on this machine",
+            "run the command on a machine that can submit jobs to SLURM",
+        )
     if shutil.which("sacct") is not None and subprocess.run(["sacct", "-n"], capture_output=True).returncode == 0:
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs jobs on this machine without Hydra: N threads, each of which supervises one job's process at a time."""
+"""Execution of jobs on this machine without Hydra: several threads, each of which supervises one job at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxlearn.jobs.job import JobBatch
 
 @dataclass(frozen=True)
 class LocalPool:
-    """Runs at most ``parallel`` jobs at the same time, each with ``threads`` threads (None: as torch chooses)."""
+    """Runs at most ``parallel`` jobs at a time with ``threads`` threads each; None leaves the number to torch."""
 
     parallel: int = 1
     threads: int | None = None
@@ -26,7 +26,7 @@ class LocalPool:
         return self.threads
 
     def launch(self, batch: JobBatch) -> None:
-        """Run all jobs of the batch; the first error of a supervisor is raised when the others have ended."""
+        """Run all jobs of the batch; if a supervisor fails, raise the first error after all supervisors have ended."""
         places: queue.SimpleQueue[int] = queue.SimpleQueue()
         for place in range(len(batch.jobs)):
             places.put(place)

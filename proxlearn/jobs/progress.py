@@ -1,4 +1,4 @@
-"""Watches running jobs under any launcher: puts results into the cache and shows progress on the terminal."""
+"""Monitoring of running jobs under any launcher: store results in the cache, and show the progress on stderr."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LINE_SECONDS = 30.0
 
 
 class JobsWatcher:
-    """Follows the records that the jobs write: shows a bar on a terminal, elsewhere a line per ended job.
+    """Follows the records that the jobs write, and shows a bar on a terminal, otherwise a line per ended job.
 
-    The launcher keeps the main thread busy, so the records are read in a thread. An error in it (a full disk under the
-    cache) stops the jobs and is raised at the end.
+    The launcher keeps the main thread busy, so the records are read in another thread. An error in that thread (for
+    example a full disk) stops the jobs and is raised at the end.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class JobsWatcher:
             tqdm.write(printable(line), file=sys.stderr)
 
     def _show_running(self, running: list[str]) -> None:
-        """Show the running jobs: always in the bar; without a bar, in a line if none was written recently."""
+        """Show the running jobs in the bar or, without a bar, in a line if none was written recently."""
         if self._bar is None and time.monotonic() - self._last_line < LINE_SECONDS:
             return
         parts = [f"{self._jobs[name].title} {self._progress(name)}".strip() for name in running[:3]]
@@ -115,7 +115,7 @@ class JobsWatcher:
 
 
 def store_result(cache: ResultCache | None, job: Job, record: JobRecord | None) -> bool:
-    """Store the result of a finished job in the cache; return whether the record has a result of this job."""
+    """Store the result of a finished job in the cache; return whether the record had a result of this job."""
     if cache is None or job.identity is None or record is None or record.state != DONE:
         return False
     if record.result is None or record.key != job.key:

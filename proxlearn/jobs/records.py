@@ -1,7 +1,7 @@
-"""Records of the states of jobs' processes: FOLDER/NAME.json per job, beside FOLDER/NAME.log with the job's output.
+"""Records of the states of jobs: FOLDER/NAME.json for each job, next to FOLDER/NAME.log with its output.
 
-A killed job cannot report its end, and its supervisor may be another process on another machine: files in a
-folder that all of them can read hold the states, the results and the request to stop. Torch is not imported here.
+A killed job cannot report its end, and its supervisor may be a process on another machine. Therefore, files in a folder
+that all of them can read hold the states, the results and the request to stop. Torch is not imported here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACTIVE = ("running", "waiting")
 
 @dataclass(frozen=True)
 class JobRecord:
-    """The state of a job's process."""
+    """The recorded state of a job, and the process that recorded it."""
 
     state: str
     """running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
@@ -43,7 +43,7 @@ class JobRecord:
 
 
 class JobRecords:
-    """The files of one folder of jobs."""
+    """The records, logs and stop requests in one folder of jobs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,7 +63,7 @@ class JobRecords:
         key: str | None = None,
         result: dict[str, Any] | None = None,
     ) -> None:
-        """Record a job's state, with this process as its author."""
+        """Record the state of a job, with the process ID and the host of this process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         values = asdict(JobRecord(state, session, error, os.getpid(), platform.node(), now))
@@ -80,12 +80,12 @@ class JobRecords:
             return None
 
     def has_ended(self, name: str, session: str) -> bool:
-        """Whether a job has ended in this session."""
+        """Return whether a job has ended in this session."""
         record = self.read(name)
         return record is not None and record.session == session and record.has_ended
 
     def remove(self, name: str) -> None:
-        """Delete the record of an earlier session: the job starts again."""
+        """Delete the record of a job from an earlier session, because the job starts again."""
         self.path(name).unlink(missing_ok=True)
 
     def remove_folder(self) -> None:
@@ -112,7 +112,7 @@ def _parse_record(values: Any) -> JobRecord:
     record = JobRecord(**values)
     texts = (record.state, record.session, record.error or "", record.host, record.time, record.key or "")
     if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:
-        raise ValueError("a field of another type")
+        raise ValueError("a field has the wrong type")
     if record.result is not None and not isinstance(record.result, dict):
-        raise ValueError("a result of another type")
+        raise ValueError("the result has the wrong type")
     return record

@@ -1,4 +1,4 @@
-"""A cache of results in one append-only file of JSON lines: hundreds of results make one file to commit.
+"""A cache of results in one file of JSON lines, so that hundreds of results can be committed as one file.
 
 The first line names the format. Every other line is a record::
 
@@ -38,7 +38,7 @@ HEADER = json.dumps({"format": FORMAT}).encode() + b"\n"
 
 @dataclass(frozen=True)
 class CachedResult:
-    """One record of a cache."""
+    """One record of the cache: a result and its identity."""
 
     key: str
     identity: dict[str, Any]
@@ -53,7 +53,7 @@ class CachedResult:
 
 
 def canonical_json(identity: Mapping[str, Any]) -> str:
-    """Return one string per identity: neither the order of keys nor the type of a sequence matters."""
+    """Return the identity as JSON; the order of keys and the type of a sequence do not affect the result."""
     return json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -72,7 +72,7 @@ class ResultCache:
     >>> cache.get(identity)
     {'accuracy': 0.9}
 
-    Raises UnreadableFile for a file that is not such a cache. Damaged lines are skipped with a notice and stay in the
+    Raises UnreadableFile if the file is not a cache of results. Damaged lines are skipped with a notice and stay in the
     file. A last line without its end, which a killed process leaves, is removed by the next ``put``.
     """
 
@@ -88,7 +88,7 @@ class ResultCache:
         return None if record is None else copy.deepcopy(record.result)
 
     def put(self, identity: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Store a result durably; an earlier one for the same identity is replaced."""
+        """Store a result durably; it replaces an earlier result for the same identity."""
         key = cache_key(identity)
         stored_identity = json.loads(canonical_json(identity))
         # Parsed again so that memory holds what the file holds: lists for tuples, strings for keys.
@@ -135,7 +135,7 @@ class ResultCache:
             self._records[record.key] = record
         if damaged:
             lines_skipped = "1 damaged line is" if damaged == 1 else f"{damaged} damaged lines are"
-            notice(f"{self.path}: {lines_skipped} skipped; the results are computed again where they are needed")
+            notice(f"{self.path}: {lines_skipped} skipped; missing results are computed again when needed")
 
     def _lines(self) -> list[bytes]:
         """Return the lines below the header; raise UnreadableFile if the file is not a cache."""
@@ -150,7 +150,7 @@ class ResultCache:
                 file_format = parse_json(header.decode()).get("format")
             refuse_newer_format(self.path, file_format, FORMAT)
             if file_format != FORMAT:
-                raise UnreadableFile(self.path, "it is not a cache of results", "move it to another place")
+                raise UnreadableFile(self.path, "it is not a result cache", "move it elsewhere")
         return lines
 
     def _append(self, record: CachedResult) -> None:
@@ -172,7 +172,7 @@ class ResultCache:
             os.close(handle)
 
     def _repair(self, handle: int) -> int:
-        """Complete or remove an unterminated last line; return the file's size."""
+        """Complete or remove a last line without a line end; return the size of the file."""
         size = os.fstat(handle).st_size
         if os.pread(handle, 1, size - 1) == b"\n":
             return size
@@ -187,7 +187,7 @@ class ResultCache:
         return size + 1
 
     def _rewrite_without(self, key: str, last_line: bytes = b"") -> None:
-        """Rewrite the file without the records of ``key`` and with ``last_line``; damaged lines stay."""
+        """Rewrite the file without the records of ``key``, and append ``last_line``; damaged lines are kept."""
         prefix = f'{{"key": "{key}"'.encode()
         kept = [line for line in self._lines() if not line.startswith(prefix) and line.endswith(b"\n")]
         write_atomically(self.path, b"".join((HEADER, *kept, last_line)))
@@ -198,7 +198,7 @@ def parse_record(line: bytes) -> CachedResult:
     values = parse_json(line.decode())
     record = CachedResult(values["key"], values["identity"], values["result"], values["version"])
     if not (isinstance(record.identity, dict) and isinstance(record.result, dict) and isinstance(record.version, str)):
-        raise TypeError("a field of another type")
+        raise TypeError("a field has the wrong type")
     if record.key != cache_key(record.identity):
-        raise ValueError("the key is not that of the identity")
+        raise ValueError("the key does not match the identity")
     return record

@@ -1,4 +1,4 @@
-"""The one runner of jobs: sweeps, comparisons and the paper's experiments pass their jobs to ``run_jobs``.
+"""The runner of all jobs: sweeps, comparisons and the paper's experiments pass their jobs to ``run_jobs``.
 
 Example::
 
@@ -14,7 +14,7 @@ Example::
     accuracies = [cache.get(job.identity) for job in jobs]
     sys.exit(outcome.exit_code)
 
-Each job has its own process: one that fails or is killed does not affect the others. A job whose identity is in the
+Each job has its own process: a job that fails or is killed does not affect the others. A job whose identity is in the
 cache is not run. A job that trains a run (``run_folder``) continues from its newest checkpoint by itself; the caller
 leaves finished runs out. SIGINT and SIGTERM stop the jobs, which store what they need to continue. The same call again
 completes what is missing. The caller holds the lock of the folder (run/lock.py): one runner per folder.
@@ -53,27 +53,27 @@ LAST_JOBS_SECONDS = 60.0
 
 
 class JobLauncher(Protocol):
-    """The interface of a launcher of job batches: LocalPool or HydraLauncher."""
+    """Interface of the launchers of job batches, LocalPool and HydraLauncher."""
 
     def open(self) -> None:
-        """Prepare for jobs; raise InputError if this machine cannot launch them."""
+        """Prepare the launcher; raise InputError if this machine cannot launch jobs."""
 
     def batch_size(self, jobs: int) -> int:
-        """Return how many of ``jobs`` jobs are launched at once."""
+        """Return how many of ``jobs`` jobs are launched together."""
 
     def threads_per_job(self, jobs: int) -> int | None:
-        """Return the threads per job if ``jobs`` jobs are launched at once; None leaves the number to torch."""
+        """Return the threads per job if ``jobs`` jobs are launched together; None leaves the number to torch."""
 
     def launch(self, batch: JobBatch) -> None:
         """Run the jobs of a batch and return when all have ended."""
 
     def close(self) -> None:
-        """Shut down what the launcher has started."""
+        """Shut down the processes that the launcher has started."""
 
 
 @dataclass(frozen=True)
 class JobsOutcome:
-    """The outcome of the jobs of one call."""
+    """The outcome of the jobs of one call of ``run_jobs``."""
 
     records: dict[str, JobRecord]
     """Records by job name; a job that was not started, or whose result was cached, has none."""
@@ -85,7 +85,7 @@ class JobsOutcome:
 
     @property
     def failures(self) -> dict[str, JobRecord]:
-        """The jobs that ended without finishing."""
+        """The records of the jobs that ended without finishing, by job name."""
         return {name: record for name, record in self.records.items() if record.state != DONE}
 
     @property
@@ -107,7 +107,7 @@ def run_jobs(
     preload: Sequence[str] = (),
     caption: str = "jobs",
 ) -> JobsOutcome:
-    """Run the jobs that have no result in ``cache``.
+    """Run the jobs that have no result in ``cache``, and return the outcome of all jobs.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def run_jobs(
         The name of the progress bar.
     """
     if len({job.name for job in jobs}) < len(jobs):
-        raise InputError("two jobs have the same name", "give each job a name of its own")
+        raise InputError("two jobs have the same name", "give each job a unique name")
     launcher = launcher or LocalPool()
     records, session = JobRecords(folder), secrets.token_hex(4)
     # A killed command may have left results that no process has put into the cache.
@@ -179,7 +179,8 @@ def _launch_in_rounds(
             if not any(records.read(job.name) for job in jobs):
                 # The launcher has not started any job (wrong address, no permission): a second attempt would not help.
                 return
-            notice(f"restarting the {len(left)} jobs that the launcher did not finish")
+            noun = "job" if len(left) == 1 else "jobs"
+            notice(f"restarting {len(left)} {noun} that the launcher did not finish")
         size = launcher.batch_size(len(left))
         for start in range(0, len(left), size):
             some = tuple(left[start : start + size])
@@ -194,7 +195,7 @@ def _launch_in_rounds(
 
 
 def _wait_for_running_jobs(jobs: Sequence[Job], records: JobRecords, session: str) -> None:
-    """Wait for jobs whose launcher failed or was interrupted: they are still storing their checkpoints."""
+    """Wait for jobs that outlive their launcher, while they store their checkpoints, at most LAST_JOBS_SECONDS."""
     end = time.monotonic() + LAST_JOBS_SECONDS
     while time.monotonic() < end:
         if not any(_is_running(job, records, session) for job in jobs):
@@ -212,7 +213,7 @@ def _is_running(job: Job, records: JobRecords, session: str) -> bool:
 
 
 def process_exists(record: JobRecord) -> bool:
-    """Whether the process that wrote the record is alive, as far as this machine can tell."""
+    """Return whether the process that wrote the record is alive; False for a process on another machine."""
     if record.host != platform.node():
         return False
     try:
@@ -226,7 +227,10 @@ def process_exists(record: JobRecord) -> bool:
 
 @contextlib.contextmanager
 def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
-    """Stop all jobs on SIGINT or SIGTERM, not only the job that gets it; a second signal ends the command at once."""
+    """Request all jobs to stop on SIGINT or SIGTERM; yield the list of received signals.
+
+    A second signal raises KeyboardInterrupt, which ends the command at once.
+    """
     received: list[int] = []
     first = 0.0
 
@@ -240,7 +244,7 @@ def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
         first = time.monotonic()
         received.append(number)
         records.request_stop(session)
-        notice("stopping: running jobs store their state first (a second signal ends them at once)")
+        notice("stopping; running jobs store their state first (a second signal ends them at once)")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""A replacement for `sacct` for clusters without accounting: the three columns that submitit reads, from `scontrol`.
+"""A substitute for `sacct` on clusters without accounting: prints the columns that submitit reads, from `scontrol`.
 
 SLURM forgets a job some minutes after its end; submitit polls often enough to see the end before that.
 """

@@ -1,4 +1,4 @@
-"""A function call in a process of its own: if the process is killed, its supervisor records it.
+"""Function calls in a separate process; if that process is killed, its supervisor can record this.
 
 The processes are forked from a server that has imported torch and the views and has computed nothing, so that a process
 starts in a fraction of a second and inherits no state from an earlier job.
@@ -34,9 +34,9 @@ def run_in_subprocess(
     directory: Path,
     stop: Callable[[], bool],
 ) -> int:
-    """Run ``target(*args)`` in ``directory`` and return its exit code, or minus the number of the killing signal.
+    """Run ``target(*args)`` in ``directory``; return its exit code, or the negative signal number if it was killed.
 
-    Its output is appended to ``log``. When ``stop()`` becomes true, the process gets a SIGTERM and is waited for.
+    Its output is appended to ``log``. When ``stop()`` becomes true, the process gets a SIGTERM; its end is awaited.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
         # A joblib worker has its own start method, which is unknown to a process that the worker starts.
@@ -76,7 +76,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Stop cleanly when the supervisor has died, because no process would record the job's end."""
+    """Send SIGTERM to this process when its supervisor has ended, because its end could not be recorded."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,7 +1,7 @@
-"""A worker process that a launcher keeps between jobs: it ends soon after the command that started it has died.
+"""Worker processes that a launcher keeps between jobs; they end soon after the command that started them has died.
 
-A command that is killed cannot stop its workers. joblib's workers would complete the jobs that they were given
-and wait minutes for more; each holds half a gigabyte.
+A command that is killed cannot stop its workers. Without this module, joblib's workers would complete the jobs that
+they were given and wait minutes for more; each of them holds half a gigabyte.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _orphaned = threading.Event()
 
 
 def is_orphaned() -> bool:
-    """Whether this process is a worker whose command has died: its job stops, and no other one begins."""
+    """Return whether this process is a worker whose command has died; its job then stops, and no other job begins."""
     return _orphaned.is_set()
 
 
 def end_with_parent(parent: int) -> None:
-    """Watch the parent process from a thread, which works on every platform, and end this process after it."""
+    """End this process after its parent process has ended; a thread watches the parent, on any platform."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

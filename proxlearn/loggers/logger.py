@@ -1,7 +1,7 @@
-"""The interface of a logger, which hides from the training loop which logger is used.
+"""The interface of loggers, through which the training loop uses any of them, and the table of loggers.
 
 metrics.csv is the reference: at the start of each session a logger reads its rows and adds those that it lacks, so that
-its own state does not matter. A logger's package is imported only when the logger is used.
+the state of the logger does not matter. The package of a logger is imported only when the logger is used.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from proxlearn.config.schema import LoggerConfig
-from proxlearn.errors import InputError
+from proxlearn.core.registry import LOGGER_GROUP, Registry, describe_error
+from proxlearn.errors import InputError, ProxlearnError
 
 Row = Mapping[str, float | int | bool | None]
 """A row of metrics.csv: ``step``, and the metrics by name; None where there is no value."""
@@ -25,7 +26,7 @@ Row = Mapping[str, float | int | bool | None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Description of a run for a logger."""
+    """The description of a run for a logger."""
 
     folder: Path
     dataset: str
@@ -36,7 +37,7 @@ class RunInfo:
 
 
 class RunLogger(Protocol):
-    """A logger during one session of a run."""
+    """Interface of a logger during one session of a run."""
 
     def begin(self, metrics: Path) -> None:
         """Start the session: add the rows of metrics.csv that the logger lacks."""
@@ -51,8 +52,12 @@ class RunLogger(Protocol):
         """End the session; ``state`` is finished, stopped or failed."""
 
 
+METHODS = ("begin", "log_row", "log_plots", "close")
+"""The methods of a RunLogger."""
+
+
 class NoLogger:
-    """The logger of logger=csv: metrics.csv holds everything."""
+    """The logger for logger=csv, which does nothing, because metrics.csv is always written."""
 
     def begin(self, metrics: Path) -> None: ...
 
@@ -63,9 +68,43 @@ class NoLogger:
     def close(self, state: str) -> None: ...
 
 
+class PluginLogger:
+    """The logger of another package: an error in it becomes a warning, and the run continues without the logger."""
+
+    def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
+        self._name, self._warn = config.name, warn
+        self._logger: Any = None
+        self._try(lambda: setattr(self, "_logger", LOGGERS[config.name](config, info, warn)))
+
+    def begin(self, metrics: Path) -> None:
+        self._call("begin", metrics)
+
+    def log_row(self, row: Row) -> None:
+        self._call("log_row", row)
+
+    def log_plots(self, paths: Iterable[Path], step: int) -> None:
+        self._call("log_plots", paths, step)
+
+    def close(self, state: str) -> None:
+        self._call("close", state)
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        if self._logger is not None:
+            self._try(lambda: getattr(self._logger, method)(*arguments))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except ProxlearnError:
+            raise
+        except Exception as error:
+            self._logger = None
+            self._warn(f"logger={self._name} failed ({describe_error(error)}); metrics.csv has every row")
+
+
 @dataclass(frozen=True)
 class LoggerKind:
-    """A logger's class, and the package that it needs."""
+    """The class of a logger, and the package that it needs."""
 
     module: str
     name: str
@@ -90,6 +129,16 @@ LOGGER_KINDS = {
     ),
 }
 """Loggers by name. A new one needs a line here, one in ``Logger`` of the schema, and an extra of its name."""
+LOGGERS: Registry[Any] = Registry(
+    "logger",
+    LOGGER_GROUP,
+    {"csv": NoLogger, **LOGGER_KINDS},
+    f"a class with the methods {', '.join(METHODS)}",
+    lambda part: isinstance(part, type) and all(callable(getattr(part, method, None)) for method in METHODS),
+)
+"""proxlearn's own loggers, and the classes that packages add by entry points of the group ``proxlearn.loggers``.
+
+Such a class has the interface of RunLogger and is called with (config, info, warn), as proxlearn's own are."""
 DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
 EVENTS_FOLDER = "tensorboard"
 """Folder of TensorBoard's event files in the run folder."""
@@ -98,19 +147,24 @@ RUN_ID_FILE = "mlflow.json"
 
 
 def check_logger(config: LoggerConfig) -> None:
-    """Refuse a logger whose package is not installed, before a run starts."""
+    """Refuse a logger whose package is not installed or cannot be imported, before a run starts."""
+    if config.name not in LOGGERS.own_names:
+        LOGGERS[config.name]
+        return
     kind = LOGGER_KINDS.get(config.name)
     if kind is not None and find_spec(kind.package) is None:
         problem = f"logger={config.name} needs the package {kind.package}, which is not installed"
-        raise InputError(problem, f"pip install 'proxlearn[{config.name}]', or leave logger= out")
+        raise InputError(problem, f"run `pip install 'proxlearn[{config.name}]'`, or leave out logger={config.name}")
     if config.uri is not None and DATABASE_URI.match(config.uri) and find_spec("sqlalchemy") is None:
-        raise InputError("logger.uri names a database, which needs the full MLflow package", "pip install mlflow")
+        raise InputError("logger.uri names a database, which needs the full MLflow package", "run `pip install mlflow`")
 
 
 def open_logger(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> RunLogger:
-    """Return the logger of the config; ``warn`` receives failures that do not stop the run."""
-    if config.name not in LOGGER_KINDS:
+    """Return the logger that the config names; ``warn`` receives messages about failures that do not stop the run."""
+    if config.name == "csv":
         return NoLogger()
+    if config.name not in LOGGER_KINDS:
+        return PluginLogger(config, info, warn)
     kind = LOGGER_KINDS[config.name]
     for name, value in kind.environment.items():
         os.environ.setdefault(name, value)

@@ -44,7 +44,7 @@ _unanswered_since: dict[str, float] = {}
 
 
 class MlflowLogger:
-    """Logs metrics by step, the trajectory's settings as parameters, the others as tags, and files as artifacts."""
+    """Logs metrics by step, trajectory settings as parameters, other settings as tags, and files as artifacts."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "the schema requires a uri"
@@ -82,7 +82,7 @@ class MlflowLogger:
                 self._disable(error)
                 return
             problem = f"MLflow at {_without_password(self._uri)} cannot be used: {_error_line(error)}"
-            raise RunError(problem, "fix that, or use logger=csv") from error
+            raise RunError(problem, "fix the cause, or use logger=csv") from error
 
     def log_row(self, row: Row) -> None:
         self._attempt(lambda: self._send([row]))
@@ -104,7 +104,7 @@ class MlflowLogger:
             self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
     def _find_run(self) -> Run | None:
-        """Return the run of earlier sessions, if this store has it."""
+        """Return the MLflow run of the earlier sessions; None if this store does not have it."""
         try:
             run_id = read_json(self._info.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):
@@ -147,7 +147,7 @@ class MlflowLogger:
             self._client.log_batch(self._run_id, metrics=metrics[start : start + MAX_METRICS])
 
     def _attempt(self, send: Callable[[], None]) -> None:
-        """Call ``send``; a failure only causes a warning, and the next session sends the missing rows."""
+        """Call ``send``; if it fails, warn and send nothing more, because the next session adds the missing rows."""
         if self._disabled:
             return
         try:
@@ -160,12 +160,13 @@ class MlflowLogger:
         if self._local is None and _is_timeout(error):
             _unanswered_since[self._uri] = time.monotonic()
         self._warn(
-            f"MLflow at {_without_password(self._uri)} has failed: {_error_line(error)}; metrics.csv holds all rows"
+            f"MLflow at {_without_password(self._uri)} failed: {_error_line(error)}; "
+            "all rows are still written to metrics.csv"
         )
 
     @contextlib.contextmanager
     def _store_lock(self) -> Iterator[None]:
-        """Lock a store that is a folder: otherwise two processes could create two experiments of the same name."""
+        """Lock a store that is a folder, so that two processes do not create two experiments of the same name."""
         if self._local is None:
             yield
             return
@@ -178,8 +179,8 @@ class MlflowLogger:
 class TimeoutClient:
     """MLflow's client for a server, with a time limit per call.
 
-    The timeout of MLflow's requests is not enough: it restarts with every byte and every retry. Python handles no
-    signal while it waits for a socket, only while it waits for a thread.
+    The timeout of MLflow's requests is not enough, because it restarts with every byte and every retry. Calls are made
+    in a thread: Python handles signals while it waits for a thread, but not while it waits for a socket.
     """
 
     def __init__(self, client: MlflowClient) -> None:
@@ -200,7 +201,7 @@ class TimeoutClient:
 
 
 def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
-    """Return the result of ``call``; after ``seconds``, raise TimeoutError and leave its thread running."""
+    """Return the result of ``call``; raise TimeoutError after ``seconds`` and leave the thread of the call running."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -221,14 +222,14 @@ def call_with_timeout(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def _is_timeout(error: BaseException) -> bool:
-    """Return whether a server accepted the call and did not answer; a refused call is not a timeout."""
+    """Return whether an error means that a server did not answer in time; a refused call is not a timeout."""
     return isinstance(error, TimeoutError) or "timed out" in str(error)
 
 
 def _acquire_lock(handle: int) -> None:
-    """Wait at most LOCK_SECONDS for an exclusive lock, so that a process that hangs holding it does not block others.
+    """Wait at most LOCK_SECONDS for an exclusive lock, then continue without it.
 
-    On a file system without locks a run continues without one.
+    A process that hangs while it holds the lock must not block others. On a file system without locks, return at once.
     """
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:
@@ -246,6 +247,6 @@ def _without_password(uri: str) -> str:
 
 
 def _error_line(error: BaseException) -> str:
-    """Return the first line of an error, without the library's list of retries."""
+    """Return the first line of an error message, without passwords and without the library's list of retries."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return _without_password(first.partition(" with exception")[0][:200])

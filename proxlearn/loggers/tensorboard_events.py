@@ -1,4 +1,4 @@
-"""TensorBoard logger: event files in ``<run folder>/tensorboard``, written in TensorBoard's own record format.
+"""TensorBoard logger: event files in ``<run folder>/tensorboard``, in the record format of TensorBoard.
 
 The writers of torch and TensorBoard buffer events in a thread, so that a killed process loses logged rows. Here every
 row is in the file before the run continues.
@@ -26,7 +26,7 @@ PNG_SIZE = slice(16, 24)
 
 
 class TensorBoardLogger:
-    """Writes one event file per session that adds something; scalars are float32, TensorBoard's precision."""
+    """Writes an event file per session, unless the session adds nothing; scalars are float32, as in TensorBoard."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         self._info, self._folder = info, info.folder / EVENTS_FOLDER
@@ -68,7 +68,7 @@ class TensorBoardLogger:
             self._file = None
 
     def _read(self) -> set[int]:
-        """Return the logged steps, as TensorBoard itself reads them; store the logged plots and settings."""
+        """Return the logged steps as TensorBoard reads them; store the logged plots and settings in ``_logged``."""
         if not self._files():
             return set()
         all_events = dict.fromkeys((SCALARS, IMAGES, TENSORS), 0)

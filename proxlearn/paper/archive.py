@@ -1,6 +1,6 @@
-"""The archive of the paper's runs, finished or not, from which the tables and figures are made.
+"""The archive of the paper's runs, from which the tables and figures are built.
 
-The files are described in archive_files.py; packing.py fills them from run folders.
+archive_files.py describes its files, and packing.py fills them from run folders.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from proxlearn.run.lock import FolderInUse, FolderLock
 from proxlearn.views.style import LARGEST_DRAWN
 
 WAIT_SECONDS = 60.0
-"""Maximum time that a process waits for another process that is writing to the archive."""
+"""Maximum number of seconds to wait for another process that is writing to the archive."""
 
 
 @dataclass(frozen=True)
 class ArchivedRun:
-    """One run with the data that tables and figures use."""
+    """A run in the archive, with the data that the tables and figures use."""
 
     packed: PackedRun
 
     @property
     def name(self) -> str:
-        """Entry of the plan and swept values: ``table2/beta0.05-seed0``."""
+        """The name of the plan entry and the swept values, such as ``table2/beta0.05-seed0``."""
         return self.packed.name
 
     @property
@@ -45,7 +45,7 @@ class ArchivedRun:
         return self.packed.status
 
     def __getitem__(self, key: str) -> Any:
-        """Return a setting of the run."""
+        """Return the value of a setting of the run."""
         return self.packed.config[key]
 
     @cached_property
@@ -56,7 +56,7 @@ class ArchivedRun:
 
     @cached_property
     def confusion(self) -> pd.DataFrame | None:
-        """Columns part, estimate, actual, predicted and count, as in confusion.csv."""
+        """The confusion counts with the columns of confusion.csv, or None if the run has none."""
         if self.packed.confusion is None:
             return None
         cells = [
@@ -74,12 +74,12 @@ class ArchivedRun:
 
     @property
     def clouds(self) -> Mapping[int, PointCloud]:
-        """The clouds of this run that the archive keeps, by step."""
+        """The archived clouds of the run by step."""
         return self.packed.clouds
 
     @property
     def last_step(self) -> int:
-        """The last logged step; the final figures of the run are those at this step."""
+        """The last logged step, to which the final metrics of the run belong."""
         return int(self.metrics["step"].iloc[-1])
 
     @property
@@ -91,13 +91,13 @@ class ArchivedRun:
         return float(self.metrics[column].iloc[-1])
 
     def model(self, step: int) -> Model:
-        """Return the learned function at one of the kept clouds, in float64."""
+        """Return the model with the archived cloud of ``step``, in float64."""
         assert self.packed.model is not None, "a run whose clouds are kept has the description of its model"
         return build_model(dict(self.packed.model), self.clouds[step].to("cpu", torch.float64))
 
 
 class Archive:
-    """The packed runs below a folder of results; ``root`` need not exist."""
+    """The packed runs in the folder ``root``, which need not exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -105,7 +105,7 @@ class Archive:
         """Runs by experiment and by name; each experiment is read once."""
 
     def runs(self, *entries: str, where: Callable[[ArchivedRun], bool] = lambda run: True) -> list[ArchivedRun]:
-        """Return the runs of the plan's entries that have begun, ordered by entry and by name."""
+        """Return the archived runs of the given plan entries for which ``where`` is true, ordered by entry and name."""
         runs = []
         for entry in entries:
             experiment = self._experiment(plan_entry(entry).experiment)
@@ -117,7 +117,7 @@ class Archive:
         return self._experiment(experiment).get(name)
 
     def add(self, experiment: str, runs: Iterable[PackedRun]) -> None:
-        """Store runs of one experiment; each replaces an earlier run of the same name."""
+        """Add runs of one experiment to the archive; a run replaces an archived run of the same name."""
         self.root.mkdir(parents=True, exist_ok=True)
         with _waiting_lock(self.root):
             # Another process may have added runs since this one read them.
@@ -127,7 +127,7 @@ class Archive:
         self._runs.pop(experiment, None)
 
     def is_foreign(self) -> bool:
-        """Whether the folder holds files, but neither packed runs nor run folders of the paper."""
+        """Return True if the folder contains files, but neither packed runs nor run folders of the paper."""
         if not self.root.is_dir() or not any(self.root.iterdir()):
             return False
         experiments = {entry.experiment for entry in PLAN}
@@ -143,7 +143,7 @@ class Archive:
 
 @contextlib.contextmanager
 def _waiting_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; wait for it at most WAIT_SECONDS, since other processes hold it only briefly."""
+    """Hold the lock of a folder inside the block; wait at most WAIT_SECONDS for other processes to release it."""
     end = time.monotonic() + WAIT_SECONDS
     with contextlib.ExitStack() as held:
         while True:

@@ -1,13 +1,13 @@
-"""The files of the archive: all runs of one experiment in one table of runs, one of metrics, and a few more.
+"""Read and write the files of the archive, each of which contains data of all runs of one experiment.
 
-    runs.jsonl            a JSON object per run: its name, status (state, step, version, data_sha256, command, ...),
+    runs.jsonl            one JSON object per run: its name, status (state, step, version, data_sha256, command, ...),
                           config (seed, ...), confusion matrices, and the description of its model
-    metrics.csv           metrics.csv of every run, with the run's name in the first column
-    points.csv            data points that a table needs, once for all runs that have the same ones
-    clouds.safetensors    clouds that a table or a figure needs, in the precision of the run
+    metrics.csv           the metrics of every run, with the name of the run in the first column
+    points.csv            the data points that a table needs, stored once for all runs that share them
+    clouds.safetensors    the clouds that a table or a figure needs, in the precision of the run
 
-Numbers are copied as text and never parsed, so that a packed run gives the same figures to the last bit. Runs
-are ordered by name, so that the same runs give the same bytes.
+Numbers are copied as text and not parsed, so that an archived run gives exactly the same results as its run folder.
+Runs are sorted by name, so that the same runs give identical files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TextTable:
 
     @classmethod
     def parse(cls, text: str) -> TextTable:
-        """Parse a table; an unterminated last line is left out."""
+        """Parse CSV text; a last line without a line end is left out, because it may be incomplete."""
         complete = text[: text.rfind("\n") + 1]
         header, *rows = (tuple(row) for row in csv.reader(io.StringIO(complete)))
         return cls(header, tuple(rows))
@@ -61,22 +61,22 @@ class TextTable:
 
 @dataclass(frozen=True)
 class PackedRun:
-    """One run as the archive holds it."""
+    """A run in the form in which the archive stores it."""
 
     name: str
     status: Mapping[str, Any]
     config: Mapping[str, Any]
     metrics: TextTable
     confusion: Mapping[str, list[list[int]]] | None = None
-    """For each ``part/estimate``, the counts of actual (rows) and predicted (columns) classes."""
+    """For each key ``part/estimate``, the counts of actual (rows) and predicted (columns) classes."""
     model: Mapping[str, Any] | None = None
-    """The content of model.json for a run whose clouds are kept."""
+    """The content of model.json, if clouds of the run are archived."""
     points: TextTable | None = None
     clouds: Mapping[int, PointCloud] = field(default_factory=dict)
     """Clouds by step."""
 
     def record(self) -> dict[str, Any]:
-        """Return the run's object in runs.jsonl."""
+        """Return the JSON object of the run for runs.jsonl."""
         return {
             "run": self.name,
             "format": FORMAT,
@@ -89,7 +89,7 @@ class PackedRun:
 
 
 def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
-    """Return the runs of one experiment by name; an empty dict if nothing has been packed."""
+    """Return the runs of one experiment by name; the result is empty if nothing has been packed."""
     records = _read_records(folder / RUNS)
     if not records:
         return {}
@@ -114,19 +114,19 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
 
 
 def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
-    """Replace the files of one experiment."""
+    """Write the files of one experiment, which replace the existing ones."""
     ordered = sorted(runs, key=lambda run: natural_order(run.name))
     folder.mkdir(parents=True, exist_ok=True)
     points = {points_id(run.points): run.points for run in ordered if run.points is not None}
     _write_tables(folder / POINTS, "points", points)
     _write_clouds(folder / CLOUDS, ordered)
     _write_tables(folder / METRICS, "run", {run.name: run.metrics for run in ordered})
-    # Written last, because a run without a line here is not in the archive.
+    # This file is written last, because a run without a line in it is not in the archive.
     write_atomically(folder / RUNS, "".join(json.dumps(run.record()) + "\n" for run in ordered).encode())
 
 
 def natural_order(name: str) -> tuple[Any, ...]:
-    """Return a sort key that puts seed2 before seed10."""
+    """Return a key that sorts the numbers in run names by value, so that seed2 comes before seed10."""
     entry, _, label = name.partition("/")
     return entry, *(float(part) if index % 2 else part for index, part in enumerate(NUMBER.split(label)))
 
@@ -145,14 +145,14 @@ def _read_records(path: Path) -> dict[str, dict[str, Any]]:
         for record in records:
             refuse_newer_format(path, record["format"], FORMAT)
             if record["format"] != FORMAT:
-                raise ValueError(f"format {record['format']!r:.40}")
+                raise ValueError(f"unknown format {record['format']!r:.40}")
         return {str(record["run"]): record for record in records}
     except PARSE_ERRORS as error:
         raise UnreadableFile(path, f"it is not a table of runs ({error!s:.80})", REMEDY) from error
 
 
 def _read_tables(path: Path) -> dict[str, TextTable]:
-    """Split a long table by its first column; return no tables if the file does not exist."""
+    """Read a CSV file, and return one table per value of its first column; empty if the file does not exist."""
     try:
         (_, *columns), *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES)))
     except AbsentFile:
@@ -166,7 +166,10 @@ def _read_tables(path: Path) -> dict[str, TextTable]:
 
 
 def _write_tables(path: Path, key: str, tables: Mapping[str, TextTable]) -> None:
-    """Write one long table with ``key`` as its first column; a column that a table lacks is empty in its rows."""
+    """Write all tables to one CSV file with an additional first column, ``key``, that contains their names.
+
+    The cells of columns that a table lacks are empty. If there are no tables, the file is deleted.
+    """
     if not tables:
         path.unlink(missing_ok=True)
         return
@@ -190,7 +193,7 @@ def _read_clouds(path: Path) -> dict[str, dict[int, PointCloud]]:
         for key in tensors:
             if match := CLOUD_KEY.fullmatch(key):
                 name, step = match[1], int(match[2])
-                # Cloned because views into the file's bytes are not aligned and a sum's bits may depend on alignment.
+                # Cloned, because views of the file's bytes are not aligned, and a sum may depend on the alignment.
                 theta, log_rho = (tensors[f"{name}@{step}/{part}"].clone() for part in ("theta", "log_rho"))
                 clouds.setdefault(name, {})[step] = PointCloud(theta, log_rho, step)
         return clouds

@@ -1,4 +1,4 @@
-"""Builds files from the archive: one builder per target."""
+"""Build the tables, figures and pages of `proxlearn paper` from the archive."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PAGES: dict[str, Callable[[Archive], list[Path]]] = {
 
 
 def target_entries(names: Iterable[str]) -> list[PlanEntry]:
-    """Return the entries that the named targets are built from, in the order of the plan."""
+    """Return the plan entries from which the named targets are built, in the order of the plan."""
     entries = {entry for name in names for entry in TARGETS[name] or [entry.name for entry in PLAN]}
     return [entry for entry in PLAN if entry.name in entries]
 
 
 def build(name: str, archive: Archive) -> list[Path]:
-    """Build one target from the packed runs; write no file if none of its runs has begun."""
+    """Build one target and return the paths written; write no file if the archive contains none of its runs."""
     if not archive.runs(*(entry.name for entry in target_entries([name]))):
         return []
     return TABLES[name](archive).write(archive.root) if name in TABLES else PAGES[name](archive)

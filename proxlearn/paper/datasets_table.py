@@ -1,4 +1,4 @@
-"""Table 4: banana, diabetes and twonorm, beside the majority class and the figures that the paper quotes."""
+"""Build Table 4: results on banana, diabetes and twonorm, with the majority class and the paper's quoted results."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def table4(archive: Archive) -> ResultTable:
 
 
 def majority(runs: Iterable[ArchivedRun]) -> MeanSd:
-    """Return the test accuracy of always predicting the training part's majority class; empty without classes."""
+    """Return the mean test accuracy of predicting the training part's majority class; NaN if there are no classes."""
     shares = [majority_share(run.confusion) for run in runs if run.confusion is not None]
     return summarise(share for share in shares if share is not None)

@@ -1,4 +1,4 @@
-"""Figures 2 to 5, in the paper's form."""
+"""Draw Figures 2 to 5 of the paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxlearn.views.style import (
 
 
 def fig2(archive: Archive) -> list[Path]:
-    """Draw WDBC's risk against k: a line for beta=0.05 and a shaded range over beta."""
+    """Draw the risk on WDBC over the recursions k: a line for beta=0.05 and a shaded range over all beta."""
     panels = (archive.runs("table1-float64", "table1"), archive.runs("table2"))
     with house_style():
         drawing, axes = figure(7.0, 2.9, columns=2)
@@ -44,7 +44,7 @@ def fig2(archive: Archive) -> list[Path]:
 
 
 def fig3(archive: Archive) -> list[Path]:
-    """Draw SHD's risk: the range of the short runs, and the long run."""
+    """Draw the risk on SHD over the recursions k: the range of the short runs, and the long run."""
     short, long = archive.runs("fig3-start"), archive.runs("fig3")
     with house_style():
         drawing, axes = figure(7.0, 2.9, columns=2)
@@ -58,7 +58,7 @@ def fig3(archive: Archive) -> list[Path]:
 
 
 def fig4(archive: Archive) -> list[Path]:
-    """Draw the sine's risk against k, with three insets of the learned function."""
+    """Draw the risk on the sine over the recursions k, with three insets that show the learned function."""
     runs = archive.runs("fig4")
     with house_style():
         drawing, (axes,) = figure(6.0, 3.8)
@@ -92,7 +92,7 @@ def _inset(axes: Axes, run: ArchivedRun, step: int, left: float) -> None:
 
 
 def fig5(archive: Archive) -> list[Path]:
-    """Draw the sine as learned by each of the randomised runs."""
+    """Draw the function that each of the randomised runs learned for the sine."""
     runs = archive.runs("fig5")
     with house_style():
         drawing, (axes,) = figure(3.6, 2.9)
@@ -111,7 +111,7 @@ def fig5(archive: Archive) -> list[Path]:
 
 
 def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun], column: str, label: str) -> None:
-    """Draw one run's curve, and the range of several runs at the steps that they have in common."""
+    """Draw the curve of each run in ``main``, and the range of ``runs`` at the steps that they have in common."""
     table, colour = _side_by_side(runs, column), ESTIMATE_COLOURS[label]
     width = 1.8 if label == "weighted" else 0.9
     axes.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.22, linewidth=0)
@@ -123,7 +123,7 @@ def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun]
 
 
 def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
-    """Return a column of several runs, at the steps that all of them have."""
+    """Return a metric of several runs, with one column per run, at the steps that all of them have logged."""
     series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
     return pd.concat(series, axis=1, join="inner") if series else pd.DataFrame()
 
@@ -143,5 +143,5 @@ def _logarithmic(axes: Axes, label: str) -> None:
 
 
 def _about(name: str, runs: Sequence[ArchivedRun]) -> str:
-    """Return the description for the metadata of the files."""
+    """Return the description of a figure that is stored in the metadata of its files."""
     return "\n".join(sources(name, runs))

@@ -1,7 +1,8 @@
-"""Pages based on fits of recipe=tuned over splits: the fits, their cache, and the page.
+"""Run fits of recipe=tuned over several splits, cache their results, and write a page about them.
 
-Every fit is a job of the common runner. Its result is stored in FOLDER/NAME/results.jsonl, keyed by everything that
-determines it, so that an interrupted measurement continues, and the page FOLDER/NAME.md can be built without fitting.
+Every fit is a job (see the package jobs). Its result is stored in FOLDER/NAME/results.jsonl, under a key that covers
+everything that affects it. An interrupted measurement can therefore be continued, and the page FOLDER/NAME.md can be
+written without new fits.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ from proxlearn.run.lock import FolderLock
 from proxlearn.run.ownership import begins_with
 from proxlearn.run.run_config import validate_config
 
-REVISION = 1
-"""Revision of the recursion and the selection with recipe=tuned; raised when their results change."""
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
 """Overrides that split a dataset into random halves."""
 PRELOAD = ("proxlearn.paper.fit_measurement", "proxlearn.run.experiment", "proxlearn.core.fused.fused_step")
@@ -39,32 +38,36 @@ FitResult = dict[str, Any]
 
 @dataclass(frozen=True)
 class FitMeasurement:
-    """A page and the fits that it shows."""
+    """A page of results, and the fits whose results it shows."""
 
     name: str
     title: str
     splits: int
     """Number of splits per dataset, with the seeds 0, 1, ..."""
     overrides: Mapping[str, tuple[str, ...]]
-    """Overrides that split each dataset. A dataset without overrides has one split; there the seeds of cloud_0 and
-    of the noise changes."""
+    """Overrides that define the random splits of each dataset. A dataset without overrides has one split, and its fits
+    differ in the seed of the initial cloud and of the noise."""
     fit: Callable[[TrainConfig], FitResult]
-    """An importable function that measures one split."""
+    """Function that fits one split and returns its results; it must be importable."""
+    revision: int
+    """Revision of the recursion and the selection; raised when their results change."""
     body: Callable[[Mapping[str, list[FitResult]]], str]
-    """Returns the page below its title, from the results per dataset."""
+    """Function that returns the text of the page below its title, given the results per dataset."""
+    common: tuple[str, ...] = ()
+    """Overrides of every fit."""
 
     def config(self, dataset: str, split: int) -> TrainConfig:
-        """Return the config of one fit, before the selection."""
-        base = _compose((f"dataset={dataset}", "recipe=tuned", *self.overrides[dataset]))
+        """Return the config of one fit, before hyperparameters are selected."""
+        base = _compose((f"dataset={dataset}", "recipe=tuned", *self.common, *self.overrides[dataset]))
         return replace(base, split_seed=split, seed=0 if self.overrides[dataset] else split)
 
     def identity(self, dataset: str, split: int) -> dict[str, Any]:
-        """Return everything that determines a result except the data."""
+        """Return all values that determine the result of a fit, except the data."""
         settings = trajectory(self.config(dataset, split))
-        return {"measurement": self.name, "revision": REVISION, "settings": settings}
+        return {"measurement": self.name, "revision": self.revision, "settings": settings}
 
     def measure(self, folder: Path, parallel: int) -> int:
-        """Run the fits that the cache lacks; return an exit code."""
+        """Run the fits whose results are not in the cache, and return an exit code."""
         self._refuse_foreign_page(folder)
         place = folder / self.name
         place.mkdir(parents=True, exist_ok=True)
@@ -82,7 +85,7 @@ class FitMeasurement:
             ).exit_code
 
     def results(self, folder: Path) -> dict[str, list[FitResult]]:
-        """Return the stored results per dataset, in the order of the splits; the data is not needed."""
+        """Return the stored results per dataset, in the order of the splits; the data files are not needed."""
         stored = {}
         for record in ResultCache(self._results(folder)):
             identity = {key: value for key, value in record.identity.items() if key != "data_sha256"}
@@ -94,7 +97,7 @@ class FitMeasurement:
         return {dataset: fits for dataset, fits in results.items() if fits}
 
     def write(self, folder: Path) -> Path | None:
-        """Write the page from the stored results; return None if there are none."""
+        """Write the page from the stored results and return its path, or None if there are no results."""
         results = self.results(folder)
         if not results:
             return None

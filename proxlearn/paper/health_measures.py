@@ -1,4 +1,4 @@
-"""Measures of the effect of the proximal step in a run, for the page on the health of the method."""
+"""Measures of the effect of the proximal step in a run, for the health page."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from proxlearn.compare.statistics import summarise
 from proxlearn.paper.archive import ArchivedRun
 
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
-"""Relative change of an objective below which it is rounding and counts neither as a fall nor as a rise."""
+"""Relative change of an objective that is attributed to rounding and counts neither as a fall nor as a rise."""
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""Share of a particle's mass that rounding hides."""
+"""Unit roundoff of each precision: a smaller share of a particle's mass is lost in rounding."""
 
 
 def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
-    """Return the logged steps at which a proximal step was made."""
+    """Return the logged rows of the steps that included a proximal step."""
     return run.metrics.dropna(subset=["kernel_offdiag"])
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged k from which the kernel was the identity up to rounding; infinity if there is none."""
+    """Return the first logged step since which the kernel has been the identity up to rounding, or infinity."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -31,14 +31,17 @@ def identity_start(run: ArchivedRun) -> float:
 
 
 def moved_share(run: ArchivedRun) -> float:
-    """Return the share of recursions in which a weight changed; a logged step stands for all since the previous one."""
+    """Return the share of recursions in which a weight changed.
+
+    Each logged step represents all steps since the previous logged step.
+    """
     logged = proximal_rows(run)
     spans = np.diff(logged["step"].to_numpy(), prepend=0)
     return float(spans[(logged["weights_change"] > 0).to_numpy()].sum() / max(spans.sum(), 1))
 
 
 def mass_drift(run: ArchivedRun) -> float:
-    """Return the largest relative change of the total mass."""
+    """Return the largest relative deviation of the total mass from its first logged value."""
     mass = run.metrics["mass"]
     return float((mass / mass.iloc[0] - 1).abs().max())
 
@@ -48,24 +51,24 @@ def kappa(run: ArchivedRun) -> float:
 
 
 def contraction(run: ArchivedRun) -> float:
-    """Return the largest measured contraction of a first Sinkhorn round, times 1 + kappa: at most 1 in theory."""
+    """Return the largest measured contraction factor of the Sinkhorn rounds times 1 + kappa; at most 1 in theory."""
     return float(run.metrics["sinkhorn_contraction"].max() * (1 + kappa(run)))
 
 
 def free_energy_changes(run: ArchivedRun) -> np.ndarray:
-    """Return the signs of the changes of the free energy from one logged step to the next."""
+    """Return the signs of the changes in the free energy between consecutive logged steps."""
     energy = run.metrics["discrete_free_energy"]
     return _signs(run, energy[:-1], energy[1:])
 
 
 def objective_changes(run: ArchivedRun) -> np.ndarray:
-    """Return the signs of the changes of the proximal objective, at the steps that changed a weight."""
+    """Return the signs of the changes in the proximal objective, at the logged steps that changed a weight."""
     logged = proximal_rows(run).query("weights_change > 0")
     return _signs(run, logged["prox_objective_before"], logged["prox_objective_after"])
 
 
 def _signs(run: ArchivedRun, before: pd.Series, after: pd.Series) -> np.ndarray:
-    """Return for each pair whether a quantity fell (-1), rose (1), or changed by no more than rounding (0)."""
+    """Return, for each pair of values, -1 if the value fell, 1 if it rose, and 0 if the change is within rounding."""
     difference = after.to_numpy() - before.to_numpy()
     least = ROUNDING[run.status["dtype"]] * before.abs().to_numpy()
     signs: np.ndarray = np.where(np.abs(difference) > least, np.sign(difference), 0)
@@ -73,7 +76,7 @@ def _signs(run: ArchivedRun, before: pd.Series, after: pd.Series) -> np.ndarray:
 
 
 def falls_and_rises(signs: Sequence[np.ndarray]) -> str:
-    """Return the percentages of falls and rises, and the number of comparisons."""
+    """Return a string with the percentages of falls and rises and the number of comparisons."""
     joined = np.concatenate(signs) if signs else np.empty(0)
     if not len(joined):
         return ""
@@ -91,7 +94,10 @@ def final_result(run: ArchivedRun, estimate: str) -> float:
 
 
 def is_changed(differences: Sequence[float], least: float) -> str:
-    """Return whether the mean difference exceeds ``least`` and twice its standard error; no verdict for one run."""
+    """Return a string that states whether the mean difference exceeds ``least`` and twice its standard error.
+
+    A single run gives no verdict, because its standard error is unknown.
+    """
     if len(differences) < 2:
         return "one run: no verdict" if differences else ""
     mean = summarise(differences)

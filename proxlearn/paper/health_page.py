@@ -1,4 +1,4 @@
-"""The health of the method in each experiment of the paper: the effect of the proximal step on weights and results."""
+"""Write the health page: the effect of the proximal step on weights and results in each experiment of the paper."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from proxlearn.paper.result_table import cell_text, markdown_table, sources_note
 from proxlearn.paper.verdicts import length_text
 
 LEAST_POINTS, LEAST_SHARE = 0.5, 0.01
-"""The least difference that counts: half a point of accuracy (one of WDBC's test rows is .6), a hundredth of a risk."""
+"""Smallest relevant differences: half a percentage point of accuracy (one test row of WDBC is 0.6), and 1 % of a
+risk."""
 
 
 @dataclass(frozen=True)
 class HealthGroup:
-    """Runs of one setting, and the entries with the same runs without the proximal step."""
+    """A group of runs, and the plan entries that contain the same runs without the proximal step."""
 
     name: str
     entries: tuple[str, ...]
@@ -73,13 +74,13 @@ class Effect:
     weighted: list[float]
     unweighted: list[float]
     apart: list[float]
-    """Weighted minus unweighted result, per run."""
+    """Weighted result minus unweighted result, for each run."""
     gained: list[float]
-    """Result with minus result without the proximal step, for each pair of runs with the same seed and length."""
+    """Result with the proximal step minus result without it, for each pair of runs with the same seed and length."""
     controls: list[ArchivedRun]
-    """The runs without the proximal step that are among the pairs."""
+    """The runs without the proximal step that are part of a pair."""
     least: float
-    """The least difference that counts."""
+    """The smallest relevant difference."""
 
     @property
     def estimates_differ(self) -> str:
@@ -91,7 +92,7 @@ class Effect:
 
 
 def health(archive: Archive) -> list[Path]:
-    """Write health.md and the file of its sources."""
+    """Write health.md and the file with its sources; return their paths."""
     groups = {group: archive.runs(*group.entries, where=group.where) for group in GROUPS}
     effects = {group: measure_effect(archive, group, runs) for group, runs in groups.items()}
     runs = [run for group in GROUPS for run in (*groups[group], *effects[group].controls)]
@@ -123,7 +124,7 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
 
 
 def _split(answers: dict[str, str]) -> str:
-    """Count and list the positive answers among those based on several runs."""
+    """Return the number and the names of the positive answers among the answers that are based on several runs."""
     decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
     positive = [name for name in decided if answers[name].startswith("yes")]
     return f"{len(positive)} of {len(decided)}" + (f" ({'; '.join(positive)})" if positive else "")

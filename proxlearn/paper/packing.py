@@ -1,4 +1,4 @@
-"""Packs run folders into the archive."""
+"""Pack run folders into the archive."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from proxlearn.terminal.notice import notice
 from proxlearn.views.run.run_data import read_run_data
 
 OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")
-"""Keys of status.json that are unrelated to the result or repeat the config."""
+"""Keys of status.json that are not archived, because they are unrelated to the result or repeat the config."""
 
 
 def pack_new_runs(archive: Archive, quick: bool) -> None:
-    """Pack every planned run that is finished and that the archive lacks."""
+    """Pack every finished run of the plan that is not yet in the archive."""
     if (archive.root / RUNS_FOLDER).is_dir():
         pack_runs(archive, (run for entry in PLAN for run in entry.runs(archive.root, quick)))
 
 
 def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
-    """Pack the finished runs that the archive lacks; one that cannot be read is reported and left out.
+    """Pack the finished runs that are not yet in the archive; a run that cannot be read is reported and skipped.
 
-    An unfinished run stays in its folder, because a table row with an unfinished run has no verdict.
+    Unfinished runs are not packed, because a table row with an unfinished run has no verdict.
     """
     packed_runs = defaultdict(list)
     for run in runs:
@@ -46,13 +46,13 @@ def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
             try:
                 packed_runs[run.experiment].append(pack_run(run))
             except InputError as error:
-                notice(f"{run.name} is not packed: {error}")
+                notice(f"{run.name} was not packed: {error}")
     for experiment, new_runs in packed_runs.items():
         archive.add(experiment, new_runs)
 
 
 def pack_run(run: PlannedRun) -> PackedRun:
-    """Return a run in the form that the archive stores."""
+    """Read the folder of a run, and return the run in the form that the archive stores."""
     data = read_run_data(run.folder)
     folder = RunFolder(run.folder)
     metrics = read_text(folder.metrics, MAX_TABLE_BYTES)
@@ -72,7 +72,10 @@ def pack_run(run: PlannedRun) -> PackedRun:
 
 
 def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Whether the folder holds a finished run that the archive lacks, holds unfinished, or holds at another step."""
+    """Return True if the folder contains a finished run that is not archived in this state.
+
+    ``stored`` is the status of the archived run, or None if the archive does not contain the run.
+    """
     try:
         status = read_json(RunFolder(folder).status)
     except AbsentFile:
@@ -91,7 +94,7 @@ def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
 
 
 def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
-    """Return the stored clouds of the folder's own run that are nearest to ``steps`` on a logarithmic scale."""
+    """Return, by step, the stored clouds of the run that are nearest to ``steps`` on a logarithmic scale."""
     identity, clouds = read_identity(folder), {}
     for step, path in list_checkpoints(folder.checkpoints):
         if step > 0:

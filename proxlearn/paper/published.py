@@ -1,6 +1,6 @@
-"""The figures that the paper prints, by table, and the experiments that they belong to.
+"""Results printed in the paper, by table, and the experiments to which they belong.
 
-Accuracies are in per cent, except those of Table 4, which are shares.
+Accuracies are in per cent, except in Table 4, where they are between 0 and 1.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from proxlearn.compare.statistics import MeanSd
 from proxlearn.config.config_folder import read_config_file, read_dataset_file
+from proxlearn.config.resolvers import register_resolvers
 from proxlearn.config.run_name import trajectory
 from proxlearn.config.schema import TrainConfig, build
 from proxlearn.errors import InputError
@@ -28,14 +29,14 @@ STEPS = {
     "table5": 5000,
     "shd": 1_000_000,
 }
-"""Recursions of the paper's runs: a run of this package is complete if it is as long."""
+"""Number of recursions of the paper's runs; a run of this package is complete if it has at least as many."""
 
 TABLE1 = {0.03: (91.17, 92.35), 0.05: (92.94, 92.94), 0.07: (78.23, 92.94)}
-"""beta: unweighted, weighted."""
+"""Unweighted and weighted accuracy by beta."""
 TABLE1_HOURS = 33.0
 
 TABLE2 = {0.03: (91.18, 91.18, 1.415), 0.05: (91.18, 92.94, 1.533), 0.07: (90.59, 91.76, 1.704)}
-"""beta: unweighted, weighted, hours on a Jetson TX2."""
+"""Unweighted accuracy, weighted accuracy, and hours on a Jetson TX2, by beta."""
 
 TABLE3 = {
     0.1: (1.4348e-2, 32863.0),
@@ -44,40 +45,40 @@ TABLE3 = {
     5.0: (1.1293e-2, 4731.0),
     10.0: (9.8849e-3, 4766.0),
 }
-"""epsilon: final risk (unweighted), seconds."""
+"""Final unweighted risk and seconds by epsilon."""
 
 TABLE4 = {
     "banana": (MeanSd(0.551, 0.01), MeanSd(0.535, 0.05)),
     "diabetes": (MeanSd(0.736, 0.02), MeanSd(0.731, 0.01)),
     "twonorm": (MeanSd(0.972, 0.002), MeanSd(0.972, 0.002)),
 }
-"""dataset: weighted, unweighted."""
+"""Weighted and unweighted accuracy by dataset."""
 TABLE4_QUOTED = {
     "banana": (MeanSd(0.550, 0.01), MeanSd(0.559, 0.01)),
     "diabetes": (MeanSd(0.777, 0.007), MeanSd(0.778, 0.002)),
     "twonorm": (MeanSd(0.981, 0.0002), MeanSd(0.981, 0.0006)),
 }
-"""dataset: JKO-ICNN, SWGF + RealNVP, which the paper quotes from Bonet et al. (2022)."""
+"""Accuracies of JKO-ICNN and of SWGF + RealNVP by dataset, which the paper quotes from Bonet et al. (2022)."""
 
 JKO_ICNN_RUNS = {"banana": (0.5613, -0.6910), "diabetes": (0.7727, -0.4510), "twonorm": (0.9818, -0.0579)}
-"""dataset: accuracy and mean test log-likelihood of the single runs that Mokrov et al. (2021) published."""
+"""Accuracy and mean test log-likelihood, by dataset, of the single runs that Mokrov et al. (2021) published."""
 
 TABLE5 = {500: 0.01241931, 700: 0.01075817, 1000: 0.00806645, 2000: 0.00762518}
-"""N: final risk."""
+"""Final risk by N."""
 
 SHD = {"test": 61.079, "train": 75.330}
 SHD_HOURS = 5.3
 
 Figures = dict[tuple[str, str, str], MeanSd]
-"""(part, estimate, quantity) -> the printed figure, in the units of accuracy.csv."""
+"""Printed results by part, estimate and metric, in the units of accuracy.csv."""
 
 REPEATED = ("seed", "split_seed")
-"""Settings in which the paper's repetitions of an experiment differ."""
+"""Settings that differ between repetitions of the same experiment."""
 
 
 @dataclass(frozen=True)
 class PublishedExperiment:
-    """An experiment of the paper: its settings, and the figures that the paper prints for them."""
+    """An experiment of the paper: its settings and its printed results."""
 
     source: str
     dataset: str
@@ -88,7 +89,7 @@ class PublishedExperiment:
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The complete config of one of its runs."""
+        """The complete config of a run of the experiment."""
         return paper_config(self.dataset, {"steps": self.steps, **self.overrides})
 
     @cached_property
@@ -97,9 +98,9 @@ class PublishedExperiment:
 
 
 def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
-    """Return the paper's experiments with exactly these settings, except for the number of steps.
+    """Return the experiments of the paper with the same settings as ``config``, except for the number of steps.
 
-    The caller compares the experiment's ``steps`` with the number of steps that the run has made.
+    The caller must compare the ``steps`` of an experiment with the number of steps of the run.
     """
     try:
         checked = build(TrainConfig, config)
@@ -115,7 +116,7 @@ def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
 
 
 def experiment_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that identify an experiment: those of the trajectory without seeds, file path and device."""
+    """Return the settings that identify an experiment: all that affect the result, except seeds, path and device."""
     settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
     # The datasets of the paper have a known checksum, wherever their file is.
     settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
@@ -127,7 +128,8 @@ def experiment_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def paper_config(dataset: str, overrides: Mapping[str, Any]) -> TrainConfig:
-    """Return the packaged settings of recipe=paper for a dataset, ignoring settings that a user has replaced."""
+    """Return the config of recipe=paper for a dataset, from the packaged files and ``overrides`` only."""
+    register_resolvers()
     root = OmegaConf.create({key: value for key, value in read_config_file("train").items() if key in FIELDS})
     groups = {group: read_config_file(f"{group}/{option}") for group, option in GROUPS.items()}
     groups["dataset"] = read_dataset_file(dataset)
@@ -150,7 +152,7 @@ def _accuracies(weighted: MeanSd, unweighted: MeanSd, rule: str = "unweighted") 
 
 
 def _percentages(unweighted: float, weighted: float) -> Figures:
-    """Return figures of Tables 1 and 2, whose "unweighted" column counts saturated points."""
+    """Return results of Tables 1 and 2, whose "unweighted" column counts only saturated points as correct."""
     return _accuracies(MeanSd(weighted / 100), MeanSd(unweighted / 100), "unweighted_saturated")
 
 
@@ -183,4 +185,4 @@ EXPERIMENTS = (
         {},
     ),
 )
-"""All experiments that a run can be compared with."""
+"""All experiments with which a run can be compared."""

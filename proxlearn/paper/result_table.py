@@ -1,7 +1,7 @@
-"""A result table: CSV for programs, Markdown for readers, LaTeX for papers, and the commands that produced it.
+"""Result tables, written as CSV, Markdown and LaTeX files with the commands of their runs.
 
-The CSV and LaTeX files hold all columns side by side. The page splits them into several narrow tables, below a first
-line that states the result.
+The CSV and LaTeX files have all columns in one table. The Markdown page states the conclusion first and then splits the
+columns into several narrow tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxlearn.views.latex import tabular
 
 @dataclass(frozen=True)
 class LabelledCell:
-    """A value for programs that is shown to readers as ``text``, such as a mean over runs some of which diverged."""
+    """A cell with a value for the CSV file and a different text for readers, for example if some runs diverged."""
 
     value: str | float | MeanSd
     text: str
@@ -31,12 +31,12 @@ Cell = str | int | float | MeanSd | LabelledCell
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column: its name, and the number of decimal places of its numbers."""
+    """A column of a table: its name, and the number of decimal places of its numbers."""
 
     name: str
     digits: int = 2
     short: str = ""
-    """A shorter heading for the page, where the title of its table says the rest."""
+    """Shorter heading for the Markdown page; if it is empty, the heading is the name."""
 
     @property
     def heading(self) -> str:
@@ -45,7 +45,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TableRow:
-    """Cells in the order of the columns, and the runs that they are computed from."""
+    """The cells of a row in the order of the columns, and the runs from which they are computed."""
 
     cells: Sequence[Cell]
     runs: Sequence[ArchivedRun]
@@ -53,7 +53,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class PageSection:
-    """One of the tables of a page: a title, the names of its columns, and its rows."""
+    """A table on a page: its title, the names of its columns, and a function that selects its rows."""
 
     title: str
     columns: Sequence[str]
@@ -62,7 +62,7 @@ class PageSection:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows and columns, with the notes that a reader needs."""
+    """A result table: its rows and columns, its conclusion, and its notes."""
 
     name: str
     title: str
@@ -77,7 +77,7 @@ class ResultTable:
         return list({run.name: run for row in self.rows for run in row.runs}.values())
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files of the table; return their paths."""
+        """Write all files of the table, and return their paths."""
         contents = {".csv": self._csv(), ".md": self._markdown(), ".tex": self._latex()}
         paths = [folder / f"{self.name}{ending}" for ending in contents]
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class ResultTable:
         return [*paths, write_sources(folder, self.name, self.runs)]
 
     def section(self, section: PageSection) -> str:
-        """Return one table of the page, in Markdown."""
+        """Return a section of the page as a Markdown table."""
         places = [next(i for i, column in enumerate(self.columns) if column.name == name) for name in section.columns]
         lines = [[self.columns[i].heading for i in places]]
         for row, texts in zip(self.rows, self._texts(), strict=True):
@@ -101,7 +101,10 @@ class ResultTable:
         ]
 
     def _csv(self) -> str:
-        """Return CSV: means and standard deviations in separate columns, to six digits; the runs end each row."""
+        """Return the table as CSV text; each row ends with the runs from which it is computed.
+
+        Means and standard deviations are in separate columns, with six significant digits.
+        """
         values = [[_value(cell) for cell in row.cells] for row in self.rows]
         has_sd = [any(isinstance(cell, MeanSd) for cell in column) for column in zip(*values, strict=True)]
         lines: list[list[str]] = [[]]
@@ -131,7 +134,7 @@ class ResultTable:
 
 
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:
-    """Return lines of cells as an aligned table; the first line holds the headings."""
+    """Return an aligned Markdown table; the first of ``lines`` contains the headings."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     aligned = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
@@ -141,7 +144,7 @@ def markdown_table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def cell_text(cell: Cell, digits: int) -> str:
-    """Return a cell as it is shown to readers."""
+    """Return the text of a cell, with ``digits`` decimal places for a number."""
     if isinstance(cell, LabelledCell):
         return cell.text
     number = MeanSd(cell) if isinstance(cell, float) else cell
@@ -149,7 +152,7 @@ def cell_text(cell: Cell, digits: int) -> str:
 
 
 def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
-    """Return the provenance of a file: its own command, then each run's version, steps and command (with the seed)."""
+    """Return lines on the origin of a file: its command, then the version, steps and command of each run."""
     lines = [f"make {name}"]
     for run in runs:
         status = run.status
@@ -161,7 +164,7 @@ def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
 
 
 def write_sources(folder: Path, name: str, runs: Iterable[ArchivedRun]) -> Path:
-    """Write the commands and versions of a page to a file beside it; return its path."""
+    """Write the sources of a page to a file in the same folder, and return its path."""
     path = folder / f"{name}.sources.txt"
     write_atomically(path, ("\n".join(sources(name, runs)) + "\n").encode())
     return path
@@ -176,7 +179,7 @@ def _value(cell: Cell) -> str | int | float | MeanSd:
 
 
 def _csv_cells(value: str | int | float | MeanSd) -> list[str]:
-    """Return a number and its standard deviation, or a string and an empty cell."""
+    """Return two cells: a number and its standard deviation, or a string and an empty cell."""
     number = MeanSd(value) if isinstance(value, float) else value
     return [_number(number.mean), _number(number.sd)] if isinstance(number, MeanSd) else [str(number), ""]
 

@@ -1,7 +1,8 @@
-"""The runs that the paper's tables and figures are built from, in the order in which they are run.
+"""The runs from which the paper's tables and figures are built, in the order in which they are run.
 
-An *entry* of the plan is an experiment (configs/experiment/) with overrides, and stands for all runs of its sweep. A
-run has a plain name (``table2/beta0.05-seed0``) and not a hash: a table finds its runs whatever keys the config gains.
+An *entry* of the plan is an experiment (configs/experiment/) with overrides, and represents all runs of its sweep. Runs
+have readable names (``table2/beta0.05-seed0``) instead of hashes, so that a table finds its runs even if keys are added
+to the config.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from proxlearn.config.compose import compose, parse
 
 FIXED_OVERRIDES = ("threads=1", "films=false", "keep_checkpoints=1", "checkpoint_every=2000")
-"""Overrides of every run that does not set these keys itself."""
+"""Overrides of every run, except for the keys that its entry overrides."""
 RUNS_FOLDER = "runs"
-"""Subfolder of the results with the folders of runs made on this machine; not committed."""
+"""Subfolder of the results that contains the run folders of this machine; it is not committed."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: its name in the archive, the overrides of its `proxlearn train` command, and its folder."""
+    """A run of the plan: its name in the archive, the overrides of its `proxlearn train` command, and its folder."""
 
     name: str
     experiment: str
@@ -32,24 +33,24 @@ class PlannedRun:
     folder: Path
     quick: bool
     cloud_steps: tuple[int, ...] = ()
-    """See PlanEntry."""
+    """Steps whose clouds are archived; see PlanEntry."""
     keeps_points: bool = False
-    """See PlanEntry."""
+    """Whether the data points are archived; see PlanEntry."""
 
     @property
     def command(self) -> str:
-        """The command that makes the run."""
+        """The command that executes the run."""
         return shlex.join(["proxlearn", "train", *self.overrides, f"hydra.run.dir={self.folder}"])
 
     @property
     def init_from(self) -> Path | None:
-        """The folder of the run whose cloud this run starts from, if there is one."""
+        """The folder of the run from whose cloud this run starts, or None."""
         return next((Path(word.partition("=")[2]) for word in self.overrides if word.startswith("init_from=")), None)
 
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """An experiment with overrides; an override of a swept key replaces the experiment's values of that key."""
+    """An experiment with overrides; an override of a swept key replaces the values that the experiment sweeps."""
 
     name: str
     experiment: str
@@ -59,11 +60,11 @@ class PlanEntry:
     cloud_steps: tuple[int, ...] = ()
     """Steps whose clouds a table or a figure needs: the archive keeps the stored clouds nearest to them."""
     keeps_points: bool = False
-    """Whether a table needs the data points of the runs."""
+    """Whether a table needs the data points of the runs, so that the archive keeps them."""
 
     @cached_property
     def jobs(self) -> tuple[tuple[str, ...], ...]:
-        """The overrides of the swept keys, run by run, in the order of Hydra's own sweeper."""
+        """The overrides of the swept keys for each run, in the same order as in Hydra's sweeper."""
         composed = compose(parse([f"experiment={self.experiment}"]))
         swept = {str(key): str(values) for key, values in composed.hydra.sweeper.params.items()}
         own = (override.partition("=") for override in self.overrides)
@@ -98,7 +99,7 @@ class PlanEntry:
 
 
 FIG4_STEPS = (100, 1000, 5000)
-"""The recursions that Figure 4's insets show."""
+"""The recursions that the insets of Figure 4 show."""
 
 PLAN = (
     PlanEntry("table5", "table5", cloud_steps=(5000,), keeps_points=True),
@@ -126,11 +127,11 @@ PLAN = (
     PlanEntry("table3-seeds", "table3", ("epsilon=0.1,0.5,5,10", "seed=1,2"), quick_seeds=0),
     PlanEntry("table2-more", "table2", ("beta=0.03,0.07", "seed=1,2"), quick_seeds=0),
 )
-"""All entries; those that take minutes come first."""
+"""All entries; those whose runs take only minutes come first."""
 
 
 def plan_entry(name: str) -> PlanEntry:
-    """Return the entry of the plan with this name."""
+    """Return the entry of the plan called ``name``."""
     return next(entry for entry in PLAN if entry.name == name)
 
 

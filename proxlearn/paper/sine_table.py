@@ -1,4 +1,7 @@
-"""Table 5: the sine, over the number of particles, under each reading of the details that the paper leaves open."""
+"""Build Table 5: the final risk on the sine by number of particles, for each reading of the paper.
+
+The paper specifies neither the data nor the quantity completely; a reading is one set of assumptions about them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from proxlearn.paper.result_table import Cell, LabelledCell, PageSection, Result
 from proxlearn.paper.verdicts import is_complete, length_text
 
 ALLOWED_SHARE = 0.15
-"""Relative deviation from the paper's figure within which ours agrees with it."""
+"""Largest relative deviation from the paper's value that counts as agreement."""
 DIVERGED_FACTOR = 100
 """A run has diverged if its test risk ends above this multiple of its first value."""
 DIGITS = 5
@@ -25,11 +28,14 @@ DATA = {
     "table5-points": "1000 points, weights 1/N",
     "table5-pdf": "100 points, weights 1/12 (pdf)",
 }
-"""Readings that need runs of their own: entries of the plan and their assumptions."""
+"""Assumptions about the data and the weights, by the plan entry whose runs make them."""
 
 
 def mean_square(run: ArchivedRun, normalised: bool) -> float:
-    """Return the mean of (y - f)^2 on the test part, where f = P^T rho with or without division by the total mass."""
+    """Return the mean of (y - f)^2 on the test part.
+
+    f is the sum of the neurons' outputs weighted by rho, divided by the total mass if ``normalised`` is true.
+    """
     assert run.points is not None, "the archive keeps the points of these runs"
     model = run.model(max(run.clouds))
     test = run.points[run.points["part"] == "test"]
@@ -39,7 +45,7 @@ def mean_square(run: ArchivedRun, normalised: bool) -> float:
 
 
 def norm(square: float, run: ArchivedRun) -> float:
-    """Return 0.5/n ||y - f||, the form of the published code's risk; n is the number of points."""
+    """Return 0.5/n ||y - f||, the risk of the published code, given the mean square; n is the number of points."""
     return 0.5 * math.sqrt(square / run["dataset"]["points"])
 
 
@@ -53,18 +59,18 @@ QUANTITIES: dict[str, Callable[[ArchivedRun], float]] = {
     "‖y−f‖/n, f weighted": lambda run: 2 * norm(mean_square(run, normalised=True), run),
     "discrete free energy": lambda run: run.final("discrete_free_energy"),
 }
-"""Readings of the meaning of the final figure."""
+"""Assumptions about the quantity that Table 5 shows, with the functions that compute it."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading of Table 5: the data, the quantity, and its values over the number of particles."""
+    """One reading of Table 5: the data, the quantity, and its values by number of particles."""
 
     data: str
     quantity: str
     figures: Mapping[int, MeanSd]
     diverged: Mapping[int, str]
-    """The number of diverged runs, for each N at which there are any."""
+    """String with the number of diverged runs, for each N with which a run diverged."""
     runs: Sequence[ArchivedRun]
 
     @cached_property
@@ -73,7 +79,7 @@ class Reading:
 
     @property
     def line(self) -> tuple[float, float]:
-        """Slope and intercept of a line through the figures against 1/N; NaN if any figure is missing."""
+        """Slope and intercept of a line fitted to the values against 1/N; NaN if any value is missing."""
         if any(math.isnan(figure.mean) for figure in self.figures.values()):
             return math.nan, math.nan
         return line({N: figure.mean for N, figure in self.figures.items()})
@@ -140,7 +146,7 @@ def table5(archive: Archive) -> ResultTable:
 
 
 def data_section(data: str, numbers: Sequence[str]) -> PageSection:
-    """Return the readings of the same runs, below the paper's figures."""
+    """Return the section with the paper's values and with all readings of the runs that ``data`` describes."""
     return PageSection(data, ("figure", *numbers), lambda row: row.cells[0] in ("the paper", data))
 
 
@@ -151,7 +157,7 @@ def readings_of(archive: Archive) -> list[Reading]:
         by_N = {N: [run for run in runs if run["N"] == N] for N in published.TABLE5}
         diverged = {N: words for N, some in by_N.items() if (words := diverged_text(some))}
         for quantity, value in QUANTITIES.items():
-            # With a total mass of 1, the division has no effect.
+            # If the total mass is 1, division by it has no effect.
             if TOTAL_MASS not in quantity or entry == "table5-pdf":
                 figures = {N: summarise(value(run) for run in some) for N, some in by_N.items()}
                 readings.append(Reading(data, quantity, figures, diverged, runs))
@@ -159,7 +165,7 @@ def readings_of(archive: Archive) -> list[Reading]:
 
 
 def reading_verdict(readings: Sequence[Reading]) -> str:
-    """Return a sentence on which reading is nearest and whether it agrees."""
+    """Return sentences that name the reading nearest to the paper and state whether it agrees."""
     complete = [reading for reading in readings if not math.isnan(reading.distance)]
     if not complete:
         return "No reading has runs at every N yet: no verdict."
@@ -179,30 +185,30 @@ def reading_verdict(readings: Sequence[Reading]) -> str:
 
 
 def distance(figures: Mapping[int, MeanSd]) -> float:
-    """Return the root mean square of log(ours / paper's)."""
+    """Return the root mean square, over N, of the logarithm of our value divided by the paper's value."""
     logarithms = [math.log(figures[N].mean / paper) for N, paper in published.TABLE5.items()]
     return math.sqrt(sum(logarithm**2 for logarithm in logarithms) / len(logarithms))
 
 
 def line(figures: Mapping[int, float]) -> tuple[float, float]:
-    """Return the slope and intercept of a line fitted to the figures against 1/N."""
+    """Return the slope and intercept of a line fitted to the values against 1/N."""
     slope, intercept = np.polyfit([1 / N for N in figures], list(figures.values()), 1)
     return float(slope), float(intercept)
 
 
 def figure_text(figure: MeanSd) -> str:
-    """Return a figure with DIGITS decimal places, or with DIGITS + 1 significant digits from 10 on."""
+    """Return a value as a string with DIGITS decimal places, or with DIGITS + 1 significant digits from 10 upwards."""
     above_ones = 0 if math.isnan(figure.mean) or abs(figure.mean) < 10 else int(math.log10(abs(figure.mean)))
     return figure.text(max(0, DIGITS - above_ones))
 
 
 def diverged_text(runs: Sequence[ArchivedRun]) -> str:
-    """Return how many of the runs have diverged; empty if none has."""
+    """Return a string with the number of diverged runs, which is empty if no run has diverged."""
     count = sum(has_diverged(run) for run in runs)
     return f"diverged ({count} of {len(runs)})" if count else ""
 
 
 def has_diverged(run: ArchivedRun) -> bool:
-    """Whether a test risk ends above DIVERGED_FACTOR times its first value, or is not finite."""
+    """Return True if a test risk ends above DIVERGED_FACTOR times its first value or is not finite."""
     ratios = [run.final(name) / run.metrics[name].iloc[0] for name in ("test_risk_weighted", "test_risk_unweighted")]
     return not all(ratio <= DIVERGED_FACTOR for ratio in ratios)

@@ -1,4 +1,4 @@
-"""Names of the targets of `proxlearn paper`; without slow imports, so that the command line can check its arguments."""
+"""Names of the targets of `proxlearn paper`, without slow imports, so that arguments are checked quickly."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "fig5": ("fig5",),
     "health": (),
 }
-"""Tables, figures and the page on the health of the method, with the entries of the plan (run_plan.py) that each is
-built from; health is built from all of them."""
-MEASUREMENTS = ("tuned", "weights")
-"""Pages that are built from stored results of fits, and not from runs."""
+"""Tables, figures and the health page, with the entries of the plan (run_plan.py) from which each is built; health is
+built from all entries."""
+MEASUREMENTS = ("tuned", "weights", "losses")
+"""Pages that are built from stored results of fits instead of runs."""
 GROUPS = {
     "tables": ("table1", "table2", "table3", "table4", "table5", "shd"),
     "figures": ("fig2", "fig3", "fig4", "fig5"),
     "all": (*TARGETS, *MEASUREMENTS),
 }
 RUNS = "runs"
-"""The argument that makes missing runs before anything is built."""
+"""The argument that requests the execution of missing runs before the targets are built."""
 
 
 def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
-    """Return the targets that the words name, each once; all targets if no word other than ``runs`` is given."""
+    """Return the targets that the arguments ``words`` name, without duplicates; all targets if they name none."""
     names: list[str] = []
     for word in [word for word in words if word != RUNS] or ["all"]:
         if word in GROUPS:
@@ -41,7 +41,7 @@ def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
         elif word in (*TARGETS, *MEASUREMENTS):
             names.append(word)
         else:
-            raise InputError(f"no target `{word}`", did_you_mean(word, (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)))
+            raise InputError(f"unknown target `{word}`", did_you_mean(word, (*TARGETS, *MEASUREMENTS, *GROUPS, RUNS)))
         if quick and word in MEASUREMENTS:
-            raise InputError(f"`{word}` has no quick form", "leave --quick out")
+            raise InputError(f"`{word}` does not support --quick", "leave --quick out")
     return list(dict.fromkeys(names))

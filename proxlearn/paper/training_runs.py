@@ -1,7 +1,7 @@
-"""Makes the paper's runs as jobs of the common runner, one process per run.
+"""Execute the runs of the paper as jobs, with one process per run.
 
-A run that is finished, in the archive or in its folder, is skipped; one whose folder holds a part of it continues from
-there; any other run starts from its first step. Runs that are finished are packed into the archive.
+A run that is finished, in the archive or in its folder, is skipped. A partial run in a folder is continued, and any
+other run starts from its first step. Finished runs are packed into the archive.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from proxlearn.run.train import train
 from proxlearn.terminal.notice import notice
 
 QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 100, 8
-"""Quick mode: the divisor of the number of steps, their maximum, and the approximate number of logged rows."""
+"""For --quick: divisor of the number of steps, maximum number of steps, and approximate number of logged rows."""
 RECORDS_FOLDER = ".proxlearn-jobs"
 PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
 
 
 def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, parallel: int = 1) -> int:
-    """Make the missing runs and pack them; return an exit code. A run that fails does not stop the others."""
+    """Execute the missing runs, pack the finished ones, and return an exit code.
+
+    A run that fails does not stop the others.
+    """
     runs = [run for entry in entries for run in entry.runs(archive.root, quick)]
     code, missing = 0, []
     for run in runs:
@@ -63,7 +66,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
 
 
 def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel: int) -> int:
-    """Make runs that do not depend on each other; return an exit code."""
+    """Execute runs that do not depend on each other, and return an exit code."""
     prepared, code = [], 0
     for run in runs:
         try:
@@ -83,26 +86,26 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel:
 
 
 def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
-    """Return the job that makes one run."""
+    """Return the job that executes one run."""
     args = (config, run.folder, run.command)
     return Job(run.name.replace("/", "_"), run.name, train_run, args, run_folder=run.folder)
 
 
 def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> Job:
-    """Return a job for several runs: a quick run takes less time than loading the compiled passes in a process."""
+    """Return a job for several quick runs, each of which takes less time than loading the compiled passes."""
     args = ([(config, run.folder, run.command) for run, config in batch],)
     return Job(f"quick-{number}", f"{len(batch)} quick runs", train_batch, args)
 
 
 def train_run(config: TrainConfig, folder: Path, command: str) -> None:
-    """Make one run as `proxlearn train` does, but without plots; this is the target of a job."""
+    """Execute one run like `proxlearn train`, but without plots; this is the function of a job."""
     outcome = train(config, folder, command)
     if outcome.signal is not None:
         raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
 
 
 def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
-    """Make several runs; one that fails does not stop the others."""
+    """Execute several runs; a failed run does not stop the others, and the first error is raised at the end."""
     errors: list[ProxlearnError] = []
     for config, folder, command in batch:
         try:
@@ -116,7 +119,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """Return the runs that others start from and whose checkpoints are missing; the archive lacks their clouds."""
+    """Return the runs without checkpoints from which some of ``runs`` start; the archive lacks their clouds."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))
@@ -124,7 +127,7 @@ def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[P
 
 
 def is_finished(run: PlannedRun, archive: Archive) -> bool:
-    """Whether the archive or the run's folder holds all steps of the run; InputError if its settings differ."""
+    """Return True if the archive or the run folder has all steps of a run; raise InputError if its settings differ."""
     # The cloud that the run starts from is left out: only the training needs it.
     overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
     config = planned_config(replace(run, overrides=overrides))
@@ -145,18 +148,21 @@ def is_finished(run: PlannedRun, archive: Archive) -> bool:
 
 
 def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place: str) -> None:
-    """Refuse a stored run whose settings are not those of the plan; a key that it lacks was added later."""
+    """Raise InputError if a stored run does not have the planned settings.
+
+    Keys that the stored run lacks are ignored, because they were added later.
+    """
     # Converted through JSON like the stored file, which turns a tuple into a list.
     planned = json.loads(json.dumps(trajectory(config)))
     planned.pop("init_sha256", None)
     different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
     if different:
-        problem = f"{place} holds a run with a different {', '.join(different)}"
-        raise InputError(problem, "remove it, or restore the experiment's settings")
+        problem = f"{place} holds a run with other settings ({', '.join(different)})"
+        raise InputError(problem, "remove the run, or restore the experiment's settings")
 
 
 def _differ(stored: Any, planned: Any) -> bool:
-    """Whether two settings differ in the keys that both have."""
+    """Return True if two values differ; dictionaries are compared only in the keys that both have."""
     if isinstance(stored, dict) and isinstance(planned, dict):
         return any(_differ(stored[key], planned[key]) for key in planned if key in stored)
     return bool(stored != planned)
@@ -164,7 +170,7 @@ def _differ(stored: Any, planned: Any) -> bool:
 
 @cache
 def planned_config(run: PlannedRun) -> TrainConfig:
-    """Return the composed and checked config of a run."""
+    """Return the composed and validated config of a run; a quick run has fewer steps."""
     config = validate_config(compose(parse(list(run.overrides))))
     if run.init_from is not None:
         # The path stays as given, because a committed config must not name a folder of this machine.

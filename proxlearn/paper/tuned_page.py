@@ -1,4 +1,4 @@
-"""recipe=tuned on every dataset: test accuracy over splits, and seconds, beside the paper's accuracy and time."""
+"""Write the page on recipe=tuned: test accuracy and time on every dataset, compared with the paper."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SELECTED = ("init_scale", "h", "beta", "epsilon", "steps")
 
 @dataclass(frozen=True)
 class PaperAccuracy:
-    """The paper's best accuracy on a dataset, as a share, and the time that the paper states for it."""
+    """The paper's best accuracy on a dataset, between 0 and 1, and the time that the paper states for it."""
 
     accuracy: float
     time: str = "not stated"
@@ -41,7 +41,10 @@ PAPER = {
 
 
 def measure_fit(config: TrainConfig) -> FitResult:
-    """Fit one split as `proxlearn train recipe=tuned` does, timed from the data in memory to the last step."""
+    """Fit one split like `proxlearn train recipe=tuned`, and return its results and times.
+
+    The time is measured from the data in memory to the last step.
+    """
     experiment = build_experiment(config)
     warm_up(experiment)
     problem, test, seed = experiment.source, experiment.prepared.test, config.seed
@@ -52,7 +55,7 @@ def measure_fit(config: TrainConfig) -> FitResult:
     looking, seconds_to_paper = 0.0, None
 
     def figures(cloud: PointCloud) -> dict[str, float]:
-        return scores(problem.neuron, cloud.to("cpu", torch.float64), test)
+        return scores(problem.neuron, cloud.to("cpu", torch.float64), test, problem.loss)
 
     def look(cloud: PointCloud, row: object) -> None:
         nonlocal looking, seconds_to_paper
@@ -77,7 +80,7 @@ def measure_fit(config: TrainConfig) -> FitResult:
 
 
 def warm_up(experiment: Experiment) -> None:
-    """Load the compiled passes, which happens once per process and is not part of a fit."""
+    """Load the compiled passes with a short fit, because loading happens once per process and is not part of a fit."""
     settings = replace(experiment.settings, N=50, init_scale=1.0, h=0.1, beta=1e4, epsilon=1.0)
     fit(experiment.source, settings, seed=0, steps=2, threads=1)
 
@@ -132,7 +135,8 @@ BODY = """\
 {accuracies}
 - weights=proximal, N = 500, the weighted estimate on the test part; halves of the data with split_seed 0 to 4, for shd
   the paper's split and for sine its only one, with seeds 0 to 4.
-- The risk of sine is in units of the variance of its target.
+- The risk is the mean of the logistic loss (two classes), of the cross-entropy (more), or of the squared error in units
+  of the target's variance (sine).
 - Majority class: the test accuracy of always answering the training part's more frequent class.
 
 ## Seconds
@@ -149,5 +153,6 @@ TUNED = FitMeasurement(
     5,
     {"wdbc": HALF, "banana": HALF, "diabetes": HALF, "twonorm": HALF, "digits": HALF, "shd": (), "sine": ()},
     measure_fit,
+    2,
     page_body,
 )

@@ -1,4 +1,4 @@
-"""Verdicts on the agreement of figures with the paper's, and their summary in one sentence."""
+"""Verdicts on whether results agree with those of the paper, and their summary in one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTIAL = "no verdict: partial"
 
 
 def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete: bool) -> str:
-    """Return the verdict: figures agree within ``allowance`` or within twice their joint standard deviation."""
+    """Return a verdict: two means agree within ``allowance`` or within twice their joint standard deviation."""
     if not complete or math.isnan(ours.mean):
         return PARTIAL
     difference = f"{without_negative_zero(ours.mean - paper.mean, digits):+.{digits}f}"
@@ -28,7 +28,7 @@ def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete
 
 
 def conclusion(verdicts: Mapping[str, str], noun: str) -> str:
-    """Summarise the verdicts of a table, keyed by subject, in one line: how many agree, and which do not."""
+    """Return one line that states how many results agree and which do not; ``verdicts`` maps subjects to verdicts."""
     decided = {name: words for name, words in verdicts.items() if words != PARTIAL}
     partial = [name for name in verdicts if name not in decided]
     different = [f"{name} {words}" for name, words in decided.items() if words.startswith("differs")]
@@ -45,12 +45,12 @@ def conclusion(verdicts: Mapping[str, str], noun: str) -> str:
 
 
 def is_complete(runs: Sequence[ArchivedRun], steps: int) -> bool:
-    """Whether there are runs, and all of them are as long as the paper's."""
+    """Return True if there are runs and all of them have at least ``steps`` recursions."""
     return bool(runs) and all(run.last_step >= steps for run in runs)
 
 
 def length_text(runs: Sequence[ArchivedRun], steps: int | None = None) -> str:
-    """Return the number of recursions of the runs, with "of STEPS" if some runs are shorter."""
+    """Return the number of recursions of the runs as a string, followed by "of STEPS" if a run is shorter."""
     lengths = sorted({run.last_step for run in runs})
     text = " to ".join(str(length) for length in dict.fromkeys((lengths[0], lengths[-1]))) if lengths else "none"
     return text if steps is None or is_complete(runs, steps) else f"{text} of {steps}"

@@ -1,4 +1,4 @@
-"""Tables 1, 2 and 3: the WDBC experiments."""
+"""Build Tables 1, 2 and 3: the experiments on WDBC."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableCo
 from proxlearn.paper.verdicts import conclusion, is_complete, length_text, verdict
 
 ALLOWED_POINTS = 2.0
-"""Percentage points within which an accuracy agrees with the paper's: one of the 170 test rows is 0.6."""
+"""Largest difference from the paper's accuracy, in percentage points, that counts as agreement; one test row is 0.6."""
 ALLOWED_SHARE = 0.15
-"""The same for a risk, as a share of the paper's."""
+"""Largest relative difference from the paper's risk that counts as agreement."""
 
 ACCURACY_RULE = (
     f"Verdict: a mean agrees with the paper's if it is within {ALLOWED_POINTS:g} points of it, or within twice the "
@@ -52,7 +52,10 @@ def accuracy_sections(keys: tuple[str, ...], run_columns: tuple[str, ...] = ()) 
 
 
 def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, float], hours: float) -> list[Cell]:
-    """Return the cells that Tables 1 and 2 share; ``paper`` holds the paper's unweighted and weighted accuracy."""
+    """Return the cells that Tables 1 and 2 have in common.
+
+    ``paper`` contains the paper's unweighted and weighted accuracies, and ``hours`` the paper's time.
+    """
     saturated, sign, weighted = (
         summarise(100 * run.final(f"test_accuracy_{estimate}") for run in runs)
         for estimate in ("unweighted_saturated", "unweighted", "weighted")
@@ -76,7 +79,7 @@ def accuracy_cells(runs: list[ArchivedRun], table: str, paper: tuple[float, floa
 
 
 def accuracy_verdicts(setting: str, cells: list[Cell]) -> dict[str, str]:
-    """Return the verdicts among the cells of ``accuracy_cells``, by subject."""
+    """Return, by subject, the verdicts in the cells that ``accuracy_cells`` returned."""
     return {f"{setting} unweighted": str(cells[5]), f"{setting} weighted": str(cells[9])}
 
 

@@ -1,7 +1,7 @@
-"""The effect of the proximal weights: three weight updates on paired splits of every dataset.
+"""Write the page on the effect of the proximal weights, which compares three weight updates on every dataset.
 
-For each split the settings are selected once, from its training part, with weights=proximal, and shared: the three fits
-have the same cloud_0, the same noise and the same numbers, and differ in the weight update alone.
+For each split, the hyperparameters are selected once, on the training part with weights=proximal. The three fits share
+these hyperparameters, the initial cloud and the noise, and differ only in the weight update.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from proxlearn.training.trainer import fit
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 OTHERS = UPDATES[1:]
 DIVERGED_RISK = 10.0
-"""A fit with a larger test risk has diverged: the risk of predicting 0 is about 1."""
+"""Test risk above which a fit has diverged; the risk of always predicting 0 is about 1."""
 
 
 def measure_updates(config: TrainConfig) -> FitResult:
-    """Return the test figures of the weighted estimate per weight update, and the accuracy of the majority class."""
+    """Return the test metrics of the weighted estimate per weight update, and the accuracy of the majority class."""
     experiment = build_experiment(config)
     problem, test, seed = experiment.source, experiment.prepared.test, config.seed
     result: FitResult = {"majority": majority_accuracy(experiment.prepared)}
@@ -41,7 +41,7 @@ def measure_updates(config: TrainConfig) -> FitResult:
     for weights in UPDATES:
         settings = replace(shared, weights=weights)
         cloud = fit(problem, settings, seed=seed, threads=1).cloud.to("cpu", torch.float64)
-        figures = scores(problem.neuron, cloud, test)
+        figures = scores(problem.neuron, cloud, test, problem.loss)
         result[weights] = {
             "risk": figures["risk_weighted"],
             "accuracy": figures.get("accuracy_weighted"),
@@ -54,14 +54,17 @@ def measure_updates(config: TrainConfig) -> FitResult:
 
 
 def split_ratio(dataset: str) -> float:
-    """Return the ratio of test to training rows in the dataset's splits; 0 for one split with independent seeds."""
+    """Return the ratio of test to training rows in the random splits of a dataset; 0 if it has only one split."""
     overrides = (override.partition("=") for override in WEIGHTS.overrides[dataset])
     fractions = [float(value) for key, _, value in overrides if key == "dataset.train_fraction"]
     return (1 - fractions[0]) / fractions[0] if fractions else 0.0
 
 
 def difference(dataset: str, fits: list[FitResult], figure: str, other: Weights) -> Interval | None:
-    """Return the interval of proximal minus another update; None if the figure is absent or a fit has diverged."""
+    """Return the mean difference between the proximal and another update, with its confidence intervals.
+
+    The result is None if the metric is absent, or if it is the risk and a fit has diverged.
+    """
     if fits[0]["proximal"][figure] is None or (figure == "risk" and diverged(fits, other)):
         return None
     first, second = (dict(enumerate(result[weights][figure] for result in fits)) for weights in ("proximal", other))
@@ -80,7 +83,7 @@ def difference_text(dataset: str, fits: list[FitResult], figure: str, other: Wei
 
 
 def shown_digits(interval: Interval) -> int:
-    """Return four, or more if the first digit of the narrower half-width would not be shown."""
+    """Return the number of decimal places: 4, or more if Student's half-width would be shown as 0."""
     return 4 if not 0 < interval.student < 5e-5 else math.ceil(-math.log10(interval.student))
 
 
@@ -131,8 +134,8 @@ BODY = """\
 ## Majority class and effective sample size
 
 {references}
-- recipe=tuned, N = 500, the weighted estimate on the test part. Paired splits: the same rows, cloud_0, noise and
-  numbers for all three updates; the numbers are selected with weights=proximal.
+- recipe=tuned loss=quadratic, N = 500, the weighted estimate on the test part. Paired splits: the same rows, cloud_0,
+  noise and numbers for all three updates; the numbers are selected with weights=proximal.
 - Differences are proximal minus the other, with half-widths of 95 % intervals over the splits: ± Student's, too narrow
   because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one (4.6 times as wide for
   halves). * marks a clear difference: its corrected interval does not contain 0.
@@ -152,5 +155,7 @@ WEIGHTS = FitMeasurement(
         "sine": (),
     },
     measure_updates,
+    1,
     page_body,
+    common=("loss=quadratic",),
 )

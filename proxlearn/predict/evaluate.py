@@ -1,4 +1,4 @@
-"""Metrics of a model on labelled rows, named and computed as a run's own metrics are."""
+"""Metrics of a model on labelled rows, with the same names and definitions as the metrics of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxlearn.predict.model import Model
 
 
 def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
-    """Return the number of rows, and per estimate every metric of the task; an undefined metric is None.
+    """Return the number of rows, and for each estimate every metric of the task; an undefined metric is None.
 
     For a real target there is also ``rmse_in_units``, the RMSE in the target's units.
     """
@@ -47,7 +47,10 @@ def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
 
 
 def _parse_targets(model: Model, cells: list[str], first: int) -> np.ndarray:
-    """Parse the target's cells as class indices or numbers; ``first`` is the number of rows before them."""
+    """Return the cells of the target column as class indices or numbers.
+
+    ``first`` is the number of data rows before these cells. Raise InputError if a cell is not valid.
+    """
     if model.classes:
         indices = labels.indices(cells, model.classes)
         if (indices < 0).any():
@@ -72,7 +75,7 @@ def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
 
 
 def _build_samples(model: Model, target: np.ndarray) -> Samples:
-    """Build the samples that the task scores against; scores use the targets only, so there are no features."""
+    """Build the samples for the scores of the task; they have no features, because the scores use only the targets."""
     X = torch.empty(len(target), 0, dtype=torch.float64)
     if not model.classes:
         return Samples(X, torch.from_numpy(model.target_scaler(target[:, None])[:, 0]))

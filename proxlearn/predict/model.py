@@ -1,4 +1,4 @@
-"""A trained model: a cloud, its neuron and task, and the scaling between the user's units and the cloud's."""
+"""A trained model: a cloud, its neuron and task, and the scalings between the units of the user and of the cloud."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
 BLOCK = 2**22
-"""Maximum number of single particles' outputs in memory (32 MiB), so that memory does not grow with the rows."""
+"""Maximum number of outputs of single particles in memory (32 MiB), so that memory does not grow with the rows."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predictions for n rows by one estimate."""
+    """The predictions for n rows, with their probabilities and standard errors."""
 
     predicted: np.ndarray
     """Class indices, n; or values in the target's units, n (for several targets: n x outputs)."""
@@ -34,7 +34,7 @@ class Prediction:
 
     @property
     def spread(self) -> np.ndarray:
-        """The standard error of the prediction: of the value, or of the predicted class's probability."""
+        """The standard error of the prediction: of the value, or of the probability of the predicted class."""
         if not self.probabilities.shape[1]:
             return self.errors
         spread: np.ndarray = np.take_along_axis(self.errors, self.predicted[:, None], axis=1)[:, 0]
@@ -43,7 +43,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """Predicts targets of rows given in the user's units; computes in float64."""
+    """Predicts the targets of rows that are given in the user's units; all computations use float64."""
 
     neuron: Neuron
     task: Task
@@ -56,7 +56,7 @@ class Model:
     """The name of the target's column, if it had one."""
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
-        """Return the mean output over the cloud by both estimates, (outputs) x n, which the task interprets."""
+        """Return the mean output over the cloud by both estimates, with shape (outputs) x n."""
         blocks = [mean_outputs(outputs, self.cloud) for outputs in self._outputs(X)]
         means = {estimate: torch.cat([block[estimate] for block in blocks], dim=-1) for estimate in blocks[0]}
         for f in means.values():
@@ -64,22 +64,22 @@ class Model:
         return means
 
     def values(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        """Return f by both estimates, in the target's units."""
+        """Return the predicted values by both estimates, in the units of the target."""
         return {estimate: self._in_units(f) for estimate, f in self.mean_outputs(X).items()}
 
     def labels(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        """Return class indices by both estimates."""
+        """Return the indices of the predicted classes by both estimates."""
         return {estimate: self.task.predicted(f).numpy() for estimate, f in self.mean_outputs(X).items()}
 
     def predict(self, X: np.ndarray, estimate: str = "weighted") -> Prediction:
-        """Predict the rows of ``X`` (rows x features), with probabilities and standard errors."""
+        """Predict the rows of ``X`` (rows x features) by one estimate, with probabilities and standard errors."""
         blocks = [
             (mean_outputs(outputs, self.cloud)[estimate], standard_error(outputs, self.cloud, estimate))
             for outputs in self._outputs(X)
         ]
         f, errors = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
         self._check_finite(X, f)
-        deviations = self.task.standard_errors(errors).T.numpy()
+        deviations = self.task.standard_errors(f, errors).T.numpy()
         if self.classes:
             return Prediction(self.task.predicted(f).numpy(), self.task.probabilities(f).T.numpy(), deviations)
         values = self._in_units(f)
@@ -98,7 +98,10 @@ class Model:
                 yield self.neuron.outputs(self.cloud.theta, scaled)
 
     def _check_finite(self, X: np.ndarray, f: Tensor) -> None:
-        """Refuse rows whose output (outputs x n) is not finite; the message names the column with the largest value."""
+        """Raise InputError if an output (outputs x n) is not finite.
+
+        The message names the column with the largest scaled value in the first such row.
+        """
         finite = f.isfinite().all(dim=0).numpy()
         if finite.all():
             return
@@ -106,15 +109,15 @@ class Model:
         with np.errstate(all="ignore"):
             column = int(np.nan_to_num(np.abs(self.scaler(row[None])[0]), nan=np.inf).argmax())
         name = f"column `{self.columns[column]}`" if self.columns else f"feature {column}"
-        problem = f"{name} holds {row[column]:.6g}, too far from the training rows for a finite prediction"
-        raise InputError(problem, "correct the number, or delete its row")
+        problem = f"{name} holds {row[column]:.6g}, which is too far from the training rows for a finite prediction"
+        raise InputError(problem, "correct the number, or delete the row")
 
     def _in_units(self, f: Tensor) -> np.ndarray:
-        """Convert f from the scaled target to the target's units."""
+        """Convert outputs from the scale of the training targets to the units of the target."""
         with np.errstate(over="ignore"):
             return _squeeze_single(f.T.numpy() / self.target_scaler.factor + self.target_scaler.shift)
 
 
 def _squeeze_single(values: np.ndarray) -> np.ndarray:
-    """Turn an n x 1 array into a vector; leave an array of several outputs as it is."""
+    """Convert an n x 1 array to a vector; leave an array with several columns unchanged."""
     return values[:, 0] if values.shape[1] == 1 else values

@@ -1,4 +1,4 @@
-"""Loads a model from a run folder: from model.json and the newest valid checkpoint, without data or config."""
+"""Loading of a model from model.json and the newest valid checkpoint of a run folder, without data or config."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.losses import find_loss
 from proxlearn.core.neurons.neuron import num_parameters
-from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.neurons.registry import make_neuron
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
@@ -24,9 +25,9 @@ from proxlearn.run.run_identity import read_identity, require_same_run, warn_for
 
 
 def load_model(path: Path) -> Model:
-    """Load the model of a run, which may still be running; a folder without a model raises InputError."""
+    """Load the model of a run, which may still be running; raise InputError if the folder has no model."""
     if not path.is_dir():
-        raise InputError(f"no folder {path}", "name a folder that `proxlearn train` created")
+        raise InputError(f"the folder {path} does not exist", "give a folder that `proxlearn train` created")
     refuse_interrupted(path)
     model = find_model(path)
     if model is None:
@@ -35,13 +36,16 @@ def load_model(path: Path) -> Model:
 
 
 def find_model(path: Path) -> Model | None:
-    """Load the model of a run; None if the run has no checkpoint yet. Files that do not fit together are refused."""
+    """Load the model of a run; return None if the run has no checkpoint yet.
+
+    Raise InputError if the folder has no model.json, or if the file does not match the cloud.
+    """
     folder = RunFolder(path)
     try:
         description = read_description(folder.model)
     except AbsentFile as error:
         raise InputError(
-            f"{path} is not a run folder: it has no model.json", "name a folder that `proxlearn train` created"
+            f"{path} is not a run folder: it has no model.json", "give a folder that `proxlearn train` created"
         ) from error
     newest = newest_checkpoint(folder)
     if newest is None:
@@ -61,8 +65,8 @@ def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
 def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
     columns, classes = (tuple(description[key]) for key in ("columns", "classes"))
     return Model(
-        NEURONS[description["neuron"]](len(classes)),
-        TASKS[description["task"]],
+        make_neuron(description["neuron"], len(classes), description.get("activation", "tanh")),
+        TASKS[description["task"]](find_loss(description.get("loss"))),
         cloud,
         _build_scaler(description["scaling"]),
         _build_scaler(description["target_scaling"]),

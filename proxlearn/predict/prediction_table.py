@@ -1,4 +1,4 @@
-"""The CSV table that `proxlearn predict` writes: to a file, or to the standard output."""
+"""The CSV table that `proxlearn predict` writes to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STDIN = STDOUT = "-"
 
 
 def check_prediction_output(output: str, data: str) -> None:
-    """Refuse an output that cannot be written, or that is the input table, by another name or by redirection."""
+    """Raise InputError if the output cannot be written, or is the input table under any name or by redirection."""
     source = 0 if data == STDIN else Path(data).expanduser()
     if output != STDOUT:
         check_output(Path(output), [source])
@@ -32,11 +32,11 @@ def check_prediction_output(output: str, data: str) -> None:
         # `predict --data x.csv >> x.csv` would read its own output without end.
         status = os.fstat(1)
         if stat.S_ISREG(status.st_mode) and same_file(status, source):
-            raise InputError("standard output is redirected to the input", "write to another file: -o FILE")
+            raise InputError("standard output is redirected to the input file", "write to another file with -o FILE")
 
 
 def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> None:
-    """Write a line per row, chunk by chunk: kept columns, prediction, probabilities, spread."""
+    """Write one line per row, chunk by chunk: the kept columns, the prediction, the probabilities and the spread."""
     import numpy as np
     import pandas as pd
 
@@ -52,7 +52,8 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
         for name in chunk.kept:
             if name in columns:
                 raise InputError(
-                    f"the output already has a column `{name}`", "rename yours in the table, or remove its --keep"
+                    f"the output already has a column `{name}`",
+                    f"rename the column in the table, or leave out --keep {name}",
                 )
         pd.DataFrame(chunk.kept | columns).to_csv(file, index=False, header=header, lineterminator="\n")
         header = False
@@ -60,7 +61,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
 
 @contextlib.contextmanager
 def open_prediction_table(output: str) -> Iterator[TextIO]:
-    """Open the output for writing; a file appears under its name only when it is complete."""
+    """Open the output for writing; a regular file gets its name only when it is complete."""
     if output == STDOUT:
         with exact_output() as file:
             yield file
@@ -74,18 +75,22 @@ def open_prediction_table(output: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def exact_output() -> Iterator[TextIO]:
-    """Open the standard output for a table: a character that its encoding lacks raises an error and is not escaped."""
+    """Yield standard output for a table; raise InputError for a character that its encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "backslashreplace":
         sys.stdout.reconfigure(errors="strict")
     try:
         yield PrintableOutput() if sys.stdout.isatty() else sys.stdout
     except UnicodeEncodeError as error:
-        problem = f"standard output is {error.encoding}, which cannot write {error.object[error.start]!a}"
-        raise InputError(problem, "give -o FILE, which is UTF-8, or set PYTHONIOENCODING=utf-8") from error
+        problem = (
+            f"standard output is encoded in {error.encoding}, which lacks the character {error.object[error.start]!a}"
+        )
+        raise InputError(
+            problem, "write to -o FILE, which is encoded in UTF-8, or set PYTHONIOENCODING=utf-8"
+        ) from error
 
 
 class PrintableOutput(io.StringIO):
-    """A stream that writes to a terminal: control characters in classes and kept columns are escaped."""
+    """A text stream to a terminal that escapes control characters in classes and kept columns."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(printable_lines(text))

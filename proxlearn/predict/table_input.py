@@ -18,12 +18,12 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", type=Path, metavar="RUN_FOLDER", help="a run folder that `proxlearn train` has written"
     )
     parser.add_argument(
-        "--data", required=True, metavar="FILE", help="a CSV table with a header line; - reads the standard input"
+        "--data", required=True, metavar="FILE", help="a CSV table with a header line; - reads standard input"
     )
     parser.add_argument(
         "--ignore-extra",
         action="store_true",
-        help="ignore columns that the model does not use instead of refusing them",
+        help="ignore columns that the model does not use (default: refuse the table)",
     )
 
 

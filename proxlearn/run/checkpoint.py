@@ -1,4 +1,4 @@
-"""Checkpoints: the cloud and whatever else that the next step needs, in a file with a checksum (checkpoint_file.py)."""
+"""Checkpoints: the cloud and everything that the next step needs, in a file with a checksum (checkpoint_file.py)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         if not _is_finite(tensor):
             raise RunError(
                 f"{name} is not finite at step {cloud.step}, so no checkpoint is written",
-                "choose a smaller h or a smaller box dataset.initial, or device.dtype=float64",
+                "choose a smaller h, a smaller box in dataset.initial, or device.dtype=float64",
             )
     state = {
         "step": cloud.step,
@@ -86,12 +86,12 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def load(path: Path) -> Checkpoint:
-    """Read one checkpoint, or raise InvalidCheckpoint."""
+    """Read one checkpoint; raise InvalidCheckpoint if the file is not a valid checkpoint."""
     return parse_checkpoint(read_checkpoint_file(path))
 
 
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
-    """Parse a file whose checksum matches; every value is checked, because any program may have written the file."""
+    """Parse a checkpoint file whose checksum matches; raise InvalidCheckpoint if one of its values is not valid."""
     try:
         # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
@@ -111,7 +111,7 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
             and all(_is_finite(tensor) for tensor in tensors.values())
         )
         if not is_valid:
-            raise InvalidCheckpoint("its tensors or its state are not those of a run")
+            raise InvalidCheckpoint("its tensors or its state do not belong to a run")
         screen = _parse_screen(tensors.get("reference"), file.state["radius"], theta)
         cloud = PointCloud(theta, log_rho, step, screen, _parse_positive(file.state.get("epsilon"), "epsilon"))
         proximal = _parse_proximal(file.state.get("proximal"))
@@ -125,7 +125,7 @@ def newest_valid(
     skipped: Callable[[Path, InvalidCheckpoint], None] = lambda path, why: None,
     require: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Checkpoint | None:
-    """Return the newest valid checkpoint that ``require`` accepts; ``skipped`` is called for each rejected one."""
+    """Return the newest valid checkpoint that ``require`` accepts, or None; call ``skipped`` for each rejected one."""
     for _, path in list_checkpoints(folder):
         try:
             checkpoint = load(path)
@@ -139,10 +139,10 @@ def newest_valid(
 def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
     """Delete the checkpoints that are no longer needed once the checkpoint of ``step`` is on disk.
 
-    These stay: the ``protected`` steps, which were stored under other settings; those for films, if ``films``; the
-    newest ``keep``; and the newest ``keep`` of the regular ones, so that an interrupted run has all the checkpoints of
-    an uninterrupted one. Files of later steps (damaged ones that were skipped) are not counted, so that they do not
-    displace valid ones.
+    These are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if ``films``;
+    the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``, so that an
+    interrupted run has all the checkpoints of an uninterrupted one. Files of later steps (damaged ones that were
+    skipped) are not counted, so that they do not displace valid ones.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]
@@ -170,11 +170,11 @@ def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Sc
 
 
 def _parse_proximal(values: object) -> dict[str, Number] | None:
-    """Return the metrics of the last step; None for a checkpoint of version 0.1.0, which does not have them."""
+    """Return the metrics of the last step; None for a checkpoint of version 0.1.0, which does not store them."""
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
-        raise InvalidCheckpoint("its metrics of the last step are not numbers")
+        raise InvalidCheckpoint("its metrics for the last step are not numbers")
     return values
 
 

@@ -35,12 +35,12 @@ class InvalidCheckpoint(Exception):
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint file whose checksum matches."""
+    """The content of a checkpoint file whose checksum matches."""
 
     blob: bytes
     sha256: str
     state: dict[str, Any]
-    """Everything that is not a tensor."""
+    """The values of the checkpoint that are not tensors."""
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -56,9 +56,9 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
-    """Add ``state`` and the checksum to the header of a safetensors file; the same content gives the same bytes.
+    """Return a safetensors file with ``state`` and a checksum added to its header; equal content gives equal bytes.
 
-    The library writes metadata in a random order, so the header is written here.
+    The header is written here, because the library writes metadata in a random order.
     """
     size = int.from_bytes(blob[:8], "little")
     metadata = {"format": FORMAT, "state": json.dumps(state, sort_keys=True), "sha256": BLANK_CHECKSUM.decode()}
@@ -78,9 +78,9 @@ def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
         refuse_newer_format(path, metadata["format"], FORMAT)
         start, end = _checksum_span(blob)
         if _checksum(blob, start, end) != blob[start:end]:
-            raise InvalidCheckpoint("the checksum does not match")
+            raise InvalidCheckpoint("its checksum does not match")
         if metadata["format"] != FORMAT:
-            raise InvalidCheckpoint(f"format {metadata['format']!r:.60} instead of {FORMAT!r}")
+            raise InvalidCheckpoint(f"its format is {metadata['format']!r:.60} instead of {FORMAT!r}")
         state = json.loads(metadata["state"])
         if named and checkpoint_path(path.parent, state["step"]) != path:
             raise InvalidCheckpoint("its name does not match its step")
@@ -99,20 +99,23 @@ def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:
 
 
 def _read_whole_file(path: Path) -> bytes:
-    """Return the bytes of a checkpoint file, whose length must agree with its header, and which must fit in memory."""
+    """Return the content of a checkpoint file.
+
+    Raise InvalidCheckpoint if the size of the file contradicts its header, or if it does not fit in memory.
+    """
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
             if length > min(MAX_HEADER_BYTES, size):
-                raise InvalidCheckpoint("its header is longer than a checkpoint's")
+                raise InvalidCheckpoint("its header is too long")
             tensors = json.loads(file.read(length))
             ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
             if 8 + length + max(ends) != size:
-                raise InvalidCheckpoint(f"it has {size} bytes, and its header describes {8 + length + max(ends)}")
+                raise InvalidCheckpoint(f"it has {size} bytes, but its header describes {8 + length + max(ends)}")
             # The bytes and the tensors made from them are in memory at the same time.
             if 2 * size > physical_memory():
-                raise InvalidCheckpoint(f"its {size} bytes do not fit into this machine's memory")
+                raise InvalidCheckpoint(f"its {size} bytes do not fit into the memory of this machine")
             file.seek(0)
             return file.read(size)
     except UnreadableFile as error:
@@ -133,5 +136,5 @@ def _checksum_span(blob: bytes) -> tuple[int, int]:
     header_end = 8 + int.from_bytes(blob[:8], "little")
     match = CHECKSUM.search(blob, 8, min(header_end, len(blob)))
     if match is None:
-        raise InvalidCheckpoint("no checksum in its header")
+        raise InvalidCheckpoint("its header has no checksum")
     return match.span(1)

@@ -1,4 +1,4 @@
-"""The device of a run, and checks that the run fits in its memory, made before any file is created."""
+"""The device of a run, and checks that the run fits in the device's memory, before any file is created."""
 
 from __future__ import annotations
 
@@ -13,30 +13,39 @@ OUTPUT_COPIES = 4
 
 
 def resolve_device(name: str) -> str:
-    """Return the torch name of a device; ``auto`` means cuda if available. torch is imported only if needed."""
+    """Return the device name for torch; ``auto`` becomes cuda if it is available, otherwise cpu.
+
+    Raise InputError if cuda is requested and not available. torch is imported only if it is needed.
+    """
     if name == "cpu":
         return name
     import torch
 
     has_cuda = torch.cuda.is_available()
     if name == "cuda" and not has_cuda:
-        raise InputError("device=cuda, but torch finds no CUDA device here", "use device=cpu, drop device.device=cuda")
+        raise InputError(
+            "device=cuda is not possible because torch finds no CUDA device",
+            "use device=cpu, or leave out device.device=cuda",
+        )
     return "cuda" if has_cuda else "cpu"
 
 
 def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
-    """Refuse data that does not fit in memory: each particle has an output for each row (and class)."""
+    """Raise InputError if the outputs of all particles for all rows (and classes) do not fit in memory."""
     device = resolve_device(config.device.device)
     needed = OUTPUT_COPIES * _itemsize(config) * config.N * rows * (classes if classes > 2 else 1)
     if needed > device_memory(device):
         raise InputError(
             f"N={config.N} particles and {rows} rows need about {needed / 2**30:.0f} GiB, but {_memory_text(device)}",
-            "choose a smaller N, or fewer rows",
+            "choose a smaller N or fewer rows",
         )
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Refuse a kernel that does not fit in memory; with kernel=auto, the fused engine never forms a large one."""
+    """Raise InputError if the N x N kernel does not fit in memory.
+
+    With kernel=auto, the fused engine never forms a large kernel, so nothing is checked.
+    """
     if config.weights != "proximal":
         return
     device = resolve_device(config.device.device)
@@ -48,9 +57,9 @@ def check_memory(config: TrainConfig) -> None:
     if needed > available:
         remedy = f"choose N={largest_N(available, _itemsize(config))} or less"
         if config.solver != "literal":
-            remedy += ", or weights=uniform"
+            remedy += ", or use weights=uniform"
             if not eager:
-                remedy += ", or kernel=auto with an epsilon so small that few particles are neighbours"
+                remedy += ", or use kernel=auto with an epsilon so small that few particles are neighbours"
         raise InputError(
             f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, but {_memory_text(device)}",
             remedy,

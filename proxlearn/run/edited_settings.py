@@ -1,4 +1,4 @@
-"""Detection of a config.yaml that was edited after the run started: the results do not belong to the new settings."""
+"""Detection of a config.yaml that was edited after its run started, so that the results belong to other settings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 
 DIGEST_LENGTH = 64
-"""Length of the settings' digest, with which a run's identity begins; the digest of the data follows."""
+"""Length of the digest of the settings, with which the identity of a run begins; the digest of the data follows."""
 
 
 def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mapping[str, Any]) -> None:
-    """Refuse a run folder whose ``config``, read from config.yaml, is not the one that the run started with.
+    """Raise InputError if ``config``, read from config.yaml, is not the config that the run started with.
 
-    Runs of version 0.1.0 do not store their settings in status.json; there the identity in a checkpoint is compared.
+    Runs of version 0.1.0 do not store their settings in status.json; for them, the identity in a checkpoint is
+    compared.
     """
     original_digest = status.get("settings_sha256")
     if not isinstance(original_digest, str):
@@ -36,9 +37,10 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
-    """Return the settings that differ, with their values at the run's start and in ``config``; None where unknown.
+    """Return the settings that differ, as two strings: with their values at the start of the run and in ``config``.
 
-    ``stored`` are the settings in status.json; they are used if ``original_digest`` is their digest.
+    ``stored`` are the settings in status.json. Return None if ``original_digest`` is not their digest, because the
+    original values are then unknown.
     """
     if not isinstance(stored, dict) or settings_digest(stored) != original_digest:
         return None
@@ -48,7 +50,7 @@ def describe_difference(config: TrainConfig, stored: Any, original_digest: str) 
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """Return ``expected`` if a checkpoint has it, otherwise the digest in the newest one; None if there is none."""
+    """Return ``expected`` if a checkpoint has this digest, else the digest in the newest one; None if there is none."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]

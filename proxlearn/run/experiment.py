@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,19 @@ import torch
 
 from proxlearn.config.run_name import digest
 from proxlearn.config.schema import TrainConfig
+from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud, draw_cloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
+from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.samples import Samples
+from proxlearn.core.weights import UPDATES
 from proxlearn.data import registry
 from proxlearn.data.prepare import PreparedData, check_magnitudes, prepare
 from proxlearn.data.table import Table
-from proxlearn.errors import InputError, did_you_mean
+from proxlearn.errors import InputError
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint
@@ -31,21 +35,21 @@ from proxlearn.training.trainer import initial_fit, split_seed
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that a step needs but does not change."""
+    """The config, settings, data and device of a run, which its steps do not change."""
 
     config: TrainConfig
     """The config as the user gave it; values that it leaves to selection are in ``settings`` once selected."""
     settings: Settings
-    source: Problem
+    source: Risk
     """The problem in float64 on the CPU."""
-    problem: Problem
+    problem: Risk
     test: Samples
     prepared: PreparedData
     device: torch.device
 
     @property
     def identity(self) -> str:
-        """Digest of everything that affects the result: the settings, the data and the selected values."""
+        """Identifier of everything that affects the result: the settings, the data and the selected values."""
         selected = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
         return "-".join((self.config_identity, *selected))
 
@@ -55,13 +59,22 @@ class Experiment:
         return f"{digest(self.config)}-{self.prepared.table.sha256}"
 
     @property
+    def part_names(self) -> dict[str, str]:
+        """The names of the neuron, its activation and the loss, from which a prediction rebuilds them."""
+        # A part of a package is found again by the name of its entry point, which may differ from its own name.
+        named, loss = self.config.dataset.neuron, self.config.loss
+        neuron_name = self.source.neuron.name if named is None or named in NEURONS.own_names else named
+        loss_name = self.source.loss.name if loss is None or loss in LOSSES.own_names else loss
+        return {"neuron": neuron_name, "activation": self.config.activation, "loss": loss_name}
+
+    @property
     def hyper(self) -> Hyper:
         return self.settings.hyper
 
     @property
     def steps(self) -> int:
         """The number of recursions of the run."""
-        assert self.settings.steps is not None, "selection has not filled in steps"
+        assert self.settings.steps is not None, "the selection has not set steps"
         return self.settings.steps
 
     def to(self, dtype: torch.dtype) -> Experiment:
@@ -71,14 +84,19 @@ class Experiment:
 
 
 def build_experiment(config: TrainConfig) -> Experiment:
-    """Load the data and put everything on the device of the config."""
+    """Load the data of a config and return its experiment on its device."""
     device = torch.device(resolve_device(config.device.device))
+    # A package's weight update that cannot be used is refused before the data are read, and not at the first step.
+    UPDATES[config.weights]
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
     check_magnitudes(prepared, (config.device.dtype, config.device.fallback_dtype))
-    neuron = choose_neuron(prepared.table, config.dataset.neuron)
+    neuron = choose_neuron(prepared.table, config.dataset.neuron, config.activation)
+    loss = choose_loss(config.loss, neuron, prepared.table.task, (config.drift, config.prox_potential))
     prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
-    problem, settings = Problem(neuron, prepared.train), settings_from_config(config)
+    problem = Risk.from_samples(neuron, prepared.train, loss, config.confinement)
+    settings = settings_from_config(config)
+    problem.check_readings(settings)
     experiment = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
     return experiment.to(dtype_of(config.device.dtype))
 
@@ -95,20 +113,40 @@ def with_targets(neuron: Neuron, samples: Samples) -> Samples:
     return samples if samples.labels is None else replace(samples, y=neuron.targets(samples.labels))
 
 
-def choose_neuron(table: Table, name: str | None) -> Neuron:
+def choose_neuron(table: Table, name: str | None, activation: str) -> Neuron:
     """Return the neuron that the config names, or the first one that supports the data's task."""
-    neurons = {key: make(len(table.classes)) for key, make in NEURONS.items()}
-    if name is not None and name not in neurons:
-        raise InputError(f"no neuron `{name}`", did_you_mean(name, neurons))
-    fitting = [key for key, neuron in neurons.items() if table.task in neuron.tasks]
-    neuron = neurons[name or fitting[0]]
+    classes = len(table.classes)
+    fitting = [key for key in NEURONS.own_names if table.task in make_neuron(key, classes, None).tasks]
+    name = name or fitting[0]
+    neuron = make_neuron(name, classes, activation)
     if table.task not in neuron.tasks:
         raise InputError(f"the {name} neuron does not support {table.task}", f"use dataset.neuron={'|'.join(fitting)}")
     return neuron
 
 
+def choose_loss(name: str | None, neuron: Neuron, task: options.Task, readings: Iterable[str] = ()) -> Loss:
+    """Return the loss that the config names, or the recommended one; refuse one that does not suit neuron and task."""
+    trainable = LOSSES.own_names if neuron.losses is None else neuron.losses
+    supported = [key for key in trainable if task in find_loss(key).tasks]
+    if not supported:
+        raise InputError(f"the {neuron.name} neuron has no loss for {task}", "choose another dataset.neuron")
+    if name is None:
+        recommended = recommended_loss(task, readings)
+        return find_loss(recommended if recommended in supported else supported[0])
+    loss = find_loss(name)
+    if task not in loss.tasks:
+        raise InputError(f"loss={name} does not support {task}", f"choose loss={'|'.join(supported)}")
+    if neuron.losses is not None and name not in neuron.losses:
+        problem = f"the {neuron.name} neuron cannot be trained with loss={name}"
+        raise InputError(problem, f"choose loss={'|'.join(supported)}, or another dataset.neuron")
+    return loss
+
+
 def first_checkpoint(experiment: Experiment) -> Checkpoint:
-    """Return cloud_0 and the state of the noise generator, both derived from ``seed``, as separate random streams."""
+    """Return the checkpoint of step 0: the initial cloud, and the state of the noise generator.
+
+    Both are derived from ``seed``, as separate random streams.
+    """
     config = experiment.config
     cloud_seed, noise_seed = split_seed(config.seed)
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
@@ -127,13 +165,13 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
         source = {"box": "dataset.initial", "normal": "init_scale"}[config.init]
         source = source if config.init_sha256 is None else "init_from"
         problem = f"{source} gives an initial cloud that is not finite in {config.device.dtype}"
-        raise InputError(problem, f"choose another {source}, or device.dtype=float64")
+        raise InputError(problem, f"choose another {source}, or use device.dtype=float64")
     noise_generator = torch.Generator(experiment.device).manual_seed(noise_seed)
     return Checkpoint(cloud, noise_generator.get_state(), experiment.identity)
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """Return the cloud of another run's checkpoint, identified by its checksum, for use as an initial cloud."""
+    """Return the cloud of the checkpoint with this checksum in another run's folder, as an initial cloud."""
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud
@@ -142,9 +180,8 @@ def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) 
                 return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
             remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"
-            raise InputError(
-                f"init_from={folder} has {N} particles of {p} coordinates, not {shape[0]} of {shape[1]}", remedy
-            )
+            problem = f"init_from={folder} has {N} particles with {p} coordinates"
+            raise InputError(f"{problem}, but this run needs {shape[0]} with {shape[1]}", remedy)
     raise InputError(
         f"the cloud that this run started from (checksum {sha256[:12]}) was not found",
         "repeat the `proxlearn train ... init_from=FOLDER` command",

@@ -9,7 +9,7 @@ from proxlearn.errors import InputError
 
 
 def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> None:
-    """Refuse an output folder that cannot be created, before anything is written."""
+    """Raise InputError if an output folder cannot be created or written to."""
     existing = path
     try:
         while not existing.exists() and existing != existing.parent:
@@ -30,7 +30,7 @@ def nearest_existing_folder(path: Path) -> Path:
 
 
 def remove_if_empty(path: Path, existing: Path) -> None:
-    """Remove an empty folder and its empty parents below ``existing``, which stays."""
+    """Remove a folder if it is empty, and then its empty parents up to, but not including, ``existing``."""
     for folder in (path, *path.parents):
         if folder == existing or not folder.is_relative_to(existing):
             return

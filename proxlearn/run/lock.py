@@ -1,8 +1,9 @@
-"""One writer per run folder: a lock on the file `.lock`, which the system releases when the process ends.
+"""A lock that allows one writer per run folder; the system releases it when the process ends.
 
-The lock is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx on Windows), so
-the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file and are excluded too.
-Where the file system has no locks, a file that only one process can create is used instead (owner_file.py).
+The lock on the file `.lock` is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx
+on Windows), so that the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file
+and are excluded too. Where the file system has no locks, a file that only one process can create is used instead
+(owner_file.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """Errors of a file system without locks."""
 
 LOCK_ATTEMPTS, RETRY_SECONDS = 3, 0.005
-"""Locking is tried several times, because `is_locked` in another process holds it for an instant."""
+"""Locking is attempted several times, because `is_locked` in another process holds the lock for an instant."""
 
 
 class FolderInUse(InputError):
@@ -54,7 +55,7 @@ def is_locked(folder: Path) -> bool | None:
 
 
 class FolderLock:
-    """Lock on a folder, held within ``with FolderLock(folder) as lock:``; its file names the process that holds it."""
+    """Context manager that holds the lock on a folder; the lock file names the process that holds it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
@@ -90,8 +91,8 @@ class FolderLock:
     def require_current(self) -> None:
         """Raise FolderLost if the lock file at the folder's path is no longer the one that this process holds."""
         if not self._is_current():
-            problem = f"{self._folder} was moved or its lock removed"
-            raise FolderLost(problem, "nothing more is written there; resume the run where it is now")
+            problem = f"{self._folder} was moved, or its lock file was removed"
+            raise FolderLost(problem, "resume the run from its present folder (this process has stopped writing)")
 
     def _close(self) -> None:
         if self._owner is not None:
@@ -120,14 +121,14 @@ class FolderLock:
             return
         if not locked:
             holder = self._holder() or "another process"
-            raise FolderInUse(f"{self._folder} is in use by {holder}", "wait for it, or stop it first")
+            raise FolderInUse(f"{self._folder} is in use by {holder}", "wait until it ends, or stop it")
 
     def _take_owner_file(self) -> None:
         owner = OwnerFile(self._folder)
         holder = owner.take()
         if holder is not None:
             problem = f"{self._folder} seems to be in use by {holder} (file locks are not available here)"
-            raise FolderInUse(problem, f"wait for it; if that process is gone, delete {owner.path}")
+            raise FolderInUse(problem, f"wait until it ends, or delete {owner.path} if that process is gone")
         self._owner = owner
 
     def _is_current(self) -> bool:
@@ -137,7 +138,7 @@ class FolderLock:
             return False
 
     def _holder(self) -> str | None:
-        """Return a description of the process that signed the file."""
+        """Return a description of the process that signed the file; None if the file has no valid signature."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         try:
             content = os.read(self._handle, MOST_BYTES)
@@ -165,7 +166,7 @@ def _try_lock(handle: int) -> bool:
 
 
 def _open_existing(path: Path) -> int:
-    """Open a lock file to inspect its lock, for writing if possible: NFS requires this for exclusive locks."""
+    """Open a lock file to inspect its lock, for writing if possible, because NFS requires this for exclusive locks."""
     try:
         return os.open(path, os.O_RDWR | PLAIN | NO_WAIT)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A run's logger during a session: everything it logs is read from the run folder."""
+"""The logger of a run during a session; everything that it logs is read from the run folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxlearn.terminal.notice import notice
 
 @contextlib.contextmanager
 def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
-    """Open the run's logger; an exception in the block closes it with the state ``failed``."""
+    """Open the logger of the run for the block; an exception in the block closes it with the state ``failed``."""
     logger = NoLogger() if choice.name == "csv" else open_logger(choice, run_info(folder), warn)
     try:
         yield logger
@@ -30,7 +30,7 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
 
 
 def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
-    """Log the plots at the end of a session, and any rows that the logger does not have yet."""
+    """Log the plots at the end of a session, and the rows that the logger does not have yet."""
     if choice.name == "csv":
         return
     folder, snapshot = RunFolder(path), take_snapshot(path)
@@ -45,7 +45,7 @@ def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> 
 
 
 def run_info(folder: RunFolder) -> RunInfo:
-    """Return the description of a run for its logger, with selected values in place of the settings that were null."""
+    """Return the description of a run for its logger, with selected values in place of settings that are null."""
     config = folder.read_config()
     selected = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: selected[key] for key in config.selected if key in selected})
@@ -61,9 +61,10 @@ def run_info(folder: RunFolder) -> RunInfo:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return ``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``.
+    """Return ``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``, with values converted to strings.
 
-    Unlike ``flat_settings`` it keeps tuples: MLflow refuses a session whose parameters differ from the first session's.
+    Unlike ``flat_settings``, it does not convert tuples to lists, because MLflow requires the same parameters in every
+    session of a run.
     """
     flat: dict[str, str] = {}
     for key, value in values.items():

@@ -1,7 +1,8 @@
 """metrics.csv: one row per logged step. Between logged steps no metric is computed.
 
-The columns h, beta and epsilon, where they change, and the proximal ones belong to the step that led to the row; in the
-row of step 0 they are empty. Files of version 0.1.0 have other numbers there: see metrics_version.py.
+The columns h, beta and epsilon, which exist if these values change during the run, and the columns of the proximal step
+describe the step that led to the row; in the row of step 0 they are empty. Files of version 0.1.0 have other numbers
+there: see metrics_version.py.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+import torch
+
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.metrics import discrete_free_energy, effective_sample_size
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_of_last_step
 from proxlearn.core.step import Info
@@ -33,9 +36,9 @@ Row = dict[str, Number]
 
 
 def measure(
-    problem: Problem, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
+    problem: Risk, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
 ) -> Row:
-    """Return every metric of a cloud; ``proximal`` holds the metrics of the step that led to it, if there was one."""
+    """Return every metric of a cloud; ``proximal`` holds the metrics of the proximal step that led to it, if any."""
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
     # Constant values are not repeated here: they are in the config.
@@ -43,8 +46,10 @@ def measure(
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
     for part, samples in (("train", problem.samples), ("test", test)):
-        row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples).items()}
+        row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples, problem.loss).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
+    if problem.strengths is not None:
+        train_risk = train_risk + torch.softmax(cloud.log_rho, 0) @ problem.confining(cloud.theta)
     row["discrete_free_energy"] = float(discrete_free_energy(train_risk, cloud.log_rho, used.beta))
     row["ess"] = float(effective_sample_size(cloud.log_rho))
     row["mass"] = float(cloud.rho.sum())
@@ -52,7 +57,7 @@ def measure(
 
 
 def proximal_figures(info: Info | None) -> Row:
-    """Return the metrics of one proximal step; empty if there was none."""
+    """Return the metrics of one proximal step; an empty dictionary if ``info`` is None."""
     if info is None:
         return {}
     before, after = info.prox_objective()
@@ -75,7 +80,7 @@ PROXIMAL = (
 
 
 class MetricsLog:
-    """The CSV file of one run: appended row by row, and truncated to a checkpoint's mark when the run is continued."""
+    """The file metrics.csv of a run: rows are appended, and a continued run removes the rows after its checkpoint."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,11 +93,14 @@ class MetricsLog:
         return MetricsPosition(self._size, self._sha256.hexdigest()) if self._size else MetricsPosition()
 
     def holds_row(self, mark: MetricsPosition, closing: int) -> bool:
-        """Whether the row of step ``closing`` directly follows the rows before ``mark``."""
+        """Return whether the row of step ``closing`` directly follows the rows before ``mark``."""
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """Return the lines that ``start`` would cut off but no session wrote: those that are no rows of later steps."""
+        """Return the lines after ``mark`` that no session wrote, because they are not rows of later steps.
+
+        ``start`` removes these lines from the file.
+        """
         content = self._content()
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
         first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
@@ -104,9 +112,9 @@ class MetricsLog:
         return [line.decode("utf-8", "replace") for line in foreign]
 
     def start(self, mark: MetricsPosition, closing: int | None) -> bool:
-        """Open the file for appending; everything after the mark is cut off, except the row of step ``closing``.
+        """Open the file for appending, and remove everything after ``mark`` except the row of step ``closing``.
 
-        Returns whether ``closing`` is given and its row has still to be written.
+        Return True if ``closing`` is given and its row is missing.
         """
         content = self._content()
         kept = content[: mark.size]
@@ -119,7 +127,7 @@ class MetricsLog:
         return closing is not None and not closing_row
 
     def write(self, row: Row, scheduled: bool = True) -> None:
-        """Append a row. A row off the schedule is the last one of a run; a longer run replaces it."""
+        """Append a row; a row that is not ``scheduled`` is the last one of a run, and a longer run replaces it."""
         assert self._handle is not None
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -133,7 +141,7 @@ class MetricsLog:
             self._sha256.update(content)
 
     def sync(self) -> None:
-        """Flush the rows to disk; called before each checkpoint that relies on them."""
+        """Flush the rows to disk, before a checkpoint refers to them."""
         assert self._handle is not None
         os.fsync(self._handle)
 
@@ -158,13 +166,13 @@ def _step_of(row: bytes) -> int:
 
 
 def _is_row(line: bytes, commas: int, first: int) -> bool:
-    """Whether a session may have written ``line`` for step ``first`` or later; a crash can leave null bytes in it."""
+    """Return whether a session may have written ``line`` for step ``first`` or later; a crash can leave null bytes."""
     row = line.lstrip(b"\0")
     return not row or (_step_of(row) >= first and row.count(b",") == commas)
 
 
 def _closing_row(content: bytes, mark: MetricsPosition, step: int) -> bytes:
-    """Return the row of ``step`` directly after the mark, or b"" if it is absent or incomplete."""
+    """Return the row of ``step`` directly after ``mark``, or b"" if it is absent or incomplete."""
     row = content[mark.size :].partition(b"\n")[0] + b"\n"
     whole = content.startswith(row, mark.size) and row.count(b",") == content.partition(b"\n")[0].count(b",")
     return row if whole and row.startswith(b"%d," % step) else b""

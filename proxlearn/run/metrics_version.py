@@ -3,7 +3,7 @@
 Where h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0) these
 columns are last, and hold the values of the *next* step. In version 2 they follow `step`, and hold the values of the
 step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions: a file is
-replaced as a whole, so that its header always fits its rows. Files without these columns are the same in both versions.
+replaced as a whole, so its header always matches its rows. Files without these columns are the same in both versions.
 
 A conversion changes the positions of the rows that the checkpoints refer to. The old and the new positions are stored
 in metrics-marks.json.
@@ -35,12 +35,12 @@ def metrics_file_version(header: str) -> int:
 
 @dataclass(frozen=True)
 class MetricsConversion:
-    """Conversion of metrics.csv from version 1 to version 2."""
+    """A callable that converts the text of metrics.csv from version 1 to version 2."""
 
     settings: Mapping[str, Any]
     """h, beta, their schedules, horizon and epsilon_quantile, from the config or from the selection."""
     stored_epsilon: Callable[[int], float | None] = lambda step: None
-    """The epsilon of the step that led to the checkpoint of a step; None where the run has no such checkpoint."""
+    """Function that returns the epsilon of the step that led to a checkpoint, or None if the checkpoint is missing."""
 
     def __call__(self, content: str) -> str:
         """Return ``content`` with all its complete rows converted."""
@@ -59,7 +59,7 @@ class MetricsConversion:
         return text.getvalue()
 
     def _convert_row(self, row: dict[str, str], previous: dict[str, str] | None) -> dict[str, str]:
-        """Convert one row; ``previous`` is the row before it, unconverted."""
+        """Convert one row; ``previous`` is the unconverted row before it, or None for the first row."""
         step = int(row["step"])
         if step == 0:
             return row | dict.fromkeys(HYPER_COLUMNS, "")
@@ -77,13 +77,13 @@ class MetricsConversion:
         }
 
     def _scheduled(self, step: int) -> tuple[float, float]:
-        """Return h and beta of the step that starts at ``step``, computed exactly as in hyper_at, to the last bit."""
+        """Return h and beta of the step that starts at ``step``, bit for bit as ``hyper_at`` computes them."""
         values = self.settings
         h = values["h"] * schedule_factor(values["h_schedule"], step, values["horizon"])
         return h, values["beta"] / schedule_factor(values["beta_schedule"], step, values["horizon"])
 
     def _epsilon(self, row: dict[str, str], previous: dict[str, str] | None) -> str:
-        """Return the epsilon of the step that led to a row; empty where neither the file nor a checkpoint has it."""
+        """Return the epsilon of the step that led to a row, or "" if neither the file nor a checkpoint has it."""
         step = int(row["step"])
         is_measured = self.settings["epsilon_quantile"] is not None
         if previous is not None and int(previous["step"]) == step - 1:
@@ -103,7 +103,7 @@ Position = tuple[int, str]
 
 
 def metrics_position(content: bytes, size: int) -> Position:
-    """Return the position after the first ``size`` bytes."""
+    """Return the position after the first ``size`` bytes of ``content``."""
     return size, hashlib.sha256(content[:size]).hexdigest()
 
 
@@ -118,7 +118,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return a dict from positions before a conversion to positions in the current file; empty if there was none."""
+    """Return the positions in the current file by the positions before its conversion; empty if there was none."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:

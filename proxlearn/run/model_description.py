@@ -1,4 +1,4 @@
-"""Reader of model.json, which describes the coordinates of a cloud; all values are checked before they are used."""
+"""Reader of model.json, which describes the inputs and outputs of a cloud; all values are checked."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ import math
 from pathlib import Path
 from typing import Any
 
-from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.losses import LOSSES
+from proxlearn.core.neurons.activations import ACTIVATIONS
+from proxlearn.core.neurons.registry import NEURONS, make_neuron
+from proxlearn.core.registry import INSTALL_PACKAGE
 from proxlearn.core.tasks import TASKS
 from proxlearn.errors import refuse_newer_format
-from proxlearn.files.safe_read import UnreadableFile, read_json
+from proxlearn.files.safe_read import REMEDY, UnreadableFile, read_json
 from proxlearn.run.run_folder import MODEL_FORMAT
 
 TEXT_LISTS = ("columns", "classes")
+ADDED_VALUES = {"image": None, "scaled_apart": False, "activation": "tanh", "loss": "quadratic"}
+"""Values that the model.json of an earlier version lacks."""
 SCALINGS = ("scaling", "target_scaling")
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return the values of model.json; raise AbsentFile or UnreadableFile if it has no valid description."""
+    """Return the values of model.json; raise AbsentFile or UnreadableFile if it is missing or not valid."""
     values = read_json(path)
     refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
+    for kind, registry in (("neuron", NEURONS), ("loss", LOSSES)):
+        name = values.get(kind)
+        if isinstance(name, str) and name not in registry:
+            raise UnreadableFile(path, f"its {kind} {name!r:.40} is unknown", f"{INSTALL_PACKAGE}, or {REMEDY}")
     try:
         problem = _problem(values)
     except KeyError as error:
         raise UnreadableFile(path, f"it lacks {error.args[0]!r}") from error
     if problem:
         raise UnreadableFile(path, problem)
-    return {"image": None, "scaled_apart": False} | values
+    return {**ADDED_VALUES, **values}
 
 
 def _problem(values: dict[str, Any]) -> str:
@@ -36,9 +45,12 @@ def _problem(values: dict[str, Any]) -> str:
             return f"its {key} are not a list of strings"
     columns, classes = values["columns"], values["classes"]
     task, neuron = values["task"], values["neuron"]
-    if not isinstance(task, str) or task not in TASKS or not isinstance(neuron, str) or neuron not in NEURONS:
-        return f"its task {task!r:.40} or its neuron {neuron!r:.40} is unknown"
-    if task not in NEURONS[neuron](max(2, len(classes))).tasks:
+    activation, loss = (values.get(key, ADDED_VALUES[key]) for key in ("activation", "loss"))
+    if not isinstance(task, str) or task not in TASKS or activation not in ACTIVATIONS:
+        return f"its task {task!r:.40} or its activation {activation!r:.40} is unknown"
+    if not isinstance(neuron, str) or not isinstance(loss, str):
+        return "its neuron or its loss is not a name"
+    if task not in make_neuron(neuron, max(2, len(classes)), None).tasks:
         return f"the {neuron} neuron does not support {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
@@ -60,7 +72,7 @@ def _problem(values: dict[str, Any]) -> str:
 
 
 def _are_numbers(scaling: Any, part: str, width: int) -> bool:
-    """Whether a part of a scaling is a list of ``width`` finite numbers."""
+    """Return whether a part of a scaling is a list of ``width`` finite numbers."""
     numbers = scaling[part] if isinstance(scaling, dict) else None
     return (
         isinstance(numbers, list)

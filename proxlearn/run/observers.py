@@ -1,18 +1,22 @@
-"""The observers of a run that write files: rows of metrics.csv, checkpoints, the final scores, and the logger's rows.
+"""The observers of a run: rows of metrics.csv, checkpoints, the final scores, the logger's rows, a user's callbacks.
 
-``Progress`` and ``Status`` are observers, too, in modules of their own.
+The observers ``Progress`` and ``Status`` are in separate modules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.step import Info
 from proxlearn.loggers.logger import RunLogger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
 from proxlearn.run.log_schedule import is_logged, is_stored
-from proxlearn.run.metrics import MetricsLog, measure
+from proxlearn.run.metrics import MetricsLog, Row, measure
 from proxlearn.run.resume_point import final_row_step
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_state import Observer, RunState
@@ -20,7 +24,7 @@ from proxlearn.run.status import Status
 
 
 class MetricsRows(Observer):
-    """Computes the metrics of the logged steps and appends them to metrics.csv."""
+    """Observer that computes the metrics of the logged steps and appends them to metrics.csv."""
 
     def __init__(self, folder: RunFolder, log: MetricsLog) -> None:
         self.folder, self.log = folder, log
@@ -47,7 +51,7 @@ class MetricsRows(Observer):
 
 
 class Checkpoints(Observer):
-    """Stores the cloud at scheduled steps and at the end, and deletes checkpoints that are no longer needed."""
+    """Observer that stores the cloud at scheduled steps and at the end, and deletes checkpoints no longer needed."""
 
     def __init__(self, folder: RunFolder, log: MetricsLog, protected: Collection[int]) -> None:
         self.folder, self.log, self.protected = folder, log, protected
@@ -74,7 +78,7 @@ class Checkpoints(Observer):
 
 
 class FinalFigures(Observer):
-    """Writes accuracy.csv and confusion.csv for the newest cloud at the end of a session."""
+    """Observer that writes accuracy.csv and confusion.csv for the newest cloud at the end of a session."""
 
     def __init__(self, folder: RunFolder, status: Status) -> None:
         self.folder, self.status = folder, status
@@ -87,7 +91,7 @@ class FinalFigures(Observer):
 
 
 class LoggerRows(Observer):
-    """Passes the rows of metrics.csv on to the run's logger, and the state of the run at the end."""
+    """Observer that passes the rows of metrics.csv and the final state of the run to the run's logger."""
 
     def __init__(self, folder: RunFolder, logger: RunLogger) -> None:
         self.folder, self.logger = folder, logger
@@ -101,3 +105,45 @@ class LoggerRows(Observer):
 
     def finish(self, state: RunState) -> None:
         self.logger.close("finished" if state.is_last else "stopped")
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """A step of a run, as a callback sees it. Its tensors belong to the run and must not be changed in place."""
+
+    step: int
+    """Number of recursions so far; 0 for the initial cloud of a new run."""
+    cloud: PointCloud
+    """The cloud after the step."""
+    info: Info | None
+    """Diagnostics of the proximal step; None at step 0, and where the weight update is not the proximal one."""
+    row: Row | None
+    """The row of metrics.csv by column, or None where the step is not logged."""
+
+
+Callback = Callable[[StepEvent], object]
+"""Called after each step; a true result asks the run to stop."""
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """How a session is observed from Python; nothing here affects the result of a run."""
+
+    callbacks: Sequence[Callback] = ()
+    progress: bool = True
+    """Whether the progress is shown on stderr."""
+
+
+class Callbacks(Observer):
+    """Calls a user's functions after each step."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks = callbacks
+
+    def after_step(self, state: RunState) -> None:
+        event = StepEvent(state.step, state.cloud, state.info, state.row)
+        # Steps run without gradients; a callback may need them.
+        with torch.enable_grad():
+            for callback in self.callbacks:
+                if callback(event):
+                    state.stop_requested = True

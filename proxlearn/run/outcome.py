@@ -1,4 +1,4 @@
-"""The outcome of one session of a run; torch is not imported, so that commands that report an outcome start fast."""
+"""The outcome of one session of a run; this module does not import torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Outcome:
-    """The final state of a session."""
+    """The state of a run at the end of a session."""
 
     folder: Path
     state: str

@@ -37,7 +37,7 @@ NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summar
 
 
 def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
-    """Refuse an output that cannot or must not be written, before anything is computed.
+    """Raise InputError if an output cannot or must not be written, before anything is computed.
 
     ``inputs`` are the files that the command reads: paths, or descriptors such as that of the standard input.
     """
@@ -57,9 +57,9 @@ def check_output(output: Path, inputs: Iterable[Path | int] = ()) -> None:
 
 
 def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str) -> None:
-    """Refuse to replace a file at the default output path that ``proxlearn <command>`` did not write.
+    """Raise InputError if the file at the default output path was not written by ``proxlearn <command>``.
 
-    ``is_ours`` recognises the content of a file that the command has written.
+    ``is_ours`` returns whether the content of a file was written by the command.
     """
     if not output.is_file() or is_written_through(output):
         return
@@ -68,11 +68,11 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str)
     except OSError as error:
         raise InputError(f"cannot read {output}, which would be replaced: {error.strerror}", REMEDY) from error
     if not is_ours(content):
-        raise InputError(f"{output} was not written by `proxlearn {command}`", "give -o FILE, or move it")
+        raise InputError(f"{output} was not written by `proxlearn {command}`", "move that file, or give -o FILE")
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Whether ``status`` is that of the regular file ``source``, under any of its names."""
+    """Return whether ``status`` belongs to ``source``, a regular file, which may have several names."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):
@@ -82,7 +82,7 @@ def same_file(status: os.stat_result, source: Path | int) -> bool:
 
 @contextlib.contextmanager
 def open_output(output: Path) -> Iterator[BinaryIO]:
-    """Open the output for writing; a regular file appears under its name only when it is complete."""
+    """Open the output for writing; a regular file gets its name only when it is complete."""
     number, status = _descriptor(output), _status(output)
     try:
         if number is not None:
@@ -103,13 +103,13 @@ def open_output(output: Path) -> Iterator[BinaryIO]:
 
 
 def write_output(output: Path, content: bytes) -> None:
-    """Write the content to the output."""
+    """Write ``content`` to the output."""
     with open_output(output) as file:
         file.write(content)
 
 
 def is_written_through(output: Path) -> bool:
-    """Whether the output is a device, a pipe or an open descriptor, beside which no further files can be written."""
+    """Return whether the output is a device, a pipe or an open descriptor, next to which no file can be written."""
     status = _status(output)
     return _descriptor(output) is not None or (status is not None and not stat.S_ISREG(status.st_mode))
 
@@ -134,7 +134,7 @@ def _replacing(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
 
 
 def _status(output: Path) -> os.stat_result | None:
-    """Return the status of the file under this name, links followed; None if there is none."""
+    """Return the status of the file ``output``, with links followed; None if it does not exist."""
     number = _descriptor(output)
     try:
         return os.stat(output if number is None else number)
@@ -150,9 +150,9 @@ def _status(output: Path) -> os.stat_result | None:
 def _descriptor(output: Path) -> int | None:
     """Return the open descriptor that a name such as /dev/stdout stands for, or None.
 
-    Opening such a name again would write from the beginning of the file. The name is followed link by link until one of
-    them is an open descriptor. A regular file to which standard output or error is redirected (`>> log.csv`) is that
-    descriptor under any name: replacing the file would lose its content.
+    Opening such a name again would write from the beginning of the file. Links are followed one by one until one of
+    them names an open descriptor. A regular file to which standard output or error is redirected (`>> log.csv`) counts
+    as that descriptor under any name, because replacing the file would lose its content.
     """
     if "\0" in str(output):
         return None
@@ -185,7 +185,7 @@ def _named_descriptor(path: str) -> int | None:
 
 
 def _standard_stream(output: Path) -> int | None:
-    """Return the descriptor of standard output or standard error if it is redirected to this regular file."""
+    """Return the descriptor of standard output or error if it is redirected to this regular file; otherwise None."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             if same_file(os.stat(output), number):
@@ -194,7 +194,7 @@ def _standard_stream(output: Path) -> int | None:
 
 
 def _is_run_file(path: Path) -> bool:
-    """Whether the path is, or would be read as, a file of a run or a sweep."""
+    """Return whether the path is, or would be read as, a file of a run or a sweep."""
     folder = path.parent
     if folder.name in ("checkpoints", "jobs", EVENTS_FOLDER) and _is_run_or_sweep(folder.parent):
         return True

@@ -1,4 +1,4 @@
-"""Overwriting a run without losing the old one before the new one is complete.
+"""Overwriting of a run; the old run is kept until the new one is complete.
 
 The new run is created in a stage inside the run folder, then exchanged with the old one:
 
@@ -10,8 +10,8 @@ The new run is created in a stage inside the run folder, then exchanged with the
 Nothing is deleted before the rename from "ready" to "placed"; after an earlier failure or kill the exchange is undone,
 and the old run stays. Undoing needs the names of the files that were moved out of "ready": they are listed in
 .proxlearn-old first. The stages are inside the run folder, so that its lock covers them, files of the user stay where
-they are, and a folder that cannot be renamed (a mount point, a shell's working directory) can be overwritten too. Only
-a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
+they are, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten
+too. Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from proxlearn.run.run_folder import RunFolder
 
 NEW, READY, OLD, PLACED = STAGES
 NEW_FILES_LIST = "new-files.json"
-"""In .proxlearn-old: the names of the new run's files."""
+"""Name of the file in .proxlearn-old that lists the files of the new run."""
 SWAP_SECONDS = 2.0
 """Seconds that a reader waits for another process that is exchanging the runs, which takes milliseconds."""
 
 
 @contextlib.contextmanager
 def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
-    """Yield a run folder for the new run; it is deleted at the end, unless ``swap_in`` has moved it."""
+    """Yield a folder inside ``folder`` for the new run; delete it at the end, unless ``swap_in`` has moved it."""
     stage = folder.path / NEW
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir()
@@ -80,7 +80,7 @@ def swap_in(folder: RunFolder) -> None:
             _restore_old(folder)
         except OSError as error:
             problem = f"cannot write to the run folder {folder.path}: {error.strerror or error}"
-            raise RunError(problem, f"fix that, and {_recovery_remedy(folder.path)}") from failure
+            raise RunError(problem, f"fix the cause, and {_recovery_remedy(folder.path)}") from failure
         raise
     # The new run is in its place: files of the old one that cannot be deleted now are deleted later.
     with contextlib.suppress(OSError):
@@ -88,7 +88,7 @@ def swap_in(folder: RunFolder) -> None:
 
 
 def recover(folder: RunFolder) -> None:
-    """Undo an interrupted overwrite, or delete the old run after a completed one. The caller holds the lock."""
+    """Undo an interrupted overwrite, or delete the old run after a completed one; the caller holds the lock."""
     if (folder.path / PLACED).is_dir() and next(valid_checkpoints(folder.checkpoints), None) is not None:
         _delete_old(folder)
     _restore_old(folder)
@@ -99,19 +99,22 @@ def recover(folder: RunFolder) -> None:
 
 
 def recover_locked(path: Path) -> None:
-    """Lock the folder and call ``recover``, for a command that reads the run's config before it writes."""
+    """Lock the folder and call ``recover``, for a command that reads the config of the run before it writes."""
     if any((path / stage).is_dir() for stage in STAGES):
         with disk_errors_as_run_error(path), FolderLock(path):
             recover(RunFolder(path))
 
 
 def is_interrupted(path: Path) -> bool:
-    """Whether an overwrite stopped halfway: neither the old run nor the new one is complete in the folder."""
+    """Return whether an overwrite stopped halfway: neither the old run nor the new one is complete in the folder."""
     return (path / OLD / NEW_FILES_LIST).is_file() and not (path / PLACED).is_dir()
 
 
 def refuse_interrupted(path: Path) -> None:
-    """Refuse a folder in which an overwrite stopped halfway, for a command that only reads."""
+    """Raise InputError if an overwrite of the folder stopped halfway, for a command that only reads.
+
+    An overwrite that another process is completing is waited for, at most SWAP_SECONDS.
+    """
     end = time.monotonic() + SWAP_SECONDS
     while is_interrupted(path):
         if time.monotonic() > end or not is_locked(path):
@@ -124,7 +127,7 @@ def _recovery_remedy(path: Path) -> str:
 
 
 def _restore_old(folder: RunFolder) -> None:
-    """Move the old run's files back and delete the new run; this can itself be interrupted and repeated."""
+    """Move the old run's files back and delete the new run; after an interruption, this can be repeated."""
     ready, old = folder.path / READY, folder.path / OLD
     # A file that is no longer in "ready" is in the folder. Without "ready" its origin is unknown: no file is replaced.
     for name in _read_new_files(old) if ready.is_dir() else ():
@@ -147,7 +150,7 @@ def _restore_old(folder: RunFolder) -> None:
 
 
 def _delete_old(folder: RunFolder) -> None:
-    """Delete the old run, then the stage that marks the new one as placed."""
+    """Delete the files of the old run, then the stage that marks the new run as placed."""
     sync_folder(folder.path)
     if (folder.path / OLD).is_dir():
         shutil.rmtree(folder.path / OLD)
@@ -156,14 +159,14 @@ def _delete_old(folder: RunFolder) -> None:
 
 
 def _move(path: Path, target: Path) -> set[Path]:
-    """Move a file; return the two folders that change."""
+    """Move a file and return the two folders that have changed."""
     target.parent.mkdir(exist_ok=True)
     os.replace(path, target)
     return {path.parent, target.parent}
 
 
 def _stage_files(folder: Path) -> list[PurePosixPath]:
-    """Return the files of a stage; config and status, which identify a run, are last."""
+    """Return the names of the files in a stage; config and status, which identify a run, are last."""
     if not folder.is_dir() or folder.is_symlink():
         return []
     paths = (path for path in folder.rglob("*") if not path.is_dir() and not is_temporary(path))
@@ -172,7 +175,7 @@ def _stage_files(folder: Path) -> list[PurePosixPath]:
 
 
 def _read_new_files(old: Path) -> list[PurePosixPath]:
-    """Return the names of the new run's files; names that lead out of the folder are ignored."""
+    """Return the names of the new run's files, without names that lead out of the folder."""
     try:
         files = read_json(old / NEW_FILES_LIST)["files"]
     except (UnreadableFile, KeyError):

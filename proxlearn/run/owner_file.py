@@ -1,7 +1,8 @@
-"""One writer per folder where file locks are not available: a file that only one process can create.
+"""A substitute for file locks where they are not available: a file that only one process can create.
 
-The system does not remove the file when its process ends. So the file names its process and host, and its time stamp is
-renewed while the process lives. A later process takes it over from an ended one on the same host, or names its owner.
+The operating system does not remove this file when its process ends. Therefore, the file names its process and host,
+and its time stamp is renewed while the process runs. Another process on the same host replaces the file if its owner
+has ended; otherwise it reports the owner.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_BYTES = 1000
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that signed a lock file. Any program may have written the file, so no value is trusted."""
+    """The process that a lock file names. Any program may have written the file, so its values are not trusted."""
 
     pid: int
     host: str
@@ -40,7 +41,7 @@ class Owner:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has certainly ended: only a process on this host can be looked up."""
+        """Whether the process is known to have ended; only a process on this host can be looked up."""
         # On Windows signal 0 is Ctrl-C, and would stop the process.
         if os.name == "nt" or self.host != platform.node() or self.pid <= 0:
             return False
@@ -60,7 +61,7 @@ def signature() -> bytes:
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that a lock file names; None if it names none."""
+    """Return the owner that the content of a lock file names; None if it names none."""
     try:
         values = json.loads(content)
         return Owner(int(values["pid"]), str(values["host"]), str(values["since"]))
@@ -111,7 +112,7 @@ class OwnerFile:
         return "another process"
 
     def release(self) -> None:
-        """Remove the file, unless another process has put its own in its place."""
+        """Remove the file, unless another process has replaced it."""
         self._released.set()
         try:
             own = os.path.samestat(os.fstat(self._handle), self.path.stat(follow_symlinks=False))
@@ -127,7 +128,10 @@ class OwnerFile:
             os.close(self._handle)
 
     def _remove(self, content: bytes) -> None:
-        """Remove the file if it is still the ended owner's; rename it first, because two processes may try at once."""
+        """Remove the file of an owner that has ended, if it still has this content.
+
+        The file is renamed first, because two processes may try to remove it at the same time.
+        """
         aside = self.path.with_name(f"{NAME}.{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)

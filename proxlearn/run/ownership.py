@@ -1,7 +1,7 @@
 """Recognition of the folders of runs, sweeps and comparisons, so that other files are never replaced.
 
-A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, a comparison by a plan,
-a split or a cell, all also in the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
+A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, and a comparison by a
+plan, a split or a cell, including the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
 started again. A config.yaml alone may be a user's copy: then every other file that a run would replace must be
 recognised too.
 """
@@ -22,7 +22,7 @@ from proxlearn.files.safe_read import UnreadableFile, open_regular
 from proxlearn.run.run_folder import RUN_FILES
 
 CONFIG_KEYS = (b"dataset", b"recipe", b"N", b"epsilon", b"rho0")
-"""Top-level keys of config.yaml, a combination that no other program's config has."""
+"""Top-level keys of config.yaml; a file that has all of them counts as a config of proxlearn."""
 STAGES = (".proxlearn-new", ".proxlearn-ready", ".proxlearn-old", ".proxlearn-placed")
 """Stages of an overwrite (run/overwrite.py)."""
 LOCK_START = b'{"pid": '
@@ -46,7 +46,7 @@ MAX_BYTES = 2**20
 
 
 def is_run(folder: Path) -> bool:
-    """Whether ``folder`` holds a run of proxlearn, complete or not."""
+    """Return whether ``folder`` holds a run of proxlearn, complete or not."""
     # During an overwrite the run's files are in a stage.
     return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGES[1:3])))
 
@@ -62,9 +62,10 @@ def _has_status(folder: Path) -> bool:
 
 
 def _unrecognised_files(folder: Path) -> list[str]:
-    """Return the files that have names of run files but that no run wrote, if config.yaml is the only sign of a run.
+    """Return the files that have the names of run files but were not written by a run.
 
-    A checkpoint or a status shows that the folder holds a run: then damaged files belong to the run.
+    The list is empty if a checkpoint, a status or a stage shows that the folder holds a run: then damaged files belong
+    to that run.
     """
     has_stage = any((folder / stage).is_dir() for stage in STAGES)
     if has_stage or _has_status(folder) or any(folder.glob("checkpoints/cloud-*")):
@@ -76,9 +77,10 @@ def _unrecognised_files(folder: Path) -> list[str]:
 
 
 def require_run_or_empty(folder: Path) -> None:
-    """Refuse a folder that is neither a run folder nor empty; the folder of a run killed at its start counts as empty.
+    """Raise InputError if a folder is neither a run folder nor empty.
 
-    Links are not handled here: the caller refuses them by name.
+    The leftovers of a run that was killed at its start are ignored. Links are not checked here; the caller rejects
+    them.
     """
     refuse_stages(folder)
     try:
@@ -93,19 +95,19 @@ def require_run_or_empty(folder: Path) -> None:
     unrecognised = _unrecognised_files(folder)
     if unrecognised:
         files = ", ".join(unrecognised[:3])
-        problem = f"{folder} holds a config.yaml of proxlearn, and {files}, which proxlearn did not write"
-        raise InputError(problem, "choose a new or an empty folder: hydra.run.dir=...")
+        problem = f"{folder} holds a config.yaml of proxlearn, but also files that proxlearn did not write ({files})"
+        raise InputError(problem, "choose a new or empty folder: hydra.run.dir=...")
 
 
 def refuse_stages(folder: Path) -> None:
-    """Refuse a folder inside a stage of an overwrite, which will be deleted."""
+    """Raise InputError if a folder is inside a stage of an overwrite, which will be deleted."""
     for name in STAGES:
         if name in folder.parts:
-            raise InputError(f"{name} in {folder} is a name that proxlearn reserves", "choose another folder")
+            raise InputError(f"{folder} contains {name}, a name that proxlearn reserves", "choose another folder")
 
 
 def require_sweep_or_empty(folder: Path) -> None:
-    """Refuse a folder that is neither a sweep folder nor empty."""
+    """Raise InputError if a folder is neither a sweep folder nor empty."""
     refuse_stages(folder)
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     names = [path.name for path in paths if not is_temporary(path)]
@@ -117,7 +119,7 @@ def require_sweep_or_empty(folder: Path) -> None:
 
 
 def require_comparison_or_empty(folder: Path) -> None:
-    """Refuse an output folder of `proxlearn compare` that holds no comparison and is not empty."""
+    """Raise InputError if a folder is neither an output folder of `proxlearn compare` nor empty."""
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name) if folder.is_dir() else []
     foreign = [entry.name for entry in entries if not _is_transient(entry)]
     if foreign and not is_comparison(folder):
@@ -125,7 +127,7 @@ def require_comparison_or_empty(folder: Path) -> None:
 
 
 def is_comparison(folder: Path) -> bool:
-    """Whether ``folder`` is the output folder of `proxlearn compare`, complete or not."""
+    """Return whether ``folder`` is an output folder of `proxlearn compare`, complete or not."""
     markers = {
         "*/plan.json": PLAN_START,
         "splits.jsonl": RESULTS_START,
@@ -137,12 +139,15 @@ def is_comparison(folder: Path) -> bool:
 
 
 def begins_with(path: Path, start: re.Pattern[bytes]) -> bool:
-    """Whether ``path`` is a regular file, not a link, whose content matches ``start`` at its beginning."""
+    """Return whether ``path`` is a regular file, not a link, whose content begins with a match of ``start``."""
     return is_regular(path) and start.match(_read_start(path)) is not None
 
 
 def is_lock(path: Path) -> bool:
-    """Whether ``path`` is a lock file that proxlearn wrote: complete, cut off by a full disk, or just released."""
+    """Return whether ``path`` is a lock file that proxlearn wrote.
+
+    The file may be complete, cut off by a full disk, or missing because the lock was just released.
+    """
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -151,29 +156,29 @@ def is_lock(path: Path) -> bool:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether ``path`` is a file and not a link to one."""
+    """Return whether ``path`` is a file and not a link to one."""
     return path.is_file() and not path.is_symlink()
 
 
 def foreign_files_error(folder: Path, names: list[str], kind: str, option: str | None = None) -> InputError:
     """Return the error for a folder with files that proxlearn did not write; ``kind`` is run, sweep or comparison."""
     listed = ", ".join(ascii(name)[1:-1][:40] for name in names[:3]) + (", ..." if len(names) > 3 else "")
-    problem = f"{folder} holds other files ({listed}) and no {kind} of proxlearn"
-    return InputError(problem, f"choose a new or an empty folder: {option or f'hydra.{kind}.dir=...'}")
+    problem = f"{folder} holds other files ({listed}) but no {kind} of proxlearn"
+    return InputError(problem, f"choose a new or empty folder: {option or f'hydra.{kind}.dir=...'}")
 
 
 def refuse_table_inside(table: str | None, folder: Path) -> None:
-    """Refuse a training table that the run would replace with one of its own files."""
+    """Raise InputError if the run would replace the training table with one of its files."""
     if table is None:
         return
     path = Path(os.path.realpath(os.path.expanduser(table)))
     if path.parent == Path(os.path.realpath(folder)) and path.name in RUN_FILES:
-        problem = f"dataset.path={table} is a file that the run writes itself"
+        problem = f"dataset.path={table} has the name of a file that the run writes"
         raise InputError(problem, "rename the table, or choose another folder")
 
 
 def _is_transient(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a leftover of a killed process in a folder without a run: a lock or an unfinished file."""
+    """Return whether an entry is a leftover of a killed process in a folder without a run, such as a lock."""
     path = Path(entry.path)
     if entry.is_dir(follow_symlinks=False):
         return entry.name in STAGES or (entry.name in ("checkpoints", "splits") and _holds_temporaries_only(path))
@@ -202,7 +207,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_start(path: Path) -> bytes:
-    """Return the first bytes of a regular file; empty for a link, a device, or a file that cannot be read."""
+    """Return the first MAX_BYTES bytes of a regular file; b"" for any other path or an unreadable file."""
     with contextlib.suppress(OSError, UnreadableFile), os.fdopen(open_regular(path), "rb") as file:
         return file.read(MAX_BYTES)
     return b""

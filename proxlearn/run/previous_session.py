@@ -14,7 +14,7 @@ COUNT = integer(at_least=0, example=0)
 
 @dataclass(frozen=True)
 class PreviousSession:
-    """The earlier sessions of a run; the defaults stand for a run that has none."""
+    """The record of the earlier sessions of a run; the defaults describe a run without any."""
 
     finished_at: int | None = None
     """The last step, if the run has finished."""
@@ -38,9 +38,10 @@ class PreviousSession:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
-        """Check and read the values of status.json; ``retention`` is used if they lack it (version 0.1.0).
+        """Return the record that the values of status.json describe.
 
-        Raises KeyError, TypeError or InputError where the values are not those of a run.
+        ``retention`` is used if the values lack it (version 0.1.0). Raise KeyError, TypeError or InputError if the
+        values are not those of a run.
         """
         return cls(
             finished_at=COUNT("step", status["step"]) if status["state"] == "finished" else None,
@@ -64,10 +65,11 @@ def retention_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def figures_step(status: Mapping[str, Any]) -> int | None:
-    """Return the step that the scores in accuracy.csv and confusion.csv belong to, from status.json; None if unknown.
+    """Return the step of the scores in accuracy.csv and confusion.csv, from the values of status.json; None if unknown.
 
     Both files are written at the end of a session: while the next session runs, or after it was killed, they belong to
-    an earlier step than the run. Earlier versions did not store the step; if such a session ended, it is the newest.
+    an earlier step than the run. Earlier versions did not store this step; if such a session ended, it is the newest
+    step of the run.
     """
     has_ended = status.get("state") in ("finished", "stopped")
     step = status.get("figures_step", status.get("step") if has_ended else None)

@@ -1,4 +1,4 @@
-"""Progress on a terminal (a bar), or in a log (a line every few seconds)."""
+"""Display of the progress of a run: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ LINE_SECONDS = 10.0
 
 
 class Progress(Observer):
-    """Shows the step, the risk, the accuracy, the recursions per second and the time left."""
+    """Observer that shows the step, the risk, the accuracy, the recursions per second and the time left."""
 
-    def __init__(self, steps: int, start: int) -> None:
+    def __init__(self, steps: int, start: int, visible: bool = True) -> None:
+        self.visible = visible
         self.steps, self.step, self.step_rate = steps, start, StepRate(start)
         self.line_time = time.monotonic()
         self.overhead = COMPILE_TIME.overhead
         self.newest_metrics = ""
-        terminal = sys.stderr.isatty()
+        terminal = visible and sys.stderr.isatty()
         self.bar = tqdm(total=steps, initial=start, unit="rec", dynamic_ncols=True) if terminal else None
 
     def after_step(self, state: RunState) -> None:
@@ -42,7 +43,7 @@ class Progress(Observer):
                 self.overhead = COMPILE_TIME.overhead
                 self.bar.unpause()
             self.bar.update(step - self.bar.n)
-        elif time.monotonic() - self.line_time > LINE_SECONDS:
+        elif self.visible and time.monotonic() - self.line_time > LINE_SECONDS:
             self._print_line()
 
     def show_metrics(self, row: Row) -> None:

@@ -1,10 +1,10 @@
-"""The result files of a run besides its clouds: accuracies, the confusion matrix, and the model's description."""
+"""The result files of a run besides its checkpoints: accuracies, confusion matrix, and description of the model."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import ESTIMATES, estimates
-from proxlearn.core.problem import Problem
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import scores, task_of
 from proxlearn.data.prepare import PreparedData
@@ -26,14 +26,14 @@ MOST_POINTS = 2000
 """Maximum number of rows of points.csv, enough for a plot."""
 
 
-def write_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
-    """Write model.json: everything that prediction needs besides the cloud."""
+def write_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str]) -> None:
+    """Write model.json, which holds everything that prediction needs besides the cloud."""
     table = prepared.table
     write_json(
         folder.model,
         {
             "format": MODEL_FORMAT,
-            "neuron": neuron,
+            **parts,
             "task": table.task,
             "columns": table.columns,
             "target": table.target_column,
@@ -46,22 +46,22 @@ def write_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
     )
 
 
-def repair_model(folder: RunFolder, prepared: PreparedData, neuron: str) -> None:
-    """Write model.json again if it is damaged: its content follows from the config and the data."""
+def repair_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str]) -> None:
+    """Write model.json again if it is damaged or does not match the data."""
     try:
         description = read_description(folder.model)
         table = prepared.table
-        expected = {"neuron": neuron, "task": table.task, "columns": [*table.columns], "classes": [*table.classes]}
+        expected = {**parts, "task": table.task, "columns": [*table.columns], "classes": [*table.classes]}
         if all(description[key] == value for key, value in expected.items()):
             return
     except UnreadableFile:
         pass
     folder.require_held()
-    write_model(folder, prepared, neuron)
+    write_model(folder, prepared, parts)
 
 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:
-    """Write points.csv, for data of one or two dimensions: the unscaled points for a plot of the learnt function."""
+    """Write points.csv if the data has one or two features: the unscaled points, to plot the learned function."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:
         return
@@ -72,13 +72,13 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
     _write_csv(folder.points, ["part", *(f"x{i}" for i in range(len(columns))), "target"], rows)
 
 
-def write_figures(folder: RunFolder, problem: Problem, test: Samples, cloud: PointCloud) -> None:
-    """Write accuracy.csv for a cloud and, for classification, confusion.csv."""
+def write_figures(folder: RunFolder, problem: Risk, test: Samples, cloud: PointCloud) -> None:
+    """Write the scores of a cloud to accuracy.csv and, for classification, confusion.csv."""
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
-    task = task_of(problem.neuron, test)
+    task = task_of(problem.neuron, test, problem.loss)
     for part, samples in (("test", test), ("train", problem.samples)):
-        values = scores(problem.neuron, cloud, samples)
+        values = scores(problem.neuron, cloud, samples, problem.loss)
         # The two estimates first, then further accuracies (a stricter count, the particles' votes).
         names = dict.fromkeys((*ESTIMATES, *(name.split("_", 1)[1] for name in values if "accuracy_" in name)))
         for name in names:

@@ -1,6 +1,6 @@
 """The checkpoint from which a run continues, or the reason why every checkpoint is rejected.
 
-A folder whose checkpoints cannot be used still holds results, so a new run does not replace them.
+If no checkpoint can be used, the folder still holds results, so they are not replaced by a new run.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class RejectedCheckpoint(InvalidCheckpoint):
 
 @dataclass(frozen=True)
 class ResumePoints:
-    """The checkpoints of a run folder, compared with the run that is to continue from them."""
+    """The checkpoints in the folder of a run, from which ``load`` chooses the one to continue from."""
 
     folder: RunFolder
     experiment: Experiment
     previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """Return the newest checkpoint from which the run can continue bit for bit; None if the run has not started."""
+        """Return the newest checkpoint from which the run can continue bit for bit; None if it has not started."""
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
         checkpoint = checkpoints.newest_valid(
@@ -66,17 +66,18 @@ class ResumePoints:
             warn(f"skipping the checkpoint {path.name}: {reason}")
         step = checkpoint.cloud.step
         if step > steps:
-            problem = f"{self.folder.path} is at step {step} already, beyond steps={steps}"
-            raise InputError(problem, f"set steps={step} or more, or set overwrite=true")
+            problem = f"{self.folder.path} is already at step {step}, beyond steps={steps}"
+            raise InputError(problem, f"set steps={step} or more, or overwrite=true")
         return checkpoints.move_to_device(
             replace(checkpoint, metrics=self._present_position(checkpoint)), self.experiment.device
         )
 
     def check_settings(self, selected: bool) -> None:
-        """Refuse a folder whose config does not match its checkpoints.
+        """Raise InputError if the config of the folder does not match its checkpoints.
 
-        Without ``selected``, hyperparameters are still to be selected, and the other settings are compared. One
-        matching checkpoint is enough: a checkpoint of another run is skipped when the run continues.
+        If ``selected`` is false, some hyperparameters are still to be selected, and only the other settings are
+        compared. One matching checkpoint is enough, because a checkpoint of another run is skipped when the run
+        continues.
         """
         self.folder.refuse_newer_model()
         identity = self.experiment.identity if selected else self.experiment.config_identity
@@ -106,7 +107,7 @@ class ResumePoints:
             torch.Generator(experiment.device).set_state(candidate.generator)
         except RuntimeError as error:
             raise RejectedCheckpoint(
-                "its generator is for another device", "continue it on the device that it started on"
+                "its random generator is for another device", "continue the run on the device on which it started"
             ) from error
         position = self._present_position(candidate)
         self._require_rows(position)
@@ -114,10 +115,10 @@ class ResumePoints:
         # A checkpoint of version 0.1.0 does not hold the metrics of its step, so the step is repeated.
         lacks_metrics = final_step is not None and candidate.proximal is None
         if lacks_metrics and not MetricsLog(self.folder.metrics).holds_row(position, candidate.cloud.step):
-            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set a larger steps=...")
+            raise RejectedCheckpoint("metrics.csv lacks the row of the last step", "set a larger value with steps=...")
 
     def _present_position(self, candidate: Checkpoint) -> MetricsPosition:
-        """Return the position of a checkpoint in the current metrics.csv; a conversion may have changed it."""
+        """Return the position of a checkpoint in the current metrics.csv, which may have been converted since."""
         stored = candidate.metrics
         if metrics_file_version(_first_line(self.folder.metrics)) == 1:
             return stored
@@ -134,12 +135,12 @@ class ResumePoints:
             return
         if _starts_with(content.replace(b"\r\n", b"\n"), position) and position.size:
             raise RejectedCheckpoint(
-                "metrics.csv was saved with other line endings (CRLF)", f"save it with LF, {OR_OVERWRITE}"
+                "metrics.csv was saved with different line endings (CRLF)", f"save it with LF, {OR_OVERWRITE}"
             )
-        raise RejectedCheckpoint("metrics.csv was changed, or lacks rows", f"restore it, {OR_OVERWRITE}")
+        raise RejectedCheckpoint("metrics.csv was changed or lacks rows", f"restore it, {OR_OVERWRITE}")
 
     def _other_run(self, run: str) -> RejectedCheckpoint:
-        """Return an error that says how the run that wrote a checkpoint differs from this one, as far as is known."""
+        """Return an error that says, as far as is known, how the run of a checkpoint differs from this one."""
         identity = self.experiment.config_identity
         if run.startswith(identity):
             return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
@@ -152,12 +153,12 @@ class ResumePoints:
             )
         original, present = difference
         return RejectedCheckpoint(
-            f"it started with {original}, but config.yaml has {present}",
-            f"set it back, or train with {present} in another hydra.run.dir",
+            f"the run started with {original}, but config.yaml has {present}",
+            f"restore {original} in config.yaml, or train with {present} in another hydra.run.dir",
         )
 
     def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
-        """Raise an InputError with the reasons why no checkpoint is usable, unless the run has made no step."""
+        """Raise an InputError with the reasons why no checkpoint is usable, unless the run has not made a step."""
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
@@ -167,28 +168,29 @@ class ResumePoints:
         # A reason that concerns the whole folder is first; single files may be damaged in addition.
         cause = next((error for error in rejected if isinstance(error, RejectedCheckpoint)), None)
         ordered = sorted(reasons, key=lambda reason: reason != str(cause))
-        more = f" (and {len(ordered) - 3} other reasons)" if len(ordered) > 3 else ""
-        problem = f"none of the checkpoints of {path} can be used: {', '.join(ordered[:3])}{more}"
+        more = "; ..." if len(ordered) > 3 else ""
+        problem = f"none of the checkpoints of {path} can be used ({'; '.join(ordered[:3])}{more})"
         raise InputError(problem, cause.remedy if cause else f"copy the run folder again, {OR_OVERWRITE}")
 
 
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint from which this run can continue bit for bit; None if the run has not started."""
+    """Return the newest checkpoint from which the run continues bit for bit; None if the run has not started."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 
 def final_row_step(step: int, experiment: Experiment) -> int | None:
-    """Return ``step`` if it is the run's last one and is logged only for that reason; resuming must keep its row."""
+    """Return ``step`` if it is the last one and is not on the logging schedule; otherwise return None."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
 
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
-    """Convert a metrics.csv of version 1 to version 2 up to the rows of ``now``; return ``now`` with its new position.
+    """Convert a metrics.csv of version 1 to version 2 and return the checkpoint ``now`` with its new position.
 
-    The new positions of the stored checkpoints are written first: if the run is killed before the file is replaced, it
-    has the old file and the old positions; afterwards it has the new file, and the old positions are translated.
+    Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first: if the run is killed
+    before the file is replaced, it has the old file and the old positions; afterwards it has the new file, and the old
+    positions are translated.
     """
     if not now.metrics.size or metrics_file_version(_first_line(folder.metrics)) != 1:
         return now
@@ -209,7 +211,7 @@ def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) 
 
 
 def has_rows_beyond_first(path: Path) -> bool:
-    """Whether metrics.csv has a row for a step after step 0."""
+    """Return whether metrics.csv has a row for a step after step 0."""
     try:
         with path.open("rb") as file:
             return len([line for line, _ in zip(file, range(3), strict=False)]) > 2
@@ -226,6 +228,6 @@ def _first_line(path: Path) -> str:
 
 
 def _starts_with(content: bytes, position: MetricsPosition) -> bool:
-    """Whether the bytes before a position are unchanged."""
+    """Return whether ``content`` begins with the bytes that ``position`` describes."""
     is_long_enough = len(content) >= position.size
     return is_long_enough and hashlib.sha256(content[: position.size]).hexdigest() == position.sha256

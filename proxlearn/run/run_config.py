@@ -1,4 +1,4 @@
-"""Validation of a composed config, which becomes the dataclass that the program works with, and the run's name."""
+"""Conversion of a composed config into a validated TrainConfig, and the resolver of the name of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -16,6 +16,8 @@ from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.key_suggestions import RENAMED_KEYS, suggest_key
 from proxlearn.config.run_name import run_name
 from proxlearn.config.schema import ALL_KEYS, TrainConfig, build
+from proxlearn.core import options
+from proxlearn.core.registry import LOSS_GROUP, NEURON_GROUP, WEIGHTS_GROUP, load_plugin, plugin_names
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder, user_path
 from proxlearn.run.overwrite import refuse_interrupted
@@ -24,7 +26,7 @@ from proxlearn.run.run_identity import newest_checkpoint_file
 from proxlearn.validators import flag
 
 SWEEP_KEYS = ("fail_fast",)
-"""Root keys that configure a sweep and not a run."""
+"""Top-level keys that configure a sweep and not a run."""
 
 _validated_name: ContextVar[str | None] = ContextVar("validated_name", default=None)
 
@@ -49,11 +51,24 @@ def validate_config(composed: DictConfig) -> TrainConfig:
         values |= {"init_from": str(folder), "init_sha256": newest_cloud_sha256(folder)}
     else:
         values["init_sha256"] = None
-    return build(TrainConfig, values)
+    config = build(TrainConfig, values)
+    _import_plugins(config)
+    return config
+
+
+def _import_plugins(config: TrainConfig) -> None:
+    """Refuse parts of other packages that cannot be imported, before a folder is created."""
+    for kind, group, name, own_names in (
+        ("neuron", NEURON_GROUP, config.dataset.neuron, options.Neuron),
+        ("loss", LOSS_GROUP, config.loss, options.Loss),
+        ("weight update", WEIGHTS_GROUP, config.weights, options.Weights),
+    ):
+        if name is not None and name not in get_args(own_names) and name in plugin_names(group):
+            load_plugin(kind, group, name)
 
 
 def _refuse_renamed_keys(values: Any) -> None:
-    """Refuse keys of an earlier version in a user's config file (``build`` ignores some, for old run folders)."""
+    """Raise InputError for keys of an earlier version; ``build`` ignores some of them, for old run folders."""
     for old_name in RENAMED_KEYS:
         group, _, key = old_name.partition(".")
         if isinstance(values.get(group), dict) and key in values[group]:
@@ -61,10 +76,10 @@ def _refuse_renamed_keys(values: Any) -> None:
 
 
 def newest_cloud_sha256(folder: Path) -> str:
-    """Return the checksum of the newest valid checkpoint of the run in a folder."""
+    """Return the checksum of the newest valid checkpoint in a run folder; raise InputError if there is none."""
     refuse_interrupted(folder)
     problem = InputError(
-        f"init_from={str(folder)!r:.200} holds no valid checkpoint", "name a folder that `proxlearn train` created"
+        f"init_from={str(folder)!r:.200} holds no valid checkpoint", "give a folder that `proxlearn train` created"
     )
     try:
         newest = newest_checkpoint_file(RunFolder(folder))

@@ -16,6 +16,7 @@ import yaml
 
 from proxlearn.config.run_name import trajectory
 from proxlearn.config.schema import TrainConfig, build, config_values
+from proxlearn.core.registry import INSTALL_PACKAGE, UnknownPart
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
@@ -23,10 +24,10 @@ from proxlearn.loggers.logger import EVENTS_FOLDER, RUN_ID_FILE
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, read_checkpoint_file
 from proxlearn.run.previous_session import PreviousSession, retention_settings
 
-MODEL_FORMAT = "proxlearn-model-1"
+MODEL_FORMAT = "proxlearn-model-2"
 SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
-"""Files in the folder of the checkpoints: candidates of an interrupted selection (selection_store.py)."""
+"""Names of the files that hold candidates of an interrupted selection, next to the checkpoints."""
 PLOT_NAMES = ("risk", "health", "confusion", "function", "regions", "images")
 PLOT_ENDINGS = ("png", "pdf")
 PLOTS = frozenset(f"{name}.{ending}" for name in PLOT_NAMES for ending in PLOT_ENDINGS)
@@ -41,12 +42,12 @@ RUN_FILES = frozenset(
 
 
 class RunFolder:
-    """Paths of a run folder's files, and methods that read and write the small ones."""
+    """The paths of the files in a run folder, and methods that read and write the small ones."""
 
     def __init__(self, path: Path, require_held: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self.require_held = require_held
-        """Raises where another process has taken the folder over; called before a file is written by name."""
+        """Function that raises an error if this process no longer holds the folder; called before a file is written."""
         self.config = path / "config.yaml"
         self.status = path / "status.json"
         self.metrics = path / "metrics.csv"
@@ -85,7 +86,7 @@ class RunFolder:
         return [path for path in paths if path.is_file() or path.is_symlink()]
 
     def _plots(self) -> Iterator[Path]:
-        """Yield the plots that the run drew: a user's file may have a plot's name, but not in both formats."""
+        """Yield the plots that the run drew in both formats; a single file with the name of a plot is the user's."""
         for name in PLOT_NAMES:
             paths = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
             if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in paths):
@@ -97,15 +98,18 @@ class RunFolder:
             return build(TrainConfig, read_yaml(self.config))
         except AbsentFile as error:
             raise InputError(
-                f"{self.path} is not a run folder: no config.yaml", "name a folder that `proxlearn train` created"
+                f"{self.path} is not a run folder: it has no config.yaml",
+                "give a folder that `proxlearn train` created",
             ) from error
+        except UnknownPart as error:
+            raise InputError(f"{self.config}: {error.problem}", INSTALL_PACKAGE) from error
         except InputError as error:
             reason = error.why if isinstance(error, UnreadableFile) else error.problem
-            remedy = "correct it, or start again with overwrite=true"
+            remedy = "correct it, or train again with overwrite=true"
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """Return the earlier sessions from status.json, or an empty record if the file is missing or damaged."""
+        """Return the record of the earlier sessions in status.json; an empty one if the file is absent or damaged."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
@@ -122,15 +126,15 @@ class RunFolder:
     def protected_steps(self, config: TrainConfig, previous: PreviousSession) -> frozenset[int]:
         """Return the steps of the checkpoints that a session with ``config`` must not delete.
 
-        Under unchanged retention settings the checkpoints of earlier sessions are treated like its own; under changed
-        settings all of them stay.
+        If the retention settings have not changed, checkpoints of earlier sessions can be deleted like those of this
+        session. If they have changed, all existing checkpoints are kept.
         """
         if previous.retention == retention_settings(config):
             return previous.protected
         return frozenset(step for step, _ in list_checkpoints(self.checkpoints))
 
     def refuse_newer_model(self) -> None:
-        """Refuse a folder whose model.json was written by a later version: every session rewrites that file."""
+        """Raise NewerFormat if model.json was written by a newer version, because every session rewrites this file."""
         try:
             description = read_json(self.model)
         except UnreadableFile:
@@ -138,27 +142,30 @@ class RunFolder:
         refuse_newer_format(self.model, description.get("format"), MODEL_FORMAT)
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Write status.json, if this process still holds the folder."""
+        """Write status.json; raise FolderLost if this process no longer holds the folder."""
         self.require_held()
         write_json(self.status, status)
 
     def check_same_run(self, config: TrainConfig) -> None:
-        """Refuse a folder that holds a run with other settings."""
+        """Raise InputError if the folder holds a run with other settings."""
         if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
                 f"{self.path} holds a run with other settings", "choose another folder, or set overwrite=true"
             )
 
     def refuse_links(self) -> None:
-        """Refuse links and devices, and folders in place of files: writing to a link would change files elsewhere."""
+        """Raise InputError if the folder has links or devices, or folders with the names of run files.
+
+        Writing to a link would change a file outside the run folder.
+        """
         for folder in (self.path, self.checkpoints):
             for entry in folder.iterdir() if folder.is_dir() else ():
                 if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
                     raise InputError(f"{entry} is neither a file nor a folder", "remove it from the run folder")
         for name in RUN_FILES:
             if (self.path / name).is_dir():
-                problem = f"{self.path / name} is a folder, and the run writes a file of that name"
-                raise InputError(problem, "rename it, or choose another folder")
+                problem = f"{self.path / name} is a folder, but the run writes a file with that name"
+                raise InputError(problem, "rename it, or choose another run folder")
 
 
 def list_candidates(folder: Path) -> list[Path]:
@@ -167,7 +174,7 @@ def list_candidates(folder: Path) -> list[Path]:
 
 
 def _is_candidate(path: Path) -> bool:
-    """Whether a file holds a candidate of a selection."""
+    """Return whether a file holds a candidate of a selection."""
     try:
         return "key" in read_checkpoint_file(path, named=False).state
     except (InvalidCheckpoint, InputError):

@@ -1,4 +1,4 @@
-"""Check whether a folder's checkpoints belong to its run: a valid file of another run may be among them.
+"""Checks that the checkpoints in a folder belong to its run, because files of another run may be among them.
 
 This module does not import torch.
 """
@@ -20,7 +20,7 @@ class ForeignCheckpoint(InvalidCheckpoint):
 
 
 def read_identity(folder: RunFolder) -> str | None:
-    """Return the identity of the run in a folder, from its status; None where it is unknown."""
+    """Return the identity of the run in a folder, from its status; None if it is unknown."""
     try:
         status = read_json(folder.status)
         if isinstance(status.get("run"), str):
@@ -48,12 +48,12 @@ def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
 
 @cache
 def _warn_once(path: Path, why: str) -> None:
-    """Print the notice once per process: each plot of a run searches for its newest checkpoint."""
+    """Print the notice once per process, because every plot of a run searches for the newest checkpoint."""
     notice(f"skipping the checkpoint {path.name}: {why}")
 
 
 def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """Return the newest checkpoint of the folder's run whose checksum matches."""
+    """Return the newest checkpoint of the folder's run whose checksum matches; None if there is none."""
     identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:

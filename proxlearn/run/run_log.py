@@ -11,7 +11,7 @@ from proxlearn.text import printable
 
 
 class QuietFileHandler(logging.FileHandler):
-    """A file handler that prints no traceback if it cannot write (a full disk): the run itself reports that error."""
+    """A file handler that ignores write errors, such as a full disk, because the run reports these errors itself."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

@@ -1,6 +1,6 @@
 """The current state of a run, read from the small files in its folder: fast, and without importing torch.
 
-The files are verified: a run whose status is "running" but whose process is gone is dead.
+The status is verified: a run whose status is "running" but whose process no longer exists is dead.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RunSnapshot:
 
 
 def take_snapshot(folder: Path) -> RunSnapshot:
-    """Read the state of a run folder; unreadable files give the state `unreadable`, not an error."""
+    """Return the state of the run in a folder; unreadable files give the state `unreadable` instead of an error."""
     try:
         refuse_interrupted(folder)
     except InputError as error:
@@ -81,7 +81,9 @@ def take_snapshot(folder: Path) -> RunSnapshot:
         return RunSnapshot(folder, "absent")
     state = status.get("state")
     if state not in STATES or not all(_is_number(status.get(key)) for key in ("step", "steps", "seconds")):
-        return RunSnapshot(folder, "unreadable", error=f"{RunFolder(folder).status} does not have the state of a run")
+        return RunSnapshot(
+            folder, "unreadable", error=f"{RunFolder(folder).status} does not describe the state of a run"
+        )
     host = str(status.get("host", ""))
     if state == "running" and not _is_alive(folder, host):
         state = "dead"
@@ -123,7 +125,7 @@ def _settings_sha256(folder: Path, status: dict[str, Any]) -> str | None:
 
 
 def _is_alive(folder: Path, host: str) -> bool:
-    """Whether the process of a run exists: it holds the lock, or has written its status recently."""
+    """Return whether the process of a run exists: it holds the lock, or has written its status recently."""
     locked = is_locked(folder)
     if locked or (locked is False and host == platform.node()):
         return locked
@@ -154,12 +156,12 @@ def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
 
 
 def _session_rate(status: dict[str, Any]) -> float | None:
-    """Return the rate of the newest session: None for a run of version 0.1.0, 0 while it is unknown."""
+    """Return the recursions per second of the newest session; None for a run of version 0.1.0, 0 while unknown."""
     if "rate" not in status:
         return None
     return float(status["rate"]) if _is_number(status["rate"]) else 0.0
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value of a JSON file is a plausible count or duration."""
+    """Return whether a value from a JSON file is a plausible count or duration."""
     return type(value) in (int, float) and 0 <= value < 1e18

@@ -20,13 +20,15 @@ class RunState:
     def __init__(self, experiment: Experiment, checkpoint: Checkpoint) -> None:
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint
-        """The newest step; its generator and its position in metrics.csv are those of the session's start."""
+        """The state after the newest step, but ``generator`` and ``metrics`` are those of the session's start."""
         self.info: Info | None = None
         """Diagnostics of the step that led to the cloud, if this session made it."""
         self.row: Row | None = None
-        """The row of metrics.csv for this step, where one is logged."""
+        """The row of metrics.csv for this step, if it is logged."""
         self.generator = torch.Generator(experiment.device)
         self.generator.set_state(checkpoint.generator)
+        self.stop_requested = False
+        """Whether an observer asks to end the session at this step, as a signal would."""
         self._first_step = checkpoint.cloud.step
 
     @property
@@ -48,7 +50,7 @@ class RunState:
         return not self.checkpoint.metrics.size
 
     def update(self, cloud: PointCloud, info: Info | None) -> None:
-        """Store the result of a step."""
+        """Replace the state by the result of a step."""
         if cloud.theta.dtype != self.cloud.theta.dtype:
             self.experiment = self.experiment.to(cloud.theta.dtype)
             self.checkpoint = replace(self.checkpoint, switched_at=cloud.step)

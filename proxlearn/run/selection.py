@@ -1,4 +1,4 @@
-"""selection.json: the values that a run selected for its open settings, and the candidates; written once."""
+"""selection.json: the values that were selected for the settings that are null in the config, and the candidates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"ste
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
-    """Return the experiment with the values that an earlier session selected filled in; None if selection must run."""
+    """Return the experiment with the values that an earlier session selected; None if selection must run first."""
     if not experiment.config.selected:
         return experiment
     try:
@@ -39,7 +39,7 @@ def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experime
 
 
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the values that an earlier session selected, by config key; None if there is no selection.json."""
+    """Return the selected values in selection.json by config key; None if the file does not exist."""
     try:
         record = read_json(folder.selection)
     except AbsentFile:
@@ -47,7 +47,9 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
     refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
     try:
         if record["format"] != SELECTION_FORMAT:
-            raise UnreadableFile(folder.selection, f"format {record['format']!r:.60} instead of {SELECTION_FORMAT!r}")
+            raise UnreadableFile(
+                folder.selection, f"its format is {record['format']!r:.60} instead of {SELECTION_FORMAT!r}"
+            )
         return {name: check(name, record["chosen"][name]) for name, check in CHECKS.items()}
     except UnreadableFile:
         raise
@@ -57,7 +59,7 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
-    """Select the open settings on the training part, write selection.json, and report the selected values."""
+    """Select the settings that are null, write selection.json, and return the experiment with the selected values."""
     start = time.monotonic()
     notice_time = start
 
@@ -80,10 +82,10 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
                 experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress, store=store
             )
     except Interrupted as stopped:
-        remedy = f"the same command continues it; {len(store)} candidate results are stored"
+        remedy = f"the same command continues the selection (candidate results stored: {len(store)})"
         if experiment.config.overwrite:
             # The new run is prepared in a folder of its own, which is deleted.
-            remedy = "the old run is unchanged, and the same command begins again"
+            remedy = "the same command starts again (the old run is unchanged)"
         raise StoppedBySignal(stopped.signal, "stopped during the selection", remedy) from stopped
     selected = {name: asdict(selection.settings)[name] for name in CHECKS}
     seconds = round(time.monotonic() - start, 3)
@@ -97,6 +99,6 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
 
 
 def _fill_in(experiment: Experiment, selected: dict[str, Any]) -> Experiment:
-    """Return the experiment with its open settings filled in; given values are kept."""
+    """Return the experiment with the selected values in place of settings that are null; other settings are kept."""
     values = {name: selected[name] for name in experiment.config.selected}
     return replace(experiment, settings=replace(experiment.settings, **values))

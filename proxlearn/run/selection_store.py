@@ -1,7 +1,8 @@
-"""Results of a selection's candidates, one file each, so that an interrupted selection can be continued.
+"""Storage of the results of a selection's candidates, one file each, to continue an interrupted selection.
 
-The files have the checkpoint format, lie beside them, and are deleted when the selection is complete. A file is used
-only for the same fit: its key holds the run's settings and data, the candidate's settings, the rung and the threads.
+The files have the format of checkpoints, are in the same folder, and are deleted when the selection is complete. A file
+is used only for the same fit: its key holds the run's settings and data, the candidate's settings, the rung (the round
+of successive halving) and the number of threads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from proxlearn.training.trainer import FitState
 
 
 class SelectionFiles:
-    """The stored results of the candidates in one run's selection."""
+    """The stored results of the candidates of one selection."""
 
     def __init__(self, folder: Path, identity: str, threads: int) -> None:
         self._folder = folder
@@ -36,7 +37,7 @@ class SelectionFiles:
         return len(list_candidates(self._folder))
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """Return a candidate's stored result after a rung, or None; a damaged file or one of another fit is ignored."""
+        """Return the stored result of a candidate after a rung; None if there is no valid file for this fit."""
         try:
             file = checkpoint_file.read_checkpoint_file(self._path(rung, candidate), named=False)
             if file.state["key"] != self._key(rung, settings):

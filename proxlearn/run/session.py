@@ -14,6 +14,7 @@ from proxlearn.run.experiment import Experiment
 from proxlearn.run.lock import FolderLost
 from proxlearn.run.logger_session import logger_session
 from proxlearn.run.metrics import MetricsLog, measure
+from proxlearn.run.observers import SessionOptions
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.resume_point import convert_metrics
 from proxlearn.run.run_folder import RunFolder
@@ -24,7 +25,7 @@ from proxlearn.run.training_loop import training_loop
 
 
 def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, status: Status) -> None:
-    """Write a run that has made no step: everything that a session needs to continue from the checkpoint of step 0."""
+    """Write the files of a run that has made no step, from which a session can continue: those of step 0."""
     folder.create(experiment.config)
     _write_model_and_points(experiment, folder)
     with MetricsLog(folder.metrics) as log:
@@ -42,8 +43,9 @@ def run_session(
     status: Status,
     stop: StopRequest,
     warnings: list[str],
+    options: SessionOptions,
 ) -> Outcome:
-    """Train from ``checkpoint`` on; the log and the status are written even if the session fails."""
+    """Train from ``checkpoint`` to the last step; the log and the status are written even if the session fails."""
     folder.create(experiment.config)
     foreign_lines = MetricsLog(folder.metrics).foreign_lines(checkpoint.metrics)
     checkpoint = convert_metrics(folder, experiment, checkpoint)
@@ -53,14 +55,14 @@ def run_session(
             journal.warning(warning)
         if foreign_lines:
             count = "a line" if len(foreign_lines) == 1 else f"{len(foreign_lines)} lines"
-            journal.warning("metrics.csv ends with %s that the run did not write, now in train.log only", count)
+            journal.warning("metrics.csv ended with %s that the run did not write; moved to train.log", count)
             for line in foreign_lines:
                 journal.info("not a row of metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)
         status.write("running", checkpoint)
         journal.info("%s: from step %d to %d", status.values["command"], checkpoint.cloud.step, experiment.steps)
         with out_of_memory_as_run_error(), logger_session(experiment.config.logger, folder, journal.warning) as logger:
-            signal = training_loop(experiment, checkpoint, folder, status, stop, journal, logger)
+            signal = training_loop(experiment, checkpoint, folder, status, stop, journal, logger, options)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except FolderLost:
         # The log and the status may belong to another run by now.
@@ -79,5 +81,5 @@ def run_session(
 
 
 def _write_model_and_points(experiment: Experiment, folder: RunFolder) -> None:
-    result_files.write_model(folder, experiment.prepared, experiment.problem.neuron.name)
+    result_files.write_model(folder, experiment.prepared, experiment.part_names)
     result_files.write_points(folder, experiment.prepared)

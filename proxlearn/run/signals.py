@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise the training loop polls for it.
+"""Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise it is recorded.
 
-A second signal ends the process in any case.
+The training loop checks for a recorded signal after every step. A second signal ends the process in any case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 class Interrupted(BaseException):
     """A signal arrived inside ``StopRequest.interruptible``.
 
-    Like KeyboardInterrupt it is not an Exception, because libraries that read data or compile catch those.
+    Like KeyboardInterrupt, it is not a subclass of Exception, because libraries that read data or compile code may
+    catch Exception.
     """
 
     def __init__(self, number: int) -> None:
@@ -25,7 +26,10 @@ class Interrupted(BaseException):
 
 
 class StopRequest:
-    """Records a signal within ``with StopRequest() as stop:``; in ``stop.interruptible()`` it raises Interrupted."""
+    """Records signals within ``with StopRequest() as stop:``.
+
+    Within ``stop.interruptible()``, a signal raises Interrupted instead.
+    """
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -45,7 +49,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal raise Interrupted, for slow work that changes no file and can be repeated."""
+        """Raise Interrupted if a signal arrives in the block, whose work must be repeatable and change no file."""
         self._interruptible = True
         try:
             self.check()
@@ -54,7 +58,7 @@ class StopRequest:
             self._interruptible = False
 
     def check(self) -> None:
-        """Raise Interrupted if a signal has arrived, even if a library suppressed the exception that it raised."""
+        """Raise Interrupted if a signal has arrived, even if a library has suppressed an earlier Interrupted."""
         if self.signal is not None:
             raise Interrupted(self.signal)
 

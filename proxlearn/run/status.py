@@ -1,4 +1,4 @@
-"""status.json: the state of a run, for other processes."""
+"""status.json, from which other processes read the state of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_SECONDS = 2.0
 
 
 class Status(Observer):
-    """The values of status.json, written as a whole at most every two seconds during the run."""
+    """Observer that writes status.json, at most every two seconds during the run."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Set ``figures_step`` to null while both score files are replaced: a kill may leave them inconsistent."""
+        """Set ``figures_step`` to null while the score files are replaced: a kill may leave them inconsistent."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

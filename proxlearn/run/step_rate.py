@@ -1,4 +1,4 @@
-"""The rate of a session's steps, excluding compilation time."""
+"""The number of steps per second in a session, excluding compilation time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 
 
 class StepRate:
-    """Counts steps and their duration; a step during which passes were compiled or loaded does not count.
+    """Counts steps and measures their time; a step during which code is compiled or loaded does not count.
 
     Such a step takes as long as thousands of others and would make the estimated time left useless.
     """

@@ -1,6 +1,6 @@
-"""The sweep folder: the jobs of a sweep and their final states; the results are in the jobs' own run folders.
+"""The sweep folder: the jobs of a sweep and their final states; the results are in the run folders of the jobs.
 
-sweep.yaml lists the jobs. jobs/<number>.json and jobs/<number>.log are a job's record and its output
+sweep.yaml lists the jobs. jobs/<number>.json and jobs/<number>.log are the record and the output of a job
 (jobs/records.py). Torch is not imported here.
 """
 
@@ -22,14 +22,14 @@ from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.run.run_snapshot import NEWEST, RunSnapshot, take_snapshot
 
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
-"""Columns of a sweep's tables: no swept key may have such a name."""
+"""Columns of the tables of a sweep; no swept key may have one of these names."""
 MOST_PLAN = 2**24
 """Maximum size of sweep.yaml in bytes; a job takes about two hundred."""
 
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One combination of the swept values."""
+    """One job of a sweep: a combination of the swept values."""
 
     number: int
     values: dict[str, str]
@@ -75,7 +75,7 @@ class SweepFolder:
         write_atomically(self.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True).encode())
 
     def write_config(self, number: int, config: TrainConfig) -> None:
-        """Store a job's config for the process that runs it, on any machine."""
+        """Store the config of a job for the process that runs the job, which may be on another machine."""
         write_json(self.jobs / f"{number}.config.json", config_values(config))
 
     def read_config(self, number: int) -> TrainConfig:
@@ -86,10 +86,12 @@ class SweepFolder:
             plan = read_yaml(self.plan, MOST_PLAN)
             jobs = [_parse_job(values) for values in plan["jobs"]]
             if len({job.number for job in jobs}) < len(jobs) or len({tuple(job.values) for job in jobs}) != 1:
-                raise ValueError("its jobs do not fit together")
+                raise ValueError("two jobs have the same number or different keys")
             return jobs
         except AbsentFile as error:
-            raise InputError(f"{self.path} is not a sweep folder: no sweep.yaml", "name a sweep folder") from error
+            raise InputError(
+                f"{self.path} is not a sweep folder: it has no sweep.yaml", "give a sweep folder"
+            ) from error
         except (ValueError, TypeError, KeyError, UnreadableFile) as error:
             why = error.why if isinstance(error, UnreadableFile) else "it is not a list of jobs"
             raise UnreadableFile(self.plan, why, "repeat the `proxlearn train -m ...` command") from error
@@ -128,7 +130,10 @@ class SweepFolder:
 
 
 def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
-    """Whether a job failed after its run's newest session began: it was refused, and the run belongs to another job."""
+    """Return whether a job failed after the newest session of its run began.
+
+    Such a job was refused, and the run in its folder belongs to another job.
+    """
     if record is None or record.state != "failed":
         return False
     try:
@@ -143,14 +148,14 @@ def _parse_job(values: Any) -> SweepJob:
     numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
     texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-        raise ValueError("a field that is not a number")
+        raise ValueError("a field is not a number")
     if not all(isinstance(text, str) for pair in texts for text in pair) or "\0" in (job.folder or ""):
-        raise ValueError("a field that is not a string")
+        raise ValueError("a field is not a string")
     if RESERVED & job.values.keys():
-        raise ValueError("a reserved key")
+        raise ValueError("a key is reserved")
     return job
 
 
 def has_finished(run: RunSnapshot, steps: int | None) -> bool:
-    """Whether a run has made ``steps`` steps or, for None, the number that it selected itself."""
+    """Return whether a run is finished with at least ``steps`` steps; None stands for the number that it selected."""
     return run.state == DONE and (steps is None or run.step >= steps)

@@ -1,6 +1,6 @@
-"""Train in a run folder: lock it, load the data, find the point to continue from, and start a session.
+"""Training in a run folder: lock the folder, load the data, find the checkpoint to continue from, start a session.
 
-A new run, a run that is continued and one that is extended follow the same path.
+New, continued and extended runs use the same code.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from proxlearn.loggers.logger import check_logger
 from proxlearn.run import result_files
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.run.lock import FolderLock
+from proxlearn.run.observers import SessionOptions
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.overwrite import recover, staged_run, swap_in
 from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
@@ -31,14 +32,14 @@ from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status import Status
 from proxlearn.training.engine import choose_engine
 
-OLD_RUN_UNCHANGED = f"{SAME_COMMAND} begins again: the old run is unchanged"
+OLD_RUN_UNCHANGED = f"{SAME_COMMAND} starts again (the old run is unchanged)"
 
 
-def train(config: TrainConfig, path: Path, command: str) -> Outcome:
-    """Start, continue or extend the run of ``config`` in the folder ``path``; one process at a time."""
+def train(config: TrainConfig, path: Path, command: str, options: SessionOptions | None = None) -> Outcome:
+    """Start, continue or extend the run of ``config`` in the folder ``path``, which is locked for other processes."""
     try:
         with StopRequest() as stop, contextlib.ExitStack() as resources:
-            return _train(config, path, command, stop, resources)
+            return _train(config, path, command, options or SessionOptions(), stop, resources)
     except Interrupted as stopped:
         # The new run of an overwrite is not in its place before the first step.
         remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} continues"
@@ -46,7 +47,12 @@ def train(config: TrainConfig, path: Path, command: str) -> Outcome:
 
 
 def _train(
-    config: TrainConfig, path: Path, command: str, stop: StopRequest, resources: contextlib.ExitStack
+    config: TrainConfig,
+    path: Path,
+    command: str,
+    options: SessionOptions,
+    stop: StopRequest,
+    resources: contextlib.ExitStack,
 ) -> Outcome:
     check_logger(config.logger)
     remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}"
@@ -60,16 +66,17 @@ def _train(
         experiment = build_experiment(config)
     # Checked before the run is reported as finished: its figures do not belong to a file that was edited since.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
-        raise InputError(f"the data of {path} has changed since the run started", "restore it, or set overwrite=true")
+        raise InputError(
+            f"the data of {path} has changed since the run started", "restore the data, or set overwrite=true"
+        )
     with disk_errors_as_run_error(path, remedy):
         complete = with_stored_selection(experiment, work)
         ResumePoints(work, complete or experiment, previous).check_settings(complete is not None)
     if complete is not None and previous.finished_at is not None and previous.finished_at >= complete.steps:
         with disk_errors_as_run_error(path):
-            result_files.repair_model(work, complete.prepared, complete.problem.neuron.name)
+            result_files.repair_model(work, complete.prepared, complete.part_names)
         return Outcome(path, "finished", previous.finished_at, already_finished=True, longest_steps=previous.steps)
     engine = choose_engine(
-        experiment.problem.neuron,
         experiment.device.type,
         solver=config.solver,
         compile=config.compile,
@@ -78,16 +85,18 @@ def _train(
     # The order of a sum depends on the number of threads: a run keeps the number it began with.
     threads = previous.threads or config.threads or torch.get_num_threads()
     torch.set_num_threads(usable_threads(threads))
-    warnings = [f"took the folder over from {lock.left_by}, which is gone"] if lock.left_by else []
+    warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
     if config.threads not in (None, threads):
-        warnings.append(f"the run keeps the {threads} threads it began with: its result depends on their number")
+        warnings.append(
+            f"the run keeps threads={threads} from its start, because its result depends on the number of threads"
+        )
     with disk_errors_as_run_error(path, remedy):
         experiment = complete or run_selection(experiment, work, threads, stop)
     checkpoint = load_resume_point(work, experiment, previous, warnings.append) or first_checkpoint(experiment)
     if experiment.steps < previous.steps:
         warnings.append(
             f"the run was set to {previous.steps} steps and now ends at {experiment.steps};"
-            f" steps={previous.steps} continues it to there, with the result of an uninterrupted run"
+            f" steps={previous.steps} continues it with the same result as an uninterrupted run"
         )
     with (
         disk_errors_as_run_error(path, f"{continue_command(config.overwrite)} {CONTINUES_FROM_CHECKPOINT}"),
@@ -104,11 +113,11 @@ def _train(
             checkpoint = load_resume_point(folder, experiment, previous, warnings.append) or checkpoint
             previous = replace(previous, retention=retention_settings(config))
         status = Status(folder, experiment, engine, threads, command, previous)
-        return run_session(experiment, checkpoint, folder, status, stop, warnings)
+        return run_session(experiment, checkpoint, folder, status, stop, warnings, options)
 
 
 def _lock_folder(config: TrainConfig, path: Path, resources: contextlib.ExitStack) -> tuple[RunFolder, FolderLock]:
-    """Return the run folder, created if missing and held by this process, without traces of a killed overwrite."""
+    """Create the run folder if needed, lock it, and undo or complete an interrupted overwrite."""
     # Checked before the lock is taken, because the lock is a file too.
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)

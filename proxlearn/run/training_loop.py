@@ -15,7 +15,14 @@ from proxlearn.loggers.logger import RunLogger
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment, dtype_of
 from proxlearn.run.metrics import MetricsLog
-from proxlearn.run.observers import Checkpoints, FinalFigures, LoggerRows, MetricsRows
+from proxlearn.run.observers import (
+    Callbacks,
+    Checkpoints,
+    FinalFigures,
+    LoggerRows,
+    MetricsRows,
+    SessionOptions,
+)
 from proxlearn.run.progress import Progress
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_state import Observer, RunState
@@ -38,15 +45,22 @@ def training_loop(
     stop: StopRequest,
     journal: logging.Logger,
     logger: RunLogger,
+    options: SessionOptions,
 ) -> int | None:
-    """Run the steps from ``checkpoint`` to the last one; return the signal that stopped them early, if one did."""
+    """Run the steps from ``checkpoint`` to the last one; return the signal that stopped them early, if one did.
+
+    A callback can stop them, too: then the run is left as after a signal.
+    """
     state = RunState(experiment, checkpoint)
     fallback = experiment.config.device.fallback_dtype
 
     def report_switch(bad: PointCloud) -> None:
         journal.warning("%s: continuing in %s from step %d", not_finite_error(bad).problem, fallback, bad.step - 1)
 
-    with MetricsLog(folder.metrics) as log, Progress(experiment.steps, state.step) as progress:
+    with (
+        MetricsLog(folder.metrics) as log,
+        Progress(experiment.steps, state.step, visible=options.progress) as progress,
+    ):
         observers: tuple[Observer, ...] = (
             MetricsRows(folder, log),
             Checkpoints(folder, log, frozenset(status.values["protected"])),
@@ -54,6 +68,7 @@ def training_loop(
             FinalFigures(folder, status),
             status,
             LoggerRows(folder, logger),
+            *((Callbacks(options.callbacks),) if options.callbacks else ()),
         )
         for observer in observers:
             observer.start(state)
@@ -71,17 +86,19 @@ def training_loop(
             fallback=fallback and dtype_of(fallback),
             on_switch=report_switch,
         )
-        for cloud, info in until_stopped(steps, state.generator, stop):
+        for cloud, info in () if state.stop_requested else until_stopped(steps, state.generator, stop):
             state.update(cloud, info)
             for observer in observers:
                 observer.after_step(state)
+            if state.stop_requested:
+                break
         for observer in observers:
             observer.finish(state)
     return None if state.is_last else stop.signal
 
 
 def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -> Steps:
-    """Yield the steps until a signal arrives; a slow step is interrupted and leaves the generator as it was before."""
+    """Yield the steps until a signal arrives; the generator is restored if the signal interrupts a slow step."""
     # The first step counts as slow, because it may compile for a minute.
     seconds = math.inf
     while stop.signal is None:

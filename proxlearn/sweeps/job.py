@@ -1,4 +1,4 @@
-"""One job of a sweep, as its process runs it."""
+"""The function that trains one job of a sweep, in the process of that job."""
 
 from __future__ import annotations
 

@@ -15,13 +15,14 @@ from proxlearn.train_session import echo
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Run the sweep; return 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped it."""
+    """Run the sweep and return 0 if every job is finished, 1 if any is not, or 130 or 143 if a signal stopped it."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)
     finished = len(plan.configs) - len(missing) - sum(job.same_as is not None for job in plan.jobs)
-    before = f", {finished} finished before" if finished else ""
-    echo(f"proxlearn: a sweep of {len(plan.jobs)} jobs{before} -> {display_path(sweep.path)}\n")
+    before = f", {finished} already finished" if finished else ""
+    noun = "job" if len(plan.jobs) == 1 else "jobs"
+    echo(f"proxlearn: a sweep of {len(plan.jobs)} {noun}{before} -> {display_path(sweep.path)}\n")
     for job in plan.jobs:
         if job.error is not None:
             notice(f"job {job.number} ({job.title}) cannot be run: {job.error}")

@@ -1,4 +1,4 @@
-"""The plan of a sweep: every combination composed and checked, with the folder of its run, before any job starts."""
+"""The plan of a sweep: all its jobs, composed and checked before any of them starts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOT_NAMED = ("fail_fast", "logger.uri")
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that is checked but not started."""
+    """A sweep that has been checked but not started."""
 
     master: DictConfig
     """The config that Hydra composed for the sweep as a whole."""
@@ -72,7 +72,7 @@ class SweepPlan:
 
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
-    """Expand and check a sweep; raise an InputError if no job is valid. No folder is created."""
+    """Return the plan of a sweep with all its jobs checked; raise an InputError if no job is valid."""
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
     count = count_combinations(overrides, MAX_JOBS)
@@ -105,7 +105,7 @@ def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
 
 
 def task_overrides(master: DictConfig, loader: ConfigLoader) -> list[Override]:
-    """Return the overrides of hydra.sweeper.params and the command line; the last override of a key wins."""
+    """Return the overrides in hydra.sweeper.params and on the command line; the last override of a key is used."""
     params = master.hydra.sweeper.get("params") or {}
     words = [f"{key}={value}" for key, value in params.items()]
     # Unresolved, because `split_seed=${seed}` means the seed of each job.
@@ -144,7 +144,7 @@ def check_job(
 
 
 def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
-    """Refuse jobs with different trajectories but the same folder: the second would report the first one's results."""
+    """Raise InputError if jobs with different settings share a folder, because they would share one result."""
     owners: dict[str, SweepJob] = {}
     for job in jobs:
         if (folder := sweep.run_folder(job)) is None:
@@ -156,7 +156,7 @@ def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
 
 
 def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
-    """Mark jobs that share a folder and thus a run: the longest one runs, and ``same_as`` refers to it."""
+    """Set ``same_as`` of jobs that share a run folder to the number of the longest one, the only one that runs."""
     longest: dict[str, SweepJob] = {}
     for job in jobs:
         folder = job.folder
@@ -169,7 +169,7 @@ def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
 
 
 def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]) -> Path:
-    """Return the sweep's folder: its name has the swept keys and a hash of the overrides that affect a trajectory."""
+    """Return the folder of the sweep, named after the swept keys and a hash of the overrides that affect results."""
     values = {
         key: str(override.input_line).partition("=")[2]
         for override in overrides
@@ -183,9 +183,9 @@ def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]
 
 
 def data_sha256(dataset: DatasetConfig, checksums: dict[str, str | None]) -> str | None:
-    """Return the checksum of the data that a run would read now, or None if it cannot be read.
+    """Return the checksum of the data that a run would read now, or None if the data cannot be read.
 
-    ``checksums`` stores it, so that the data are read once for all jobs.
+    ``checksums`` caches the result, so that the data is read once for all jobs.
     """
     from proxlearn.data import registry
 

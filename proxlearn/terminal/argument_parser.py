@@ -1,4 +1,4 @@
-"""The argument parser of a command, whose help keeps the line breaks of its texts."""
+"""The argument parser of a command, which keeps the line breaks of its help texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def command_parser(command: str, description: str, examples: str = "") -> argparse.ArgumentParser:
-    """Create the parser of ``proxlearn <command>``; ``examples`` are shown below the options."""
+    """Return the parser of ``proxlearn <command>``, whose help shows ``examples`` below the options."""
     return argparse.ArgumentParser(
         prog=f"proxlearn {command}",
         description=description,

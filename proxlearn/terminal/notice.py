@@ -1,4 +1,4 @@
-"""Notices to the user on stderr, when something takes long or was guessed; stdout carries results only."""
+"""Notices to the user, which are printed on stderr, because stdout carries results only."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from proxlearn.text import printable
 
 
 def notice(text: str) -> None:
-    """Print one line on stderr."""
+    """Print ``text`` as one line on stderr."""
     try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -1,7 +1,7 @@
-"""Standard streams that cannot stop a run: output is dropped where a stream is closed, full or unable to encode it.
+"""Standard streams whose failures do not stop a run: output is dropped if a stream is closed or full.
 
-For some commands standard output is the only result (`predict` without -o, `data`, `status`, --help). There a failed
-write is an error, except that a closed pipe (`| head`) ends the command without one.
+For some commands standard output is the only result (`predict` without -o, `data`, `status`, --help). For these, a
+failed write is an error, except that a closed pipe (`| head`) ends the command without one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 class OutputError(RunError):
-    """Standard output cannot be written to, and it is the command's only result."""
+    """Standard output is the only result of the command and cannot be written."""
 
 
 class OutputClosed(Exception):
-    """The reader of the standard output has closed it."""
+    """The process that reads standard output has closed the pipe."""
 
 
 class StandardStream(io.FileIO):
-    """Standard output or error as a byte stream: after the first failure all bytes are dropped."""
+    """Standard output or standard error as a byte stream that drops all bytes after the first failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -55,7 +55,7 @@ class StandardStream(io.FileIO):
 
 
 def open_standard_streams() -> None:
-    """Make sys.stdin, sys.stdout and sys.stderr usable, also where a descriptor is closed."""
+    """Make sys.stdin, sys.stdout and sys.stderr usable, even if one of the descriptors is closed."""
     for number in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(number)
@@ -92,7 +92,7 @@ def require_output(required: bool) -> None:
 
 
 def try_write(text: str, stream: TextIO | None) -> None:
-    """Write and flush; a failure is ignored."""
+    """Write ``text`` to a stream and flush it; ignore an OSError or a ValueError."""
     if stream is None:
         return
     with contextlib.suppress(OSError, ValueError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -15,10 +15,10 @@ from torch import Tensor
 from proxlearn.core import literal, step
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.core.functionals.functional import Functional
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import KernelTooLarge
-from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError, RunError
@@ -39,38 +39,44 @@ class Step(Protocol):
     def set_samples(self, samples: Samples) -> None: ...
 
 
-def fused_obstacle(neuron: Neuron, device: str) -> str | None:
+def fused_obstacle(device: str) -> str | None:
     """Return the reason why the fused engine cannot run; None if it can."""
     if device != "cpu":
-        return f"the fused engine is for the CPU, not {device}"
+        return f"the fused engine runs on the CPU only, not on {device}"
     if importlib.util.find_spec("numba") is None:
         return "the package numba is not installed"
-    from proxlearn.core.fused.fused_step import DRIFTS
-
-    return None if neuron.name in DRIFTS else f"the {neuron.name} neuron has no fused drift"
+    return None
 
 
 def choose_engine(
-    neuron: Neuron, device: str, *, solver: str = "closed_form", compile: str = "auto", previous: str | None = None
+    device: str, *, solver: str = "closed_form", compile: str = "auto", previous: str | None = None
 ) -> str:
     """Return the engine of a new run (fused, eager or literal), or the ``previous`` one of a run that is continued."""
-    obstacle = fused_obstacle(neuron, device)
+    obstacle = fused_obstacle(device)
     if previous is not None:
         if previous == "fused" and obstacle:
-            raise InputError(f"this run uses the fused engine, but {obstacle}", "continue it where that engine can run")
+            raise InputError(
+                f"this run uses the fused engine, but {obstacle}", "continue the run where this engine is available"
+            )
         return previous
     if solver == "literal":
         return "literal"
     if compile == "on" and obstacle:
-        raise InputError(f"compile=on, but {obstacle}", "use compile=auto")
+        raise InputError(f"compile=on is not possible because {obstacle}", "use compile=auto")
     return "eager" if obstacle or compile == "off" else "fused"
 
 
-def make_step(engine: str, problem: Problem, hyper: Hyper, N: int, threads: int) -> Step:
-    """Return the step function of an engine, in the problem's precision."""
+def make_step(engine: str, functional: Functional, hyper: Hyper, N: int, threads: int) -> Step:
+    """Return the step function of an engine, in the precision of the functional."""
     if engine == "fused":
-        return CompiledStep(problem, hyper, N, threads)
-    return PlainStep(literal.step if engine == "literal" else step.step, problem, hyper)
+        return CompiledStep(functional, hyper, N, threads)
+    if engine == "eager":
+        return PlainStep(step.step, functional, hyper)
+    if not isinstance(functional, Risk):
+        problem = "the literal engine is Algorithms 1 and 2 for the quadratic risk"
+        raise InputError(problem, "use engine='eager', or leave engine out")
+    literal.check_problem(functional)
+    return PlainStep(literal.step, functional, hyper)
 
 
 class PlainStep:
@@ -78,30 +84,31 @@ class PlainStep:
 
     def __init__(
         self,
-        step: Callable[[Problem, PointCloud, Hyper, Tensor, Tensor], tuple[PointCloud, Info | None]],
-        problem: Problem,
+        step: Callable[[Any, PointCloud, Hyper, Tensor, Tensor], tuple[PointCloud, Info | None]],
+        functional: Functional,
         hyper: Hyper,
     ) -> None:
-        self.step, self.problem, self.hyper = step, problem, hyper
+        self.step, self.functional, self.hyper = step, functional, hyper
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
-        return self.step(self.problem, cloud, self.hyper, noise, z0)
+        return self.step(self.functional, cloud, self.hyper, noise, z0)
 
     def set_hyper(self, hyper: Hyper) -> None:
         self.hyper = hyper
 
     def set_samples(self, samples: Samples) -> None:
-        self.problem = Problem(self.problem.neuron, samples)
+        assert isinstance(self.functional, Risk), "only a risk has samples"
+        self.functional = self.functional.with_samples(samples)
 
 
 class CompiledStep:
     """The fused engine; it reports compilations, and a cloud that is too large for it."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
+    def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         from proxlearn.core.fused.fused_step import FusedStep
 
         with CompilationReport():
-            self.fused_step = FusedStep(problem, hyper, N, threads)
+            self.fused_step = FusedStep(functional, hyper, N, threads)
         self.set_hyper, self.set_samples = self.fused_step.set_hyper, self.fused_step.set_samples
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
@@ -132,10 +139,10 @@ class CompilationReport:
         error = COMPILE_TIME.cache_error
         if error is not None:
             remedy = "set XDG_CACHE_HOME to a folder that you can write to"
-            notice(f"compiled passes cannot be cached ({error.strerror}), so every run compiles them; {remedy}")
+            notice(f"the compiled passes cannot be cached ({error.strerror}), so every run compiles them; {remedy}")
         elif seconds > LONG_SECONDS:
             notice(f"compiled the fused passes in {seconds:.0f} s; later runs load them from the cache")
 
     def _announce(self) -> None:
         COMPILE_TIME.on_start = None
-        notice("compiling the fused passes, once per version and processor ...")
+        notice("compiling the fused passes (once per version and processor) ...")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.step import Info
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.stepper import Stepper
@@ -16,7 +16,7 @@ from proxlearn.training.stepper import Stepper
 
 @torch.no_grad()
 def iterate(
-    problem: Problem,
+    functional: Functional,
     cloud: PointCloud,
     hyper: Hyper,
     *,
@@ -31,7 +31,7 @@ def iterate(
 
     Parameters
     ----------
-    problem : in float64; the steps use it in the cloud's precision.
+    functional : its data in float64; the steps use them in the cloud's precision.
     cloud : the initial cloud; ``cloud.step`` is counted from there.
     hyper : the hyperparameters of the run; schedules and a relative epsilon are applied step by step.
     generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
@@ -43,8 +43,9 @@ def iterate(
         without it such a cloud raises RunError.
     """
     hyper.check()
-    engine = engine or choose_engine(problem.neuron, cloud.theta.device.type)
-    step = Stepper(problem, hyper, engine, threads or torch.get_num_threads(), generator, fallback, on_switch)
+    hyper = functional.with_readings(hyper)
+    engine = engine or choose_engine(cloud.theta.device.type)
+    step = Stepper(functional, hyper, engine, threads or torch.get_num_threads(), generator, fallback, on_switch)
     while until is None or cloud.step < until:
         cloud, info = step(cloud)
         yield cloud, info

@@ -37,5 +37,5 @@ class Settings(Hyperparameters[float | None]):
         """The hyperparameters of the steps; beta, h and epsilon must be filled in."""
         values = {field.name: getattr(self, field.name) for field in fields(Hyper)}
         missing = [name for name, value in values.items() if value is None and name in ("beta", "h", "epsilon")]
-        assert not missing, f"selection has not filled in {missing}"
+        assert not missing, f"the selection has not set {missing}"
         return Hyper(**values)

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.functional import Functional
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.core.step import Info
 from proxlearn.core.weights import ess_below, resample_systematic
-from proxlearn.errors import RunError
+from proxlearn.errors import InputError, RunError
 from proxlearn.training.engine import Step, make_step
 
 
@@ -27,7 +28,7 @@ class Stepper:
 
     def __init__(
         self,
-        problem: Problem,
+        functional: Functional,
         hyper: Hyper,
         engine: str,
         threads: int,
@@ -35,14 +36,20 @@ class Stepper:
         fallback: torch.dtype | None = None,
         on_switch: Callable[[PointCloud], None] = lambda bad: None,
     ) -> None:
-        """``problem`` is given in float64; it is converted from there to the precision in use.
+        """``functional`` is given with its data in float64, where it has data; they are converted to the precision in
+        use.
 
         ``fallback`` replaces the cloud's precision permanently at the first cloud that is not finite; ``on_switch`` is
         called with that cloud.
         """
-        self.source, self.hyper, self.engine, self.threads = problem, hyper, engine, threads
+        self.source, self.hyper, self.engine, self.threads = functional, hyper, engine, threads
         self.generator, self.fallback, self.on_switch = generator, fallback, on_switch
-        self._problem: Problem | None = None
+        if hyper.batch_size is not None and not isinstance(functional, Risk):
+            problem = f"batch_size={hyper.batch_size}, but this functional has no samples"
+            raise InputError(problem, "leave out batch_size")
+        self._functional: Functional | None = None
+        """The functional in the precision of the newest step, ``_dtype``."""
+        self._dtype: torch.dtype | None = None
         self._step: Step | None = None
 
     def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
@@ -73,13 +80,15 @@ class Stepper:
         """Run one recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
-        if self._problem is None or self._problem.samples.X.dtype != dtype:
-            self._problem, self._step = self.source.to(device, dtype), None
-        samples = self._problem.samples if rows is None else self._problem.samples.take_rows(rows)
+        if self._functional is None or self._dtype != dtype:
+            self._functional, self._dtype, self._step = self.source.to(device, dtype), dtype, None
+        functional, samples = self._functional, None
+        if rows is not None and isinstance(functional, Risk):
+            samples = functional.samples.take_rows(rows)
+            functional = functional if self._step is not None else functional.with_samples(samples, batch=True)
         if self._step is None:
-            problem = Problem(self.source.neuron, samples, batch=rows is not None)
-            self._step = make_step(self.engine, problem, hyper, len(cloud.theta), self.threads)
-        elif rows is not None:
+            self._step = make_step(self.engine, functional, hyper, len(cloud.theta), self.threads)
+        elif samples is not None:
             self._step.set_samples(samples)
         if self.hyper.varies:
             self._step.set_hyper(hyper)
@@ -93,13 +102,14 @@ class Stepper:
             if self.hyper.weights == "proximal" and self.hyper.kernel == "dense":
                 return "use kernel=log"
         wider = bad.theta.dtype == torch.float32 and self.fallback is None
-        return "choose a smaller h" + (", or device=jetson-float32-to-float64" if wider else "")
+        return "choose a smaller h" + (", or use device=jetson-float32-to-float64" if wider else "")
 
     def _draw_batch(self) -> Tensor | None:
         """Draw the rows of the step's mini-batch with replacement: O(batch) for any number of samples."""
-        size, n = self.hyper.batch_size, len(self.source.samples)
-        if size is None or size >= n:
+        size = self.hyper.batch_size
+        if size is None or not isinstance(self.source, Risk) or size >= len(self.source.samples):
             return None
+        n = len(self.source.samples)
         return torch.randint(n, (size,), generator=self.generator, device=self.generator.device)
 
 

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from proxlearn.core.problem import Problem
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
 from proxlearn.training.settings import Settings
@@ -26,7 +27,7 @@ CANDIDATES: tuple[dict[str, float], ...] = tuple(
     for h in (0.5, 0.1)
     for epsilon, beta in ((0.1, 1e5), (1.0, 1e4))
 )
-"""The candidates: values for standardised features and targets of size 1."""
+"""The candidates of the quadratic loss: values for standardised features and targets of size 1."""
 RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
 """Further steps of each remaining candidate, and the number of candidates that stay after them."""
 PATIENCE = 12
@@ -73,12 +74,13 @@ class CandidateStore(Protocol):
 
 
 def select(
-    problem: Problem,
+    problem: Risk,
     base: Settings,
     *,
     seed: int,
+    engine: str | None = None,
     threads: int | None = None,
-    candidates: tuple[dict[str, Any], ...] = CANDIDATES,
+    candidates: tuple[dict[str, Any], ...] | None = None,
     fixed: Collection[str] = (),
     rungs: tuple[tuple[int, int], ...] = RUNGS,
     progress: Callable[[str], None] = lambda text: None,
@@ -87,15 +89,17 @@ def select(
     """Choose the fields of ``candidates`` that ``base`` leaves at their defaults, from the training samples alone.
 
     A field whose value in ``base`` is not its default keeps that value, and so does one named in ``fixed``. Given
-    steps replace the chosen ones and change nothing else, so that more steps continue a run. Results that ``store``
-    holds from an interrupted selection are not computed again.
+    steps replace the chosen ones and change nothing else, so that more steps continue a run. ``engine`` is the one of
+    ``iterate``. Results that ``store`` holds from an interrupted selection are not computed again. The default
+    candidates are those of the loss.
     """
+    candidates = candidates_of(problem.loss) if candidates is None else candidates
     candidate_settings = _distinct(base, candidates, fixed)
     names = tuple(dict.fromkeys(name for candidate in candidates for name in candidate))
     if len(problem.samples) < FEWEST_ROWS:
         return Selection(replace(candidate_settings[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
     training, held_out = hold_out(problem.samples, seed)
-    part = Problem(problem.neuron, training)
+    part = problem.with_samples(training)
     alive: dict[int, FitState | None] = dict.fromkeys(range(len(candidate_settings)))
     table: list[dict[str, Any]] = []
     last_step = 0
@@ -114,6 +118,7 @@ def select(
                         seed=seed,
                         steps=more,
                         start=fitted,
+                        engine=engine,
                         threads=threads,
                         validation=held_out,
                         patience=PATIENCE,
@@ -133,12 +138,25 @@ def select(
         ranked = sorted(risks, key=lambda i: (risks[i], i))
         alive = {i: alive[i] for i in ranked[:keep] if np.isfinite(risks[i])}
         if not alive:
-            raise RunError("no candidate of the selection stayed finite", "scale the features and the target")
+            raise RunError("every candidate of the selection diverged", "scale the features and the target")
     winner, fitted = next(iter(alive.items()))
     assert fitted is not None
     steps = base.steps if base.steps is not None else int(fitted.best["step"])
     curve = tuple((int(row["step"]), row["validation_risk"]) for row in fitted.history if "validation_risk" in row)
     return Selection(replace(candidate_settings[winner], steps=steps), tuple(table), curve)
+
+
+def candidates_of(loss: Loss, candidates: tuple[dict[str, float], ...] = CANDIDATES) -> tuple[dict[str, float], ...]:
+    """Return the candidates of a loss: with h and beta in proportion to the reciprocal of its smoothness.
+
+    A loss divided by c has the same trajectories with h and beta multiplied by c; two losses of the same shape around
+    their minimum are treated alike in this way, whatever their scale.
+    """
+    factor = quadratic.smoothness / loss.smoothness
+    scaled = {"h", "beta"}
+    return tuple(
+        {name: factor * value if name in scaled else value for name, value in values.items()} for values in candidates
+    )
 
 
 def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
@@ -148,7 +166,9 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
         order = order[torch.argsort(samples.labels[order], stable=True)]
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
-    return samples.take_rows((~held).nonzero()[:, 0]), samples.take_rows(held.nonzero()[:, 0])
+    training = samples.take_rows((~held).nonzero()[:, 0])
+    # The weights of a part are scaled to the mean 1 again; otherwise they would change the step size.
+    return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
 
 
 def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, draw_normal
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_of_last_step, is_log_spaced
 from proxlearn.training.iterate import iterate
@@ -62,12 +62,13 @@ def split_seed(seed: int) -> tuple[int, int]:
 
 def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int) -> PointCloud:
     """Return cloud_0 of a seed, in float64."""
-    return draw_normal(neuron.coordinates(n_x), n_x, init_scale, N, torch.Generator().manual_seed(split_seed(seed)[0]))
+    generator = torch.Generator().manual_seed(split_seed(seed)[0])
+    return draw_normal(neuron.coordinates(n_x), neuron.initial_deviations(n_x, init_scale), N, generator)
 
 
-def initial_fit(problem: Problem, settings: Settings, seed: int) -> FitState:
+def initial_fit(problem: Risk, settings: Settings, seed: int) -> FitState:
     """Return the state before the first step."""
-    assert settings.init_scale is not None, "selection has not filled in init_scale"
+    assert settings.init_scale is not None, "the selection has not set init_scale"
     cloud = initial_cloud(problem.neuron, problem.samples.X.shape[1], settings.N, settings.init_scale, seed)
     cloud = cloud.to("cpu", getattr(torch, settings.dtype))
     return FitState(cloud, cloud, torch.Generator().manual_seed(split_seed(seed)[1]).get_state())
@@ -75,12 +76,13 @@ def initial_fit(problem: Problem, settings: Settings, seed: int) -> FitState:
 
 @torch.no_grad()
 def fit(
-    problem: Problem,
+    problem: Risk,
     settings: Settings,
     *,
     seed: int,
     steps: int | None = None,
     start: FitState | None = None,
+    engine: str | None = None,
     threads: int | None = None,
     validation: Samples | None = None,
     patience: int | None = None,
@@ -90,7 +92,7 @@ def fit(
 
     Continuing a fit gives bit for bit the result of one longer fit, also after ``FitInterrupted``. With a
     ``validation`` part the cloud of its least risk is kept, and ``patience`` logged steps without a lower risk end the
-    fit. ``callback`` is called at every logged step.
+    fit. ``engine`` is the one of ``iterate``. ``callback`` is called at every logged step.
     """
     start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
@@ -107,15 +109,16 @@ def fit(
         return FitState(best if held_out is not None else cloud, cloud, noise_state, tuple(history))
 
     try:
-        for after, _ in iterate(problem, cloud, hyper, generator=generator, until=last, threads=threads):
+        steps_taken = iterate(problem, cloud, hyper, generator=generator, until=last, engine=engine, threads=threads)
+        for after, _ in steps_taken:
             # One statement, so that an interrupt leaves cloud and noise of the same step.
             cloud, noise_state = after, generator.get_state()
             if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
                 continue
             used = hyper_of_last_step(hyper, cloud)
-            row = {"step": cloud.step, "train_risk": risk_of(problem.neuron, cloud, train)}
+            row = {"step": cloud.step, "train_risk": risk_of(problem, cloud, train)}
             if held_out is not None:
-                row["validation_risk"] = risk_of(problem.neuron, cloud, held_out)
+                row["validation_risk"] = risk_of(problem, cloud, held_out)
             row |= {"ess": float(effective_sample_size(cloud.log_rho))}
             row |= {"h": used.h, "beta": used.beta, "epsilon": used.epsilon}
             history.append(row)
@@ -131,13 +134,19 @@ def fit(
     return fit_state()
 
 
-def risk_of(neuron: Neuron, cloud: PointCloud, samples: Samples) -> float:
+def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
     """Return the risk of the weighted estimate, computed over blocks of rows."""
     shares, total = torch.softmax(cloud.log_rho, dim=0)[:, None], 0.0
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):
         rows = torch.arange(first, min(first + piece, len(samples)))
         part = samples.take_rows(rows) if len(rows) < len(samples) else samples
-        f = neuron.respond(cloud.theta, part).over_particles(shares)[:, 0]
-        total += float((part.y.reshape(-1) - f).square().double().sum())
-    return total / len(samples)
+        f = problem.neuron.respond(cloud.theta, part).over_particles(shares)[:, 0]
+        losses = problem.loss.value(f.view_as(part.y), part.y).double()
+        if part.weights is not None:
+            losses = losses * part.weights
+        total += float(losses.sum())
+    if samples.weights is None:
+        return total / len(samples)
+    mass = float(samples.weights.sum())
+    return total / mass if mass else 0.0

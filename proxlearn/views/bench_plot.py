@@ -1,4 +1,4 @@
-"""bench.json as tables, and as a plot of the time per recursion against N."""
+"""Format bench.json as tables, and plot the time per recursion over N."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, figure, house_styl
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Format the measurements as Markdown tables, with the ratios that can be compared across machines."""
+    """Return the measurements as Markdown tables, with ratios that can be compared across machines."""
     parts = []
     recursions = pd.DataFrame(results["shapes"])
     if len(recursions):
@@ -21,6 +21,7 @@ def tables(results: dict[str, Any]) -> str:
         recursions["literal32 / ours"] = recursions["literal32_ms"] / recursions["ours_ms"]
         parts.append(markdown(recursions))
     parts.append(markdown(pd.DataFrame(results["run"])))
+    parts.append(markdown(pd.DataFrame(results["functionals"])))
     growth = pd.DataFrame(results["growth"])
     growth["us per particle"] = 1e3 * growth["ms"] / growth["N"]
     parts.append(markdown(growth))
@@ -35,7 +36,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def draw_bench(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time per recursion against the number of particles, for proxlearn and the algorithms as printed."""
+    """Plot the time per recursion over the number of particles, for proxlearn and for the paper's algorithms."""
     with house_style():
         fig, (axes,) = figure(4.6, 3.3)
         for records, colour, label in (

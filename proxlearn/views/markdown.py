@@ -1,4 +1,4 @@
-"""Tables in Markdown, for the terminal and for .md files."""
+"""Format tables in Markdown, for the terminal and for .md files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """Format a table as aligned Markdown: numbers have four digits, missing values are empty cells."""
+    """Return a table as aligned Markdown; floats have four significant digits, and missing values are empty cells."""
     rows = (list(table.columns), *table.itertuples(index=False))
     cells = [[escape_cell(format_cell(value)) for value in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
@@ -20,13 +20,13 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def format_cell(value: object) -> str:
-    """Format a number with four digits, a missing value as an empty string."""
+    """Return a value as a string: a float with four significant digits, and a missing value as an empty string."""
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
     return str(value)
 
 
 def escape_cell(text: str) -> str:
-    """Escape the text of one cell: a `|` or a line break inside a name would start another cell or row."""
-    # Backslashes before a `|` are doubled: otherwise they would escape one another, and the `|` would end the cell.
+    """Escape the text of a cell, because a `|` or a line break would start another cell or row."""
+    # Backslashes before a `|` are doubled; otherwise they would escape one another, and the `|` would end the cell.
     return re.sub(r"(\\*)\|", r"\1\1\\|", " ".join(text.splitlines()))

@@ -1,4 +1,4 @@
-"""The state of runs and sweeps as tables for the terminal. Torch is not imported here."""
+"""Format the state of runs and sweeps as tables for the terminal, without importing torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from proxlearn.text import printable
 HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "remark")
 RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy")
 DEPTH = 4
-"""Levels below a folder at which runs are searched: outputs/<dataset>/<run> is two."""
+"""Number of levels below a folder that are searched for runs; outputs/<dataset>/<run> is two levels below outputs."""
 
 
 def status_tables(folders: list[Path]) -> str:
-    """Format all runs and sweeps below the folders: a table of runs, then a table per sweep."""
+    """Return tables of all runs and sweeps at or below the folders: one of single runs, then one per sweep."""
     runs: dict[Path, RunSnapshot] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in folders:
@@ -40,11 +40,11 @@ def status_tables(folders: list[Path]) -> str:
             table_row(f"{state.job.number}: {state.job.title}", state.run, state.state, state.error) for state in states
         ]
         parts.append(f"{printable(str(path))}: {done} of {len(states)} finished\n{format_table(rows)}")
-    return "\n".join(parts) or "no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
+    return "\n".join(parts) or "there are no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
 
 
 def find_runs(folder: Path, depth: int) -> Iterator[Path]:
-    """Yield the run and sweep folders at or below ``folder``; their own subfolders are not searched."""
+    """Yield the run and sweep folders at most ``depth`` levels below ``folder``, without searching inside them."""
     if is_interrupted(folder) or RunFolder(folder).status.is_file() or SweepFolder(folder).plan.is_file():
         yield folder
         return
@@ -62,7 +62,7 @@ def find_runs(folder: Path, depth: int) -> Iterator[Path]:
 def table_row(
     name: str, run: RunSnapshot | None, state: str | None = None, remark: str | None = None
 ) -> tuple[str, ...]:
-    """Return the cells of a row, in the order of HEADER; ``state`` is that of a sweep's job."""
+    """Return the cells of a row in the order of HEADER; ``state`` and ``remark`` replace those of the run."""
     if run is None or run.state == "absent":
         return (name, state or "not started", "", "", "", "", "", "", "", remark or "")
     left = "" if run.seconds_left is None else format_duration(run.seconds_left)
@@ -73,12 +73,12 @@ def table_row(
     share = f"{run.step / run.steps:.0%}" if run.steps else ""
     remark = remark or run.error or ""
     if (state or run.state) == "dead":
-        remark = f"process {run.pid} on {run.host} is gone"
+        remark = f"process {run.pid} on {run.host} is no longer running"
     return (name, state or run.state, str(run.step), share, f"{run.rate:.4g}", left, logged, risk, accuracy, remark)
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds as 3 days, 2:05:09 or 1:07."""
+    """Return a duration as a string, such as ``3 days``, ``2:05:09`` or ``1:07``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:
@@ -87,9 +87,9 @@ def format_duration(seconds: float) -> str:
 
 
 def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Align the columns; a column that is empty in every row is omitted."""
+    """Return the rows as a string with aligned columns; a column that is empty in every row is omitted."""
     columns = [i for i, _ in enumerate(HEADER) if i < 2 or any(row[i] for row in rows)]
-    # A cell is one line, even if a folder's name or an error has a line break.
+    # A cell is one line, even if the name of a folder or an error contains a line break.
     lines = [tuple(printable(row[i]) for i in columns) for row in (HEADER, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     names = [HEADER[i] for i in columns]

@@ -1,4 +1,4 @@
-"""The style of all plots: sizes, colours, and files as PNG and PDF. Matplotlib's global state is not changed."""
+"""Style of all plots: sizes, colours and file formats. The global state of matplotlib is not changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
 }
 LARGEST_DRAWN = 1e100
-"""Largest drawn value: matplotlib squares and adds the values on an axis, which overflows near the limit of float64."""
+"""Largest value that is drawn; matplotlib squares and adds values, which overflows near the limit of float64."""
 SINGLE_PLOT = (5.0, 3.3)
 """Width and height in inches of a plot with one pair of axes."""
 RC: Any = {
@@ -43,12 +43,12 @@ RC: Any = {
 
 
 def house_style() -> AbstractContextManager[None]:
-    """Apply the style inside a ``with`` block; matplotlib's settings are restored afterwards."""
+    """Return a context manager that applies the style and restores the settings of matplotlib afterwards."""
     return matplotlib.rc_context(RC)
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis that spans less than a decade in decimal notation: 0.9, not 9 x 10^-1."""
+    """Use decimal notation (0.9 instead of 9 x 10^-1) on a logarithmic axis that spans less than a decade."""
     low, high = axis.get_view_interval()
     if high < 10 * low:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
@@ -56,7 +56,7 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:
-    """Replace values that an axis cannot hold by NaN, which leaves a gap in the curve.
+    """Return the values with NaN in place of those that an axis cannot show, which leaves a gap in the curve.
 
     Examples are 1e300 in a diverged run, and zero on a logarithmic axis.
     """
@@ -65,12 +65,12 @@ def clip_for_drawing(values: Any, log: bool = False) -> Any:
 
 
 def escape_mathtext(name: str) -> str:
-    """Escape a name from a user's table: matplotlib would parse a column called `$a$` as a formula."""
+    """Escape the dollar signs in a name, because matplotlib would parse a column called `$a$` as a formula."""
     return name.replace("$", r"\$")
 
 
 def class_colours(count: int) -> list[str]:
-    """Return a colour per class; two classes get colours that the estimates do not use."""
+    """Return a colour per class; two classes have colours that the estimates do not use."""
     if count == 2:
         return ["#7b4ea3", "#c9a227"]
     cycle = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]
@@ -78,33 +78,33 @@ def class_colours(count: int) -> list[str]:
 
 
 def figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Create a figure, sized in inches, with ``columns`` axes in a row."""
+    """Create a figure of the given size in inches, with ``columns`` axes side by side."""
     fig = Figure(figsize=(width, height), layout="tight")
     return fig, list(fig.subplots(1, columns, squeeze=False)[0])
 
 
 def stacked_axes(width: float, height: float, rows: int) -> tuple[Figure, list[Axes]]:
-    """Create a figure, sized in inches, with ``rows`` wide axes below one another."""
+    """Create a figure of the given size in inches, with ``rows`` axes one above the other."""
     fig = Figure(figsize=(width, height), layout="tight")
     return fig, list(fig.subplots(rows, 1, squeeze=False)[:, 0])
 
 
 def hide_frame(axes: Axes) -> None:
-    """Remove grid and frame: the axes hold an image."""
+    """Remove the grid and the frame of axes that show an image."""
     axes.grid(False)
     axes.spines[:].set_visible(False)
 
 
 def save(fig: Figure, folder: Path, name: str, about: str = "") -> list[Path]:
-    """Write ``name``.png and ``name``.pdf into the folder, with the description ``about`` in their metadata."""
+    """Write ``name``.png and ``name``.pdf into the folder, with ``about`` in their metadata; return their paths."""
     paths = [folder / f"{name}.{suffix}" for suffix in ("png", "pdf")]
     for path in paths:
-        # No date: the same run gives the same file.
+        # The date is left out, so that the same run gives the same file.
         metadata = {"CreationDate": None, "Subject": about} if path.suffix == ".pdf" else {"Description": about}
         # The file is never partial, and a symbolic link under its name is replaced, not followed.
         content = io.BytesIO()
         fig.savefig(content, format=path.suffix[1:], dpi=180, metadata=metadata)
         write_atomically(path, content.getvalue())
-        # The layout is computed once, not again for the second file.
+        # The layout is not computed again for the second file.
         fig.set_layout_engine("none")
     return paths

@@ -14,6 +14,8 @@ from sklearn.svm import SVC
 
 from proxlearn.baselines import references
 from proxlearn.baselines.method import Request
+from proxlearn.baselines.registry import METHODS, OURS, find_method, load_fit
+from proxlearn.errors import InputError
 
 REQUEST = Request("twonorm", seed=3)
 SHIFT = 2 / math.sqrt(20)
@@ -65,3 +67,20 @@ def test_the_bayes_rule_does_not_overflow() -> None:
     rule = references.bayes(*twonorm(50), REQUEST).probability
     assert rule(np.full((1, 20), 1e6)).tolist() == [1.0]
     assert rule(np.full((1, 20), -1e6)).tolist() == [0.0]
+
+
+# The registry: names, blocks, and where the methods are.
+def test_every_method_is_under_its_name_and_ours_is_first() -> None:
+    assert all(name == method.name for name, method in METHODS.items())
+    assert next(iter(METHODS)) == OURS
+    assert {method.block for method in METHODS.values()} == {"network", "sampler", "reference"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_its_function_is_there(name) -> None:
+    assert callable(load_fit(METHODS[name]))
+
+
+def test_a_misspelt_one_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean `adam`"):
+        find_method("adm")

@@ -12,8 +12,10 @@ import torch
 
 from proxlearn.bench import timing
 from proxlearn.bench.end_to_end import measure_end_to_end
+from proxlearn.bench.functionals import measure_functionals
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
 from proxlearn.bench.recursion import RecursionBench
+from proxlearn.bench.suite import NORMAL
 from proxlearn.bench.timing import best_of, busy_share
 from proxlearn.views.bench_plot import draw_bench, tables
 from tests.conftest import config_of
@@ -87,6 +89,7 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
             "shapes": [shape.record],
             "run": [measure_end_to_end(small, shape.cloud, 6, 3, 2)],
             "growth": [measure_growth(config_of(f"N={N}"), 4) for N in (40, 80)],
+            "functionals": [{"case": "tanh, quadratic", "ms": 1.0, "ratio": 1.0}],
             "growth_literal": [measure_literal(small, 0.01)],
             "epsilon": measure_epsilons([config_of("N=40", f"epsilon={epsilon}") for epsilon in (0.1, 10)], 5),
             "startup": {"help_s": 0.1, "one_step_s": 3.0},
@@ -99,3 +102,13 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
     assert {"epsilon", "seconds"} <= set(record["epsilon"][0])
     assert "literal64 / ours" in tables(record)
     assert [path.name for path in draw_bench(record, tmp_path, "mine")] == ["mine.png", "mine.pdf"]
+
+
+def test_other_functionals_take_memory_in_proportion_to_the_particles() -> None:
+    """No temporary of a neuron without compiled passes is larger than P and theta together."""
+    overrides = ("dataset=wdbc", "N=200", "dataset.scaling=standard", "recipe=tuned", *NORMAL)
+    records = measure_functionals(config_of(*overrides), 0.1)
+    assert records[0]["case"] == "tanh, quadratic"
+    assert records[0]["ratio"] == 1.0
+    assert all(record["ms"] > 0 for record in records)
+    assert all(0 < record["largest tensor / (N n + N p)"] <= 1 for record in records)

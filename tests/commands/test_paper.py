@@ -39,9 +39,9 @@ def test_words_name_targets(words: list[str], quick: bool, names: list[str]) -> 
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["tabel2"], "no target `tabel2`; did you mean `table2`?"),
-        (["figure"], "no target `figure`; did you mean `figures`?"),
-        (["tuned", "--quick"], "`tuned` has no quick form; leave --quick out"),
+        (["tabel2"], "unknown target `tabel2`; did you mean `table2`?"),
+        (["figure"], "unknown target `figure`; did you mean `figures`?"),
+        (["tuned", "--quick"], "`tuned` does not support --quick; leave --quick out"),
         (["all", "--jobs", "0"], "--jobs must be a whole number >= 1"),
     ],
 )
@@ -72,8 +72,8 @@ def test_without_runs_it_says_how_to_make_them(tmp_path: Path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     assert cli.main(["paper", "table4", "tuned"]) == 0
     captured = capsys.readouterr()
-    assert "it has no runs yet; `proxlearn paper runs table4` trains them" in captured.err
-    assert "it has no results yet; `proxlearn paper runs tuned`" in captured.err
+    assert "table4 has no runs yet; `proxlearn paper runs table4` trains them" in captured.err
+    assert "tuned has no results yet; `proxlearn paper runs tuned`" in captured.err
 
 
 def test_a_folder_of_other_files_is_left_alone(tmp_path: Path, capsys) -> None:

@@ -155,9 +155,9 @@ def test_standard_input_and_output_and_a_kept_column(runs: Path) -> None:
         ({"rename": {"petal width": "petal_width"}}, "lacks the column `petal width`*rename `petal_width`"),
         ({"drop": "length"}, "lacks the column `length`*all the columns of the training table"),
         ({"add": "id"}, "has the column `id`, which the model does not use*--keep id"),
-        ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number there"),
-        ({"cell": ""}, "column `length` lacks a value in data row 118*write a number there"),
-        ({"cell": "1e999"}, "column `length` has an infinite value in data row 118*write a number there"),
+        ({"cell": "abc"}, "column `length` is not numeric: 'abc' in data row 118*write a number in every row"),
+        ({"cell": ""}, "column `length` lacks a value in data row 118*write a number in every row"),
+        ({"cell": "1e999"}, "column `length` has an infinite value in data row 118*write a number in every row"),
         ({"cell": "1,5"}, "column `length` is not numeric: '1,5'*decimals with a point"),
     ],
 )
@@ -194,9 +194,9 @@ def test_wrong_arguments_get_a_remedy(runs: Path, tmp_path: Path, capsys: pytest
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("length,petal width\n")
     cases = {
-        ("predict", tmp_path / "none", "--data", data): "no folder",
+        ("predict", tmp_path / "none", "--data", data): "none does not exist",
         ("predict", tmp_path / "empty", "--data", data): "no model.json",
-        ("predict", runs / "two", "--data", tmp_path / "none.csv"): "no file",
+        ("predict", runs / "two", "--data", tmp_path / "none.csv"): "none.csv does not exist",
         ("predict", runs / "two", "--data", tmp_path / "empty.csv"): "is empty",
         ("predict", runs / "two", "--data", data, "-o", data): "is also the input file",
         ("predict", runs / "two", "--data", data, "-o", tmp_path / "no" / "out.csv"): "cannot write",

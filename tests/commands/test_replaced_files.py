@@ -27,7 +27,7 @@ def test_a_file_of_another_program_stays(
     command: list[str], name: str, content: bytes, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / name).write_bytes(content)
-    assert "give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
+    assert "move that file, or give -o FILE" in refused([command[0], str(folder), *command[1:]], capsys)
     assert (folder / name).read_bytes() == content
     assert main([command[0], str(folder), *command[1:], "-o", str(tmp_path / name)]) == 0
     (folder / name).unlink()

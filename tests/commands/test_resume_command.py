@@ -56,7 +56,7 @@ def test_a_signal_ends_with_its_code_and_one_line_and_resume_goes_on(number, cod
 def test_a_finished_run_shows_its_result(finished_run, capsys):
     assert main(["resume", str(finished_run)]) == 0
     output = capsys.readouterr().out
-    assert "Already finished with 1 steps" in output
+    assert "already finished at step 1." in output
     assert "| test  | weighted" in output
 
 
@@ -88,12 +88,12 @@ def test_a_folder_that_is_none(tmp_path, capsys):
     assert main(["resume", str(tmp_path / "nowhere")]) == 2
     assert main(["resume", str(tmp_path)]) == 2
     first, second = capsys.readouterr().err.splitlines()
-    assert "no folder" in first
-    assert "is not a run folder: no config.yaml" in second
+    assert "does not exist" in first
+    assert "is not a run folder: it has no config.yaml" in second
 
 
 def test_init_from_that_does_not_fit_leaves_no_folder(finished_run, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", "dataset=wdbc", "N=8", f"init_from={finished_run}", f"hydra.run.dir={folder}"]) == 2
-    assert "has 8 particles of 3 coordinates, not 8 of 32" in capsys.readouterr().err
+    assert "has 8 particles with 3 coordinates, but this run needs 8 with 32" in capsys.readouterr().err
     assert not folder.exists()

@@ -141,7 +141,7 @@ def test_a_cell_that_differs_in_anything_that_determines_it_is_another(change, c
 def test_another_revision_of_the_method_is_computed_again(cache: ResultCache) -> None:
     cell = cell_of("adam")
     cache.put(cell.identity, RESULT.values())
-    raised = replace(cell, method=replace(cell.method, revision=2))
+    raised = replace(cell, method=replace(cell.method, revision=cell.method.revision + 1))
     assert missing_cells([cell, raised], cache) == [raised]
 
 
@@ -204,11 +204,11 @@ def test_a_stale_cell_is_computed_again_and_the_old_one_is_never_shown(tmp_path:
     cells = Path("out", CELLS)
     cells.write_text(re.sub(r'"accuracy": [\d.]+', '"accuracy": 0.125', cells.read_text()))
     assert main(words) == 0
-    assert "1 cells, 1 of them finished before" in capsys.readouterr().err
+    assert "1 cell, 1 already finished" in capsys.readouterr().err
     monkeypatch.setitem(METHODS, "majority", replace(METHODS["majority"], revision=2))
     assert main(words) == 0
     captured = capsys.readouterr()
-    assert "1 cells, 0 of them finished before" in captured.err
+    assert "1 cell, 0 already finished" in captured.err
     assert "0.1250" not in captured.out
     assert len(ResultCache(cells)) == 2
 
@@ -271,7 +271,7 @@ def test_a_split_that_changed_meanwhile_is_refused(tmp_path: Path) -> None:
     (cell,) = grid_cells(spec, ResultCache(tmp_path / SPLITS))
     (tmp_path / "empty").mkdir()
     for changed, folder in ((replace(cell, split_sha256="0" * 64), tmp_path), (cell, tmp_path / "empty")):
-        with pytest.raises(RunError, match="have changed"):
+        with pytest.raises(RunError, match="has changed"):
             measure(changed, folder, threads=1)
     assert not list((tmp_path / "empty").iterdir())
 

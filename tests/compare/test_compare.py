@@ -66,7 +66,7 @@ def test_one_split_for_all_failures_alone_and_nothing_done_twice(throwaways: Pat
     fewer = [*WORDS, "--method", "first", "second", "majority"]
     assert cli.main(fewer) == 0
     assert len(Path("calls.txt").read_text().splitlines()) == 4
-    assert "6 cells, 6 of them finished before" in capsys.readouterr().err
+    assert "6 cells, 6 already finished" in capsys.readouterr().err
 
     # A damaged record is computed again, and no other one.
     cells = Path("out", CELLS)
@@ -97,46 +97,56 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
     words = [*WORDS, "--jobs", "1", "--method", "slow", "majority"]
     threading.Thread(target=send, daemon=True).start()
     assert cli.main(words) == 130
-    assert "stopped; the same command computes what is missing" in capsys.readouterr().err
+    assert "stopped; the same command computes the missing cells" in capsys.readouterr().err
     assert [record.identity["method"] for record in ResultCache(Path("out", CELLS))] == ["majority"]
     Path("go").touch()
     assert cli.main(words) == 0
-    assert "4 cells, 1 of them finished before" in capsys.readouterr().err
+    assert "4 cells, 1 already finished" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["--method", "adm"], "no method `adm`; did you mean `adam`?"),
-        (["--dataset", "banan"], "no dataset `banan`; did you mean `banana`?"),
-        (["--dataset", "sine"], "dataset sine does not have two classes; choose from banana, diabetes, twonorm, wdbc"),
+        (["--method", "adm"], "unknown method `adm`; did you mean `adam`?"),
+        (["--dataset", "banan"], "unknown dataset `banan`; did you mean `banana`?"),
+        (
+            ["--dataset", "sine"],
+            "the dataset sine does not have two classes; choose from banana, diabetes, twonorm, wdbc",
+        ),
         (["--dataset", "wdbc", "--method", "bayes"], "none of the methods supports wdbc; add another --method"),
         (["--splits", "0"], "--splits must be a whole number >= 1, got 0; try --splits=5"),
         (["--splits", "many"], "--splits must be a whole number >= 1 and <= 1000, got 'many'; try --splits=5"),
-        (["--splits", "5", "4"], "--splits has 2 numbers; give one, and NAME=NUMBER where a dataset differs"),
+        (["--splits", "5", "4"], "--splits has 2 numbers; give one number, and NAME=NUMBER for datasets that differ"),
         (["--splits", "5", "autors"], "--splits cannot be `autors`; did you mean `authors`?"),
-        (["--splits", "twonom=1"], "--splits names `twonom`, which is not compared; did you mean `twonorm`?"),
+        (
+            ["--splits", "twonom=1"],
+            "--splits names `twonom`, which is not among the compared datasets; did you mean `twonorm`?",
+        ),
         (["--splits", "wdbc=0"], "--splits wdbc must be a whole number >= 1, got 0; try --splits wdbc=5"),
         (
             ["--splits", "5", "authors"],
-            "the samplers' own split is part of their papers' protocol; add --protocol paper",
+            "--splits authors is available only with --protocol paper; add --protocol paper",
         ),
         (
             ["--splits", "authors", "--protocol", "paper", "--dataset", "wdbc"],
-            "the samplers' own split is known for diabetes only; add --dataset diabetes",
+            "--splits authors is available only for diabetes; add --dataset diabetes",
         ),
         (
             ["--preset", "paper", "--method", "swgf", "svm"],
-            "no published settings of swgf for wdbc; choose --preset light or --dataset banana diabetes twonorm",
+            "there are no published settings of swgf for wdbc; choose --preset light "
+            "or --dataset banana diabetes twonorm",
         ),
         (["--preset", "heavy"], "--preset cannot be 'heavy'; choose --preset=light|paper"),
         (["--protocol", "mine"], "--protocol cannot be 'mine'; choose --protocol=matched|paper"),
         (["--temperature", "0"], "--temperature must be a finite number > 0, got 0; try --temperature=1"),
         (
             ["--jobs", "2", "--launcher", "basic"],
-            "--jobs and --threads do not apply to --launcher; use the launcher's settings",
+            "--jobs and --threads have no effect with --launcher; use the launcher's settings instead",
         ),
-        (["--launcher", "jobib"], "no hydra/launcher `jobib`; did you mean `joblib`? (hydra/launcher: basic, joblib, "),
+        (
+            ["--launcher", "jobib"],
+            "unknown hydra/launcher `jobib`; did you mean `joblib`? (hydra/launcher: basic, joblib, ",
+        ),
         (["--jobs", "0"], "--jobs must be a whole number >= 1, got 0; try --jobs=1"),
         (["--threads", "1.5"], "--threads must be a whole number >= 1, got 1.5; try --threads=1"),
         (

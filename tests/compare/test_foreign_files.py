@@ -49,7 +49,7 @@ def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert main(words) == 2
     assert contents(Path("out")) == before
-    lines = [line for line in capsys.readouterr().err.splitlines() if "so no differences" not in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "so differences" not in line]
     (line,) = lines
     return line
 
@@ -74,8 +74,8 @@ def test_a_folder_of_others_is_refused(name: str, tmp_path: Path, monkeypatch, c
     path.parent.mkdir(parents=True)
     path.write_text('{"command": "make", "format": "mine"}' if path.suffix == ".json" else MINE)
     line = refusal([*WORDS, *REFERENCES], capsys)
-    assert f"out holds other files ({name.split('/')[0]}) and no comparison of proxlearn; choose a new" in line
-    assert line.endswith("or an empty folder: --output FOLDER")
+    assert f"out holds other files ({name.split('/')[0]}) but no comparison of proxlearn; choose a new" in line
+    assert line.endswith("or empty folder: --output FOLDER")
     assert [each.name for each in Path("out").iterdir()] == [name.split("/")[0]]
 
 
@@ -96,7 +96,7 @@ def test_a_file_of_the_user_in_a_comparison_is_refused(name: str, kind: str, out
     else:
         path.write_text(MINE if kind == "text" else "")
     line = refusal([*WORDS, *REFERENCES, "majority", "adam", "--splits", "2"], capsys)
-    assert f"{path} was not written by `proxlearn compare`; move it to another place, or choose another" in line
+    assert f"{path} was not written by `proxlearn compare`; move it elsewhere, or choose another" in line
     assert Path("elsewhere").read_text() == MINE
 
 
@@ -157,7 +157,7 @@ def test_a_plan_without_a_list_stands_for_what_its_version_wrote(out: Path, caps
 )
 def test_a_damaged_plan_claims_no_file(damage: str, out: Path, capsys) -> None:
     (out / LIGHT / PLAN).write_text(damage)
-    assert "compare.md was not written by `proxlearn compare`, nor were 4 others" in refusal(
+    assert "compare.md and 4 more were not written by `proxlearn compare`; move them elsewhere" in refusal(
         [*WORDS, *REFERENCES], capsys
     )
 

@@ -109,8 +109,8 @@ def test_a_run_with_odd_names_trains_with_the_suggested_word(
         ("beta", "write beta=VALUE"),
         ("--beta=3", "train has no option --beta; write beta=3"),
         ("--confg-name=x", "did you mean `--config-name`?"),
-        ("dataset.path=${x}.csv", "write 'dataset.path=\"\\${x}.csv\"' for the text itself"),
-        ("beta=${x}", "beta=${x} refers to something that does not exist"),
+        ("dataset.path=${x}.csv", "write 'dataset.path=\"\\${x}.csv\"' for literal text"),
+        ("beta=${x}", "beta=${x} refers to a key or variable that does not exist"),
         ("dataset.initial.w=[-1,1", "got '[-1,1'; try 'dataset.initial.w=[-1,1]'"),
         ("=5", "`=5` is not of the form key=value; write key=value"),
         ("x/" * 3000, "is not of the form key=value; write key=value"),
@@ -124,9 +124,9 @@ def test_a_malformed_override_is_answered_with_a_correct_one(word: str, message:
 
 def test_the_values_of_a_sweep_are_separated() -> None:
     assert prepare_override("dataset.target=1.50,true,x", is_sweep=True) == 'dataset.target="1.50","true",x'
-    with pytest.raises(InputError, match="quote each of them") as caught:
+    with pytest.raises(InputError, match="quote each value") as caught:
         prepare_override("dataset.path=a (1).csv,b.csv", is_sweep=True)
-    (word,) = shlex.split(str(caught.value).partition("quote each of them: ")[2])
+    (word,) = shlex.split(str(caught.value).partition("quote each value: ")[2])
     assert word == f"dataset.path={quote_literal('a (1).csv')},{quote_literal('b.csv')}"
     assert prepare_override(word, is_sweep=True) == word
 
@@ -159,7 +159,7 @@ def test_home_is_expanded_for_data_and_configs(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["train", "dataset=csv", "dataset.target=y", "dataset.path=~/x.csv"]) == 2
-    assert f"no file {tmp_path}/x.csv" in capsys.readouterr().err
+    assert f"the file {tmp_path}/x.csv does not exist" in capsys.readouterr().err
     (tmp_path / "configs" / "recipe").mkdir(parents=True)
     (tmp_path / "configs" / "recipe" / "mine.yaml").write_text(
         "# @package _global_\ndefaults: [paper]\nrecipe: mine\nbeta: -7\n"
@@ -181,8 +181,6 @@ def test_the_home_of_a_user_who_does_not_exist_is_no_traceback(
 @pytest.mark.parametrize("key", ["dataset.path", "init_from", "hydra.run.dir", "hydra.sweep.dir"])
 def test_an_address_is_refused_whole(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match=r"must be a path on this machine, got the address https://example\.org/a\.csv"
-    ):
+    with pytest.raises(InputError, match=r"must be a path on this machine, got the URL https://example\.org/a\.csv"):
         preflight(["dataset=csv", f"{key}=https://example.org/a.csv"])
     assert list(tmp_path.iterdir()) == []

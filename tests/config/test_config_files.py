@@ -66,7 +66,7 @@ def test_the_base_is_not_offered_as_a_dataset(tmp_path: Path, monkeypatch: pytes
         captured = capsys.readouterr()
         assert "banana" in captured.out + captured.err
         assert "dataset_base" not in captured.out + captured.err
-    with pytest.raises(InputError, match="no dataset `base`"):
+    with pytest.raises(InputError, match="unknown dataset `base`"):
         config_of("dataset=base")
 
 

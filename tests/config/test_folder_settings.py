@@ -58,7 +58,7 @@ def test_a_sweep_folder_with_other_files_is_refused(name, tmp_path, capsys):
     folder.mkdir(parents=True)
     (folder / name).write_text("mine")
     assert main(words) == 2
-    assert "and no sweep of proxlearn; choose a new or an empty folder: hydra.sweep.dir=" in capsys.readouterr().err
+    assert "but no sweep of proxlearn; choose a new or empty folder: hydra.sweep.dir=" in capsys.readouterr().err
     assert [path.relative_to(folder).name for path in folder.iterdir()] == [name]
     assert (folder / name).read_text() == "mine"
 
@@ -73,7 +73,7 @@ def test_a_training_table_inside_the_run_folder_is_never_replaced(tmp_path, caps
     (tmp_path / "run" / "points.csv").write_text(TABLE)
     for more in ([], ["overwrite=true"]):
         assert main(["train", *words, "dataset.path=run/points.csv", *more]) == 2
-        assert "dataset.path=run/points.csv is a file that the run writes itself" in capsys.readouterr().err
+        assert "dataset.path=run/points.csv has the name of a file that the run writes" in capsys.readouterr().err
     assert (tmp_path / "run" / "points.csv").read_text() == TABLE
 
 
@@ -94,7 +94,7 @@ def test_a_refused_run_leaves_no_folder_and_removes_none_that_was_there(existing
     (tmp_path / existing).mkdir(parents=True, exist_ok=True)
     words = ["dataset=csv", "dataset.path=nofile.csv", "dataset.target=y", "hydra.run.dir=a/b/c"]
     assert main(["train", *words]) == 2
-    assert "no file nofile.csv" in capsys.readouterr().err
+    assert "the file nofile.csv does not exist" in capsys.readouterr().err
     folders = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))]
     assert folders == ["a", "a/b", "a/b/c"][: len(existing.split("/")) if existing else 0]
 
@@ -115,7 +115,7 @@ def test_dots_after_a_link_mean_the_folder_that_the_system_means(tmp_path, capsy
     assert not (tmp_path / "run").exists()
     assert main(["resume", "link/../run", "--steps", "3"]) == 0
     assert main(["train", *SMALL, "hydra.run.dir=link/../run", "steps=3"]) == 0
-    assert "Already finished with 3 steps" in capsys.readouterr().out
+    assert "already finished at step 3" in capsys.readouterr().out
     assert main(["train", "-m", *SMALL, "seed=1,2", "hydra.sweep.dir=link/../sweep"]) == 0
     assert (tmp_path / "elsewhere" / "sweep" / "sweeps").is_dir()
 
@@ -130,7 +130,7 @@ def test_a_copied_config_does_not_make_a_folder_of_files_a_run(name, tmp_path, c
     for words in ([], ["overwrite=true"]):
         capsys.readouterr()
         assert main(["train", *SMALL, "hydra.run.dir=mine", *words]) == 2
-        assert f"{name}, which proxlearn did not write" in capsys.readouterr().err
+        assert f"files that proxlearn did not write ({name})" in capsys.readouterr().err
         assert (mine / name).read_text() == "mine"
     (mine / name).unlink()
     assert main(["train", *SMALL, "hydra.run.dir=mine"]) == 0

@@ -72,9 +72,9 @@ def test_a_folder_that_is_no_folder_of_configs_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr("proxlearn.config.user_configs.MAX_ENTRIES", 5)
     for number in range(6):
         (tmp_path / f"{number}.txt").touch()
-    with pytest.raises(InputError, match="name a folder that holds configs only"):
+    with pytest.raises(InputError, match="give a folder that holds configs only"):
         check_config_folder(str(tmp_path))
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match=r"the folder .* does not exist"):
         check_config_folder(str(tmp_path / "nothing"))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused.log_kernel import FusedLogKernel
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import DenseKernel, LogKernel, offdiagonal_share, squared_distances
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import step
 from tests.conftest import paper_cloud, randomness
@@ -54,10 +57,10 @@ def test_distances_are_exact_in_float32_for_a_spread_cloud(generator: torch.Gene
 @pytest.mark.parametrize("exponent", range(-8, 9, 2))
 @pytest.mark.parametrize("tolerance", ["paper", "log"])
 def test_log_kernel_keeps_the_mass_in_float32_at_any_epsilon(
-    wdbc: Problem, generator: torch.Generator, feature_scale: float, exponent: int, tolerance: str
+    wdbc: Risk, generator: torch.Generator, feature_scale: float, exponent: int, tolerance: str
 ) -> None:
     samples = Samples(wdbc.samples.X * feature_scale, wdbc.samples.y, wdbc.samples.labels)
-    problem = Problem(wdbc.neuron, samples).to("cpu", torch.float32)
+    problem = Risk.from_samples(wdbc.neuron, samples).to("cpu", torch.float32)
     cloud = paper_cloud(wdbc, 40, generator).to("cpu", torch.float32)
     mass = float(cloud.rho.double().sum())
     hyper = Hyper(beta=0.05, h=1e-3, epsilon=10.0**exponent, delta=1e-3, L=300, kernel="log", tolerance=tolerance)  # type: ignore[arg-type]
@@ -68,7 +71,7 @@ def test_log_kernel_keeps_the_mass_in_float32_at_any_epsilon(
         assert float(cloud.rho.double().sum()) == pytest.approx(mass, rel=1e-5)
 
 
-def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Problem, generator: torch.Generator) -> None:
+def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Risk, generator: torch.Generator) -> None:
     """beta = 1e4 makes xi overflow even float64, and duplicated particles make the nearest point another one."""
     cloud = paper_cloud(wdbc, 20, generator)
     cloud = PointCloud(cloud.theta[torch.arange(20) // 2], cloud.log_rho).to("cpu", torch.float32)
@@ -79,3 +82,35 @@ def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Proble
         after, _ = step(problem, cloud, hyper, *randomness(cloud, generator))
         assert bool(torch.isfinite(after.log_rho).all())
         assert float(after.rho.double().sum()) == pytest.approx(mass, rel=1e-5)
+
+
+# The compiled log kernel is the reference's.
+@given(
+    seed=st.integers(0, 10**6),
+    N=st.integers(1, 70),
+    epsilon=st.sampled_from([1e-6, 1e-2, 10.0]),
+    size=st.sampled_from([1.0, 100.0, 2e4]),
+    blocks=st.sampled_from([1, 3]),
+)
+@settings(max_examples=80, deadline=None)
+def test_every_operation_equals_the_reference(seed: int, N: int, epsilon: float, size: float, blocks: int) -> None:
+    """Potentials of any size: those of diverging runs span tens of thousands."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, steps = (torch.randn(N, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    columns = rows + 0.1 * steps
+    log_rho, log_z, log_q, log_xi = (size * torch.randn(N, generator=generator, dtype=torch.float64) for _ in range(4))
+    expected = LogKernel(squared_distances(rows, columns), epsilon)
+    actual = FusedLogKernel(rows.numpy(), columns.numpy(), epsilon, np.empty((N, N)), blocks)
+
+    def same(x: torch.Tensor, y: torch.Tensor) -> None:
+        # Logarithms: an error in the last place of the largest number that went into them.
+        largest = max(float(part.abs().max()) for part in (expected.log_Gamma, expected.row_shift))
+        atol = 1e-15 * (5 * size + largest + 10)
+        torch.testing.assert_close(x, y, rtol=0, atol=atol)
+
+    same(actual.row_shift, expected.row_shift)
+    same(actual.log_apply(log_z), expected.log_apply(log_z))
+    same(actual.log_apply_transpose(log_q), expected.log_apply_transpose(log_q))
+    same(actual.log_transport(log_rho, log_z), expected.log_transport(log_rho, log_z))
+    solved = proximal.solve(actual, log_rho, log_xi, 3.0, log_z, 0.0, 10, "log")
+    assert abs(float(torch.logsumexp(solved.log_rho, 0) - torch.logsumexp(log_rho, 0))) <= 1e-13 * (size * 5 + 10)

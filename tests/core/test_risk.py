@@ -6,22 +6,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
-from proxlearn.core.risk import potentials
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
+from tests.conftest import potentials
 
 
-def problem_and_cloud(seed: int, N: int, n: int, n_x: int) -> tuple[Problem, torch.Tensor, torch.Tensor]:
+def problem_and_cloud(seed: int, N: int, n: int, n_x: int) -> tuple[Risk, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    return Problem(TanhNeuron(), Samples(normal(n, n_x), normal(n))), normal(N, n_x + 2), normal(N).exp() / N
+    return Risk.from_samples(Perceptron(), Samples(normal(n, n_x), normal(n))), normal(N, n_x + 2), normal(N).exp() / N
 
 
-def gradient_by_autodiff(problem: Problem, theta: torch.Tensor, rho: torch.Tensor, factor_of_u: int) -> torch.Tensor:
+def gradient_by_autodiff(problem: Risk, theta: torch.Tensor, rho: torch.Tensor, factor_of_u: int) -> torch.Tensor:
     """Of sum(v + factor * u) where u = U rho; for factor 2, U's other argument is frozen: the first variation."""
     theta = theta.clone().requires_grad_()
     n = len(problem.samples)
@@ -65,6 +65,6 @@ def test_both_drifts_agree_where_all_weights_are_equal(shape: tuple[int, int, in
 def test_potentials_are_v_and_u_rho(shape: tuple[int, int, int, int]) -> None:
     problem, theta, rho = problem_and_cloud(*shape)
     n, P = len(problem.samples), problem.neuron.phi(theta, problem.samples)
-    actual = potentials(problem, theta, rho, "paper")
-    torch.testing.assert_close(actual.v, -2 / n * P @ problem.samples.y)
-    torch.testing.assert_close(actual.u, (P @ P.T / n) @ rho)
+    v, u = -2 / n * P @ problem.samples.y, (P @ P.T / n) @ rho
+    torch.testing.assert_close(potentials(problem, theta, rho, "paper", "paper").w, v + u)
+    torch.testing.assert_close(potentials(problem, theta, rho, "paper", "first_variation").w, v + 2 * u)

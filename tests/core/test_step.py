@@ -9,14 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.core import literal, options, step
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.options import Schedule
 from proxlearn.core.samples import Samples
+from proxlearn.core.schedules import LOWEST, neighbour_quantile, schedule_factor
 from tests.conftest import paper_cloud, randomness
 
 WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
@@ -30,7 +34,7 @@ def assert_same_cloud(actual: PointCloud, expected: PointCloud, rtol: float) -> 
 
 @kernels
 def test_one_step_equals_one_literal_recursion_along_a_run(
-    wdbc: Problem, generator: torch.Generator, kernel: options.Kernel
+    wdbc: Risk, generator: torch.Generator, kernel: options.Kernel
 ) -> None:
     hyper = replace(WDBC, kernel=kernel)
     cloud = paper_cloud(wdbc, 300, generator)
@@ -47,7 +51,7 @@ def test_one_step_equals_one_literal_recursion_along_a_run(
 
 @kernels
 def test_twenty_consecutive_steps_equal_the_literal_ones_on_standardised_data(
-    standardised: Problem, generator: torch.Generator, kernel: options.Kernel
+    standardised: Risk, generator: torch.Generator, kernel: options.Kernel
 ) -> None:
     hyper = replace(WDBC, kernel=kernel)
     ours = printed = paper_cloud(standardised, 200, generator)
@@ -61,7 +65,7 @@ def test_twenty_consecutive_steps_equal_the_literal_ones_on_standardised_data(
 @kernels
 @pytest.mark.parametrize("orientation", ["paper", "consistent"])
 def test_permuting_the_particles_permutes_the_result(
-    standardised: Problem, generator: torch.Generator, kernel: options.Kernel, orientation: options.Orientation
+    standardised: Risk, generator: torch.Generator, kernel: options.Kernel, orientation: options.Orientation
 ) -> None:
     hyper = replace(WDBC, kernel=kernel, orientation=orientation)
     cloud = paper_cloud(standardised, 50, generator)
@@ -74,7 +78,7 @@ def test_permuting_the_particles_permutes_the_result(
     assert_same_cloud(permuted, PointCloud(after.theta[order], after.log_rho[order]), rtol=1e-12)
 
 
-def test_the_same_inputs_give_the_same_bits_and_are_left_alone(wdbc: Problem, generator: torch.Generator) -> None:
+def test_the_same_inputs_give_the_same_bits_and_are_left_alone(wdbc: Risk, generator: torch.Generator) -> None:
     cloud = paper_cloud(wdbc, 60, generator)
     noise, z0 = randomness(cloud, generator)
     inputs = [cloud.theta, cloud.log_rho, noise, z0]
@@ -86,7 +90,7 @@ def test_the_same_inputs_give_the_same_bits_and_are_left_alone(wdbc: Problem, ge
     assert all(torch.equal(tensor, copy) for tensor, copy in zip(inputs, copies, strict=True))
 
 
-def test_float32_is_float64_to_its_rounding(standardised: Problem, generator: torch.Generator) -> None:
+def test_float32_is_float64_to_its_rounding(standardised: Risk, generator: torch.Generator) -> None:
     cloud = paper_cloud(standardised, 80, generator)
     noise, z0 = randomness(cloud, generator)
     hyper = replace(WDBC, tolerance="log")
@@ -98,7 +102,7 @@ def test_float32_is_float64_to_its_rounding(standardised: Problem, generator: to
     assert_same_cloud(single.to("cpu", torch.float64), exact, rtol=1e-4)
 
 
-def test_uniform_weights_make_no_proximal_step(wdbc: Problem, generator: torch.Generator) -> None:
+def test_uniform_weights_make_no_proximal_step(wdbc: Risk, generator: torch.Generator) -> None:
     cloud = paper_cloud(wdbc, 30, generator)
     noise, z0 = randomness(cloud, generator)
     after, info = step.step(wdbc, cloud, replace(WDBC, weights="uniform"), noise, z0)
@@ -141,7 +145,7 @@ class QuadraticResponse:
 @pytest.mark.parametrize("drift", ["paper", "first_variation"])
 def test_the_error_of_the_mean_falls_linearly_in_h(generator: torch.Generator, drift: options.Drift) -> None:
     n, T, N = 5, 1.0, 64
-    problem = Problem(QuadraticNeuron(), Samples(torch.zeros(n, 3).double(), torch.full((n,), -0.5).double()))
+    problem = Risk.from_samples(QuadraticNeuron(), Samples(torch.zeros(n, 3).double(), torch.full((n,), -0.5).double()))
     start = torch.randn(N // 2, 3, generator=generator, dtype=torch.float64) + 2
     errors, sizes = [], [0.1, 0.05, 0.025, 0.0125]
     for h in sizes:
@@ -159,7 +163,7 @@ def test_the_error_of_the_mean_falls_linearly_in_h(generator: torch.Generator, d
 def test_the_noise_has_the_temperature_of_the_equation(generator: torch.Generator) -> None:
     """Stationary variance of the discretised Ornstein-Uhlenbeck process: 1 / (beta (1 - h/2))."""
     n, N, h, beta = 2, 20000, 0.1, 4.0
-    problem = Problem(QuadraticNeuron(), Samples(torch.zeros(n, 1).double(), torch.full((n,), -0.5).double()))
+    problem = Risk.from_samples(QuadraticNeuron(), Samples(torch.zeros(n, 1).double(), torch.full((n,), -0.5).double()))
     cloud = PointCloud(torch.zeros(N, 1).double(), torch.full((N,), -600.0, dtype=torch.float64))
     hyper = Hyper(beta=beta, h=h, epsilon=1.0, delta=1e-3, L=1, weights="uniform")
     for _ in range(80):
@@ -190,7 +194,7 @@ def test_no_tensor_of_a_step_strays_to_another_device(
     def meta(*shape: int) -> Tensor:
         return torch.empty(*shape, device="meta", dtype=torch.float32)
 
-    problem = Problem(TanhNeuron(), Samples(meta(9, 4), meta(9)))
+    problem = Risk.from_samples(Perceptron(), Samples(meta(9, 4), meta(9)))
     cloud = PointCloud(meta(7, 6), meta(7))
     after, info = step.step(problem, cloud, hyper, meta(7, 6), meta(7))
     assert info is not None
@@ -200,3 +204,31 @@ def test_no_tensor_of_a_step_strays_to_another_device(
         assert tensor.dtype == torch.float32
     with pytest.raises(RuntimeError, match="device"):
         step.step(problem, replace(cloud, log_rho=torch.zeros(7)), hyper, meta(7, 6), meta(7))
+
+
+# What changes along a run: falling factors, and the length that a relative epsilon is counted in.
+@given(st.sampled_from(["constant", "cosine", "power"]), st.integers(1, 5000))
+@settings(max_examples=30, deadline=None)
+def test_factors_start_at_one_and_never_rise_nor_vanish(kind: Schedule, horizon: int) -> None:
+    steps = sorted({0, 1, horizon // 3, horizon // 2, horizon, 2 * horizon, 10 * horizon})
+    factors = [schedule_factor(kind, step, horizon) for step in steps]
+    assert factors[0] == 1.0
+    assert all(b <= a for a, b in itertools.pairwise(factors))
+    assert factors[-1] > 0
+    ends = {"constant": 1.0, "cosine": LOWEST, "power": 0.1}
+    assert schedule_factor(kind, horizon, horizon) == pytest.approx(ends[kind])
+
+
+@given(st.integers(0, 10**6), st.floats(1e-3, 1e3), st.floats(0, 0.99))
+@settings(max_examples=40, deadline=None)
+def test_the_length_scales_with_the_cloud_and_does_not_move_with_it(seed: int, factor: float, q: float) -> None:
+    theta = torch.randn(50, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    length = neighbour_quantile(theta, q)
+    assert neighbour_quantile(factor * theta + 7, q) == pytest.approx(factor**2 * length, rel=1e-6)
+
+
+def test_the_length_is_that_of_nearest_neighbours_and_twins_are_none() -> None:
+    grid = torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0))
+    assert neighbour_quantile(0.5 * grid, 0.5) == pytest.approx(0.25)
+    assert neighbour_quantile(torch.cat((grid, grid)), 0.5) == pytest.approx(1.0)
+    assert neighbour_quantile(torch.zeros(5, 2), 0.5) is None

@@ -11,9 +11,10 @@ from sklearn.metrics import log_loss
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import estimates, standard_error
+from proxlearn.core.losses import quadratic
 from proxlearn.core.metrics import LEAST_PROBABILITY
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.neurons.tanh import TanhNeuron
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS, scores, task_of
 
@@ -75,22 +76,22 @@ def test_binary_estimate_is_the_mean_of_phi() -> None:
     theta = torch.randn(6, 4, generator=generator, dtype=torch.float64)
     samples = Samples(torch.randn(9, 2, generator=generator, dtype=torch.float64), torch.ones(9).double())
     cloud = PointCloud(theta, torch.zeros(6).double())
-    P = TanhNeuron().phi(theta, samples)
-    for mean in estimates(TanhNeuron(), cloud, samples.X).values():
+    P = Perceptron().phi(theta, samples)
+    for mean in estimates(Perceptron(), cloud, samples.X).values():
         torch.testing.assert_close(mean[0], P.mean(0))
 
 
 def test_labels_decide_between_the_tasks_of_a_neuron() -> None:
     X, labels = torch.zeros(3, 1), torch.tensor([0, 1, 1])
-    assert task_of(TanhNeuron(), Samples(X, X[:, 0])).quantities == ("risk", "rmse", "r2")
-    assert "accuracy" in task_of(TanhNeuron(), Samples(X, X[:, 0], labels)).quantities
+    assert task_of(Perceptron(), Samples(X, X[:, 0])).quantities == ("risk", "rmse", "r2")
+    assert "accuracy" in task_of(Perceptron(), Samples(X, X[:, 0], labels)).quantities
 
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=30, deadline=None)
 def test_probabilities_of_any_outputs_lie_on_the_simplex_row_by_row(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    for task, outputs in ((TASKS["multiclass"], 4), (TASKS["binary"], 1)):
+    for task, outputs in ((TASKS["multiclass"](quadratic), 4), (TASKS["binary"](quadratic), 1)):
         f = 2 * torch.randn(outputs, 30, generator=generator, dtype=torch.float64)
         f[:, 0] = -1.0
         p = task.probabilities(f)
@@ -101,7 +102,7 @@ def test_probabilities_of_any_outputs_lie_on_the_simplex_row_by_row(seed: int) -
         # A row's probabilities do not depend on the other rows.
         torch.testing.assert_close(torch.cat([task.probabilities(f[:, m : m + 1]) for m in range(30)], 1), p)
     simplex = torch.softmax(torch.randn(4, 9, generator=generator, dtype=torch.float64), dim=0)
-    torch.testing.assert_close(TASKS["multiclass"].probabilities(simplex), simplex)
+    torch.testing.assert_close(TASKS["multiclass"](quadratic).probabilities(simplex), simplex)
 
 
 def test_the_standard_error_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> None:
@@ -121,7 +122,10 @@ def test_the_standard_error_of_equal_weights_is_the_standard_deviation_over_sqrt
 def test_no_probability_is_below_the_floor_and_the_log_loss_is_theirs(seed: int, C: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     f = (3 * torch.randn(1 if C == 2 else C, 40, generator=generator, dtype=torch.float64)).round(decimals=1)
-    task, labels = TASKS["binary" if C == 2 else "multiclass"], torch.randint(0, C, (40,), generator=generator)
+    task, labels = (
+        TASKS["binary" if C == 2 else "multiclass"](quadratic),
+        torch.randint(0, C, (40,), generator=generator),
+    )
     p = task.probabilities(f)
     assert float(p.min()) >= LEAST_PROBABILITY * (1 - 1e-12)
     assert float(p.max()) < 1

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from proxlearn.core import step
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.metrics import effective_sample_size
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.core.weights import UPDATES, ess_below, resample_systematic
 from tests.conftest import randomness
@@ -30,9 +30,9 @@ def cloud_of(seed: int, N: int, spread: float = 1.0) -> tuple[PointCloud, torch.
     return PointCloud(theta, spread * torch.randn(N, generator=generator, dtype=torch.float64) - 2), generator
 
 
-def problem_of(generator: torch.Generator) -> Problem:
+def problem_of(generator: torch.Generator) -> Risk:
     X, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((9, 2), (9,)))
-    return Problem(TanhNeuron(), Samples(X, y))
+    return Risk.from_samples(Perceptron(), Samples(X, y))
 
 
 @given(st.integers(0, 10**6), st.integers(2, 30), st.sampled_from(sorted(UPDATES)))
@@ -83,7 +83,8 @@ def test_uniform_weights_stay_and_the_others_favour_where_the_potential_is_low()
     cloud, generator = cloud_of(1, 25, spread=0.0)
     w = torch.randn(25, generator=generator, dtype=torch.float64)
     z0 = torch.ones(25, dtype=torch.float64)
-    for which, update in UPDATES.items():
+    for which in UPDATES:
+        update = UPDATES[which]
         log_rho, _ = update(cloud, cloud.theta, w, replace(HYPER, weights=which), z0)
         correlation = float(torch.corrcoef(torch.stack((log_rho, w)))[0, 1]) if which != "uniform" else 0.0
         assert torch.equal(log_rho, cloud.log_rho) if which == "uniform" else correlation < -0.3

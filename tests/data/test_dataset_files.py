@@ -58,7 +58,7 @@ def test_any_flipped_bit_is_detected_and_the_file_named(tmp_path: Path, position
 def test_a_file_cut_short_is_refused(length: int, tmp_path: Path) -> None:
     path = tmp_path / FILE.name
     path.write_bytes(CONTENT[:length])
-    with pytest.raises(InputError, match="damaged or another file"):
+    with pytest.raises(InputError, match="damaged or is another file"):
         dataset_files.verified(FILE, path)
 
 
@@ -143,7 +143,7 @@ def test_a_fetched_file_is_verified_and_cached(server: str, empty_cache: Path) -
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("wrong", "the received file has sha256"), ("short", "was lost"), ("absent", "the server returned 404")],
+    [("wrong", "the sha256 of the received file is"), ("short", "was lost"), ("absent", "the server returned 404")],
 )
 def test_what_is_not_the_file_is_never_cached(server: str, empty_cache: Path, path: str, why: str) -> None:
     file = DataFile("numbers.dat", digest(CONTENT), Web(f"{server}/{path}"))
@@ -154,7 +154,7 @@ def test_what_is_not_the_file_is_never_cached(server: str, empty_cache: Path, pa
 
 def test_an_unreachable_address_is_reported(empty_cache: Path) -> None:
     file = DataFile("numbers.dat", digest(CONTENT), Web("http://127.0.0.1:1/numbers.dat"))
-    with pytest.raises(InputError, match="no connection"):
+    with pytest.raises(InputError, match="the connection failed"):
         dataset_files.read(file)
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
 
-from proxlearn.data import registry
+from proxlearn.data import digits, registry, wdbc
 from proxlearn.data.prepare import prepare
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
+from tests.conftest import config_of
 from tests.data.conftest import CONFIGS, dataset_config
 
 SHD_COUNTS = [161, 162, 159, 159, 161, 159, 161, 158, 155, 158]
@@ -116,5 +118,21 @@ def test_the_same_table_has_the_same_sha256(name: str, request: pytest.FixtureRe
     ("name", "key", "value"), [("wdbc", "path", "x"), ("banana", "target", "y"), ("digits", "points", 9)]
 )
 def test_a_key_that_a_loader_does_not_read_is_refused(name: str, key: str, value: object) -> None:
-    with pytest.raises(InputError, match=f"dataset={name} does not read dataset.{key}"):
+    with pytest.raises(InputError, match=f"dataset={name} does not use dataset.{key}"):
         load(name, **{key: value})
+
+
+# What is read from scikit-learn's files is what scikit-learn itself returns.
+def test_wdbc_is_scikit_learns_with_malignant_as_class_1() -> None:
+    bunch, table = load_breast_cancer(), wdbc.load(config_of("dataset=wdbc").dataset)
+    assert np.array_equal(table.X, bunch.data)
+    assert np.array_equal(table.target, 1 - bunch.target)
+    expected = [name.replace(" ", "_") for name in bunch.feature_names]
+    columns = [f"{c.split('_', 1)[1]}_error" if c.startswith("error_") else c for c in table.columns]
+    assert columns == expected
+
+
+def test_digits_are_scikit_learns_scaled_to_one() -> None:
+    bunch, table = load_digits(), digits.load(config_of("dataset=digits").dataset)
+    assert np.array_equal(table.X, bunch.data / 8 - 1)
+    assert np.array_equal(table.target, bunch.target)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxlearn.data import registry
+from proxlearn.data.numerals import parse_numeral
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 from tests.data.conftest import dataset_config
@@ -70,11 +71,11 @@ def test_true_and_false_are_numbers(write: Write) -> None:
 MALFORMED = {
     "text column": (
         "x,town,label\n1,Oslo,a\n2,Rome,b\n3,Oslo,a\n4,Rome,b\n",
-        "column `town` is not numeric: 'Oslo' in data row 1; replace it by 0/1 columns, one for each of its 2",
+        "column `town` is not numeric: 'Oslo' in data row 1; replace it with 0/1 columns, one for each of its 2",
     ),
     "one bad cell": (
         "x,z,label\n1,2,a\n2,?,b\n3,3,a\n4,4,b\n",
-        "column `z` is not numeric: '?' in data row 2; correct these cells",
+        "column `z` is not numeric: '?' in data row 2; correct every such cell",
     ),
     "free text": (
         "x,note,label\n" + "".join(f"{i},w{i},{i % 2}\n" for i in range(50)),
@@ -82,21 +83,24 @@ MALFORMED = {
     ),
     "decimal comma": (
         "x;z;label\n1;2,5;a\n2;3,5;b\n3;1,0;a\n4;4,0;b\n",
-        "column `z` is not numeric: '2,5' in data row 1; write decimals with a point",
+        "column `z` is not numeric: '2,5' in data row 1; write decimal numbers with a point",
     ),
     "missing value": (
         "x,z,label\n1,2,a\n2,,b\n3,,a\n4,5,b\n",
-        "column `z` lacks a value in data row 2 and 1 more; fill these cells in",
+        "column `z` lacks a value in data row 2 and 1 other row; write a finite number",
     ),
     "missing target": (
         "x,z,label\n1,2,a\n2,3,\n3,4,a\n4,5,b\n",
         "target column `label` lacks a value in data row 2; fill",
     ),
     "infinite value": ("x,z,label\n1,2,a\n2,inf,b\n3,4,a\n4,5,b\n", "column `z` has an infinite value in data row 2"),
-    "constant column": ("x,z,label\n1,7,a\n2,7,b\n3,7,a\n4,7,b\n", "column `z` is the same in every row; delete"),
+    "constant column": (
+        "x,z,label\n1,7,a\n2,7,b\n3,7,a\n4,7,b\n",
+        "column `z` has the same value in every row; delete",
+    ),
     "one class only": (
         "x,z,label\n1,2,a\n2,3,a\n3,4,a\n",
-        "target column `label` holds one value only, `a`; choose another dataset.target",
+        "target column `label` holds only one value, `a`; choose another dataset.target",
     ),
     "fewer rows than classes need": (
         "x,z,label\n1,2,a\n2,3,b\n3,4,c\n",
@@ -104,14 +108,14 @@ MALFORMED = {
     ),
     "unknown delimiter": (
         "x z label\n1 2 a\n2 3 b\n",
-        "has one column only, `x z label`; separate the columns by commas",
+        "has only one column, `x z label`; separate the columns with commas",
     ),
     "duplicate names": ("x,x,label\n1,2,a\n2,3,b\n3,4,a\n4,4,b\n", "two columns are called `x`; rename"),
-    "unnamed column": (",x,label\n0,2,a\n1,3,b\n", "column 1 has no name; name it, or delete it"),
+    "unnamed column": (",x,label\n0,2,a\n1,3,b\n", "column 1 has no name; name or delete the column"),
     "no header": ("1,2,0\n2,3,1\n3,4,0\n", "the first line holds numbers, not column names; add a header line"),
     "not UTF-8": (
         "x,z,label\n1,2,æ\n2,3,b\n3,4,æ\n4,5,b\n".encode("latin-1"),
-        "is not UTF-8 text (byte 0xe6); save it as .csv, encoded in UTF-8",
+        "is not UTF-8 text (byte 0xe6); save it as a .csv file in UTF-8",
     ),
     "not UTF-8 in the header": ("æ,z,label\n1,2,a\n".encode("latin-1"), "is not UTF-8 text"),
     "UTF-16": (GOOD.encode("utf-16"), "is not UTF-8 text (byte 0xff)"),
@@ -123,7 +127,7 @@ MALFORMED = {
     "empty": ("", "is empty"),
     "header only": ("x,z,label\n", "has fewer than two rows of data"),
     "one row": ("x,z,label\n1,2,a\n", "has fewer than two rows of data"),
-    "two columns, one constant": ("z,label\n1,a\n1,b\n", "column `z` is the same in every row"),
+    "two columns, one constant": ("z,label\n1,a\n1,b\n", "column `z` has the same value in every row"),
 }
 
 
@@ -151,7 +155,7 @@ def test_target_left_out_lists_the_columns(write: Write) -> None:
 def test_no_path_no_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="dataset=csv needs a file"):
         registry.load(dataset_config("csv", target="y"))
-    with pytest.raises(InputError, match=r"no file .*relative paths start in the current folder"):
+    with pytest.raises(InputError, match=r"does not exist; .*relative paths start from the current folder"):
         load(tmp_path / "absent.csv")
     with pytest.raises(InputError, match="Is a directory"):
         load(tmp_path)
@@ -189,7 +193,7 @@ def test_the_task_is_guessed_and_said(
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert task in message
-    assert "overrides this guess" in message
+    assert "to change this" in message
 
 
 def test_the_task_can_be_overridden(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,11 +201,11 @@ def test_the_task_can_be_overridden(write: Write, capsys: pytest.CaptureFixture[
     assert target_of([0, 1] * 4, "multiclass", write).task == "multiclass"
     assert target_of([0, 1] * 4, "regression", write).target.tolist() == [0.0, 1.0] * 4
     assert capsys.readouterr().err == ""
-    with pytest.raises(InputError, match=r"dataset.task=binary, but target column `label` has 3 different values"):
+    with pytest.raises(InputError, match=r"dataset.task=binary, but target column `label` has 3 distinct values"):
         target_of([1, 2, 3] * 4, "binary", write)
-    with pytest.raises(InputError, match="target column `label` is text"):
+    with pytest.raises(InputError, match="target column `label` holds text"):
         target_of(["a", "b"] * 4, "regression", write)
-    with pytest.raises(InputError, match=r"has 40 classes in 40 rows.*or dataset.task=regression"):
+    with pytest.raises(InputError, match=r"has 40 classes in 40 rows.*or use dataset.task=regression"):
         target_of(list(range(40)), "multiclass", write)
 
 
@@ -317,7 +321,7 @@ def test_malformed_npz(tmp_path: Path, write: Write) -> None:
         "X must be a matrix of numbers": save(tmp_path / "c.npz", X=X[:, 0], y=y),
         "`y` must hold 6 numbers or strings": save(tmp_path / "d.npz", X=X, y=y[:5]),
         "`y` is not finite in row 2": save(tmp_path / "e.npz", X=X, y=np.array([1, np.nan, 2, 3, 4, 5])),
-        "1 `columns` for 2 features": save(tmp_path / "f.npz", X=X, y=y, columns=["u"]),
+        "the length of `columns` is 1, but X has the shape": save(tmp_path / "f.npz", X=X, y=y, columns=["u"]),
         "column `x1` lacks a value in data row 3": save(tmp_path / "g.npz", X=np.where(X == 5, np.nan, X), y=y),
         "cannot be read": write(b"PK no zip", "h.npz"),
         "holds Python objects": save(tmp_path / "i.npz", X=X.astype(object), y=y),
@@ -327,3 +331,41 @@ def test_malformed_npz(tmp_path: Path, write: Write) -> None:
             load(path, target=None)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
+
+
+# Cells that look like numbers: labels keep a spelling that tells classes apart; 1_0 is no number in a table.
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (["000", "001", "002"], ("000", "001", "002")),
+        (["01", "1"], ("01", "1")),
+        (["01", "1", "1.0", "2"], ("01", "1", "2")),
+        (["9007199254740992.0", "9007199254740993.0"], ("9007199254740992.0", "9007199254740993.0")),
+        (["9007199254740992", "9007199254740993"], ("9007199254740992", "9007199254740993")),
+        (["1", "1.0", "2", "2e0"], ("1", "2")),
+        (["0", "1"], ("0", "1")),
+        (["-1", "+1"], ("-1", "1")),
+        (["1.0", "2.0"], ("1", "2")),
+        (["0.50", "0.5", "1.5"], ("0.5", "1.5")),
+    ],
+)
+def test_distinct_labels_stay_distinct_and_one_number_one_class(
+    values: list[str], classes: tuple[str, ...], write: Write
+) -> None:
+    table = target_of(values * 3, None, write)
+    assert table.classes == classes
+    assert len(set(table.target.tolist())) == len(classes)
+
+
+def test_numbers_with_leading_zeros_are_still_numbers_to_regress(write: Write) -> None:
+    values = [f"{i:03}" for i in range(40)]
+    assert target_of(values, None, write).target.tolist() == list(range(40))
+    assert target_of(["01", "02"] * 3, "regression", write).target.tolist() == [1.0, 2.0] * 3
+
+
+def test_what_only_python_takes_for_a_number_is_refused_by_its_cell(write: Write) -> None:
+    assert [parse_numeral(text) for text in ("1_0", "\u0661", "x", " 1e3 ")] == [None, None, None, 1000.0]
+    with pytest.raises(InputError, match="column `x` is not numeric: '1_0' in data row 2"):
+        load(write("x,label\n1,a\n1_0,b\n3,a\n4,b\n"))
+    with pytest.raises(InputError, match=r"target column `label` holds text \(1_0 in data row 3\)"):
+        target_of([0.5, 1.5, "1_0", 2.5], "regression", write)

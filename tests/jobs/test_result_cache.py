@@ -154,7 +154,7 @@ def test_a_result_that_is_replaced_leaves_one_record(tmp_path: Path) -> None:
 def test_a_file_that_is_no_cache_is_refused_and_left_as_it_is(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(content)
-    with pytest.raises(UnreadableFile, match="not a cache of results"):
+    with pytest.raises(UnreadableFile, match="not a result cache"):
         ResultCache(path)
     assert path.read_bytes() == content
 

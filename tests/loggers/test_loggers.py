@@ -260,7 +260,7 @@ def test_a_store_that_fails_on_the_way_stops_no_run_and_gets_the_rest_later(
 
     monkeypatch.setattr(MlflowLogger, "log_row", failing_log_row)
     assert run(with_logger("mlflow"), folder).state == "finished"
-    assert capfd.readouterr().err.count("metrics.csv holds all rows") == 1
+    assert capfd.readouterr().err.count("all rows are still written to metrics.csv") == 1
     monkeypatch.undo()
     os.chdir(tmp_path)
     store.unlink()

@@ -139,7 +139,7 @@ def test_a_run_folder_that_cannot_be_read_is_reported_and_does_not_stop_the_othe
     archive = Archive(tmp_path)
     pack_runs(archive, runs)
     assert [archived.name for archived in archive.runs("fig5")] == ["fig5/seed1"]
-    assert "fig5/seed0 is not packed: " in capsys.readouterr().err
+    assert "fig5/seed0 was not packed: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

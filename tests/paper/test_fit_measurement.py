@@ -15,6 +15,7 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.paper import published, tuned_page, weights_page
 from proxlearn.paper.fit_measurement import HALF, FitMeasurement, FitResult
+from proxlearn.paper.losses_page import LOSSES
 from proxlearn.paper.tuned_page import PAPER, TUNED, measure_fit
 from proxlearn.paper.weights_page import WEIGHTS, measure_updates
 
@@ -30,7 +31,7 @@ def list_splits(results: Mapping[str, list[FitResult]]) -> str:
     return "\n".join(f"{dataset}: {[fit['split'] for fit in fits]}" for dataset, fits in results.items()) + "\n"
 
 
-COUNTED = FitMeasurement("counted", "Counted fits", 2, {"wdbc": HALF, "sine": ()}, count_call, list_splits)
+COUNTED = FitMeasurement("counted", "Counted fits", 2, {"wdbc": HALF, "sine": ()}, count_call, 1, list_splits)
 
 
 def test_fits_are_made_once_stored_and_shown_in_the_order_of_splits(tmp_path: Path, monkeypatch) -> None:
@@ -50,13 +51,13 @@ def test_fits_are_made_once_stored_and_shown_in_the_order_of_splits(tmp_path: Pa
     assert (tmp_path / "calls-sine").read_text().splitlines()[2:] == ["2 2"]
 
 
-@pytest.mark.parametrize("measurement", [TUNED, WEIGHTS], ids=lambda measurement: measurement.name)
+@pytest.mark.parametrize("measurement", [LOSSES, TUNED, WEIGHTS], ids=lambda measurement: measurement.name)
 def test_the_stored_identity_holds_what_determines_a_result(measurement: FitMeasurement) -> None:
     outputs = Path(__file__).parents[2] / "outputs"
     records = list(ResultCache(outputs / measurement.name / "results.jsonl"))
     assert len(records) == measurement.splits * len(measurement.overrides)
     for record in records:
-        assert record.identity["revision"] == 1
+        assert record.identity["revision"] == measurement.revision
         assert len(record.identity["data_sha256"]) == 64
         assert {"N", "beta", "seed", "split_seed", "drift", "weights"} <= set(record.identity["settings"])
         assert not {"threads", "steps", "logger"} & set(record.identity["settings"])

@@ -74,7 +74,7 @@ def test_a_finished_run_is_known_by_its_folder_or_its_archive_and_another_settin
     path.write_text(yaml.safe_dump(values))
     assert is_finished(run, archive)
     path.write_text(yaml.safe_dump(values | {"beta": 0.4}))
-    with pytest.raises(InputError, match="different beta"):
+    with pytest.raises(InputError, match=r"other settings \(beta\)"):
         is_finished(run, archive)
     # A run that cannot be made does not stop the others, and the exit code reports it.
     assert make_runs([plan_entry("fig4")], archive, quick=True) == 1

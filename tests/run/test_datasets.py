@@ -143,8 +143,8 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["dataset.path=absent.csv", "dataset.target=two"], "dataset.path: no file absent.csv"),
-        (["dataset.path=my.csv"], "needs the column to predict"),
+        (["dataset.path=absent.csv", "dataset.target=two"], "dataset.path: the file absent.csv does not exist"),
+        (["dataset.path=my.csv"], "needs the name of the column to predict"),
         (["dataset.path=my.csv", "dataset.target=tow"], "no column `tow`; did you mean `two`?"),
         (["dataset.path=my.csv", "dataset.target=two"], "column `three` is not numeric"),
         (["dataset.path=one.csv", "dataset.target=two", "dataset.scaling=paper"], "has no paper scaling"),

@@ -112,7 +112,7 @@ def test_a_generator_that_is_none_is_skipped(run_folder, tmp_path, capfd):
     generator = checkpoint.load(path).generator.numpy().tobytes()
     path.write_bytes(resealed(blob.replace(generator, b"\xff" * len(generator)), lambda header: None))
     run(small(steps=9), run_folder)
-    assert "cloud-000000006.safetensors: its generator" in capfd.readouterr().err
+    assert "cloud-000000006.safetensors: its random generator" in capfd.readouterr().err
     run(small(steps=9), tmp_path / "whole")
     assert_same_run(run_folder, tmp_path / "whole")
 

@@ -51,7 +51,7 @@ def test_a_lock_left_by_a_dead_process_is_taken_over(tmp_path, capfd):
     other.join()
     assert (tmp_path / ".lock").exists()
     assert run(small(steps=2), tmp_path).state == "finished"
-    assert f"took the folder over from process {other.pid} on " in capfd.readouterr().err
+    assert f"took over the folder from process {other.pid} on " in capfd.readouterr().err
     assert not (tmp_path / ".lock").exists()
 
 

@@ -213,7 +213,7 @@ def test_a_placing_that_fails_is_told_with_the_old_run_in_its_place(folder, old,
         real(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(RunError, match="the same command begins again: the old run is unchanged"):
+    with pytest.raises(RunError, match=r"the same command starts again \(the old run is unchanged\)"):
         again(folder)
     assert contents(folder) == contents(old)
 
@@ -339,6 +339,6 @@ def test_the_lock_covers_an_overwrite(folder):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_run_is_made_inside_a_stage(stage, tmp_path):
-    with pytest.raises(InputError, match="is a name that proxlearn reserves"):
+    with pytest.raises(InputError, match="a name that proxlearn reserves"):
         run(OLD, tmp_path / stage / "run")
     assert not list(tmp_path.iterdir())

@@ -64,7 +64,7 @@ def test_the_file_of_a_killed_run_on_this_host_is_taken_over(holder, tmp_path, c
     assert (tmp_path / NAME).exists()
     assert is_locked(tmp_path) is False
     assert run(small(steps=2), tmp_path).state == "finished"
-    assert f"took the folder over from process {holder.pid} on " in capfd.readouterr().err
+    assert f"took over the folder from process {holder.pid} on " in capfd.readouterr().err
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
@@ -90,7 +90,7 @@ SIGNATURES = {
 @pytest.mark.parametrize("kind", SIGNATURES)
 def test_an_owner_that_cannot_be_looked_up_is_not_removed(kind, tmp_path):
     (tmp_path / NAME).write_text(SIGNATURES[kind])
-    with pytest.raises(InputError, match="if that process is gone, delete"):
+    with pytest.raises(InputError, match="if that process is gone"):
         run(small(steps=1), tmp_path)
     assert (tmp_path / NAME).read_text() == SIGNATURES[kind]
     (tmp_path / NAME).unlink()

@@ -101,7 +101,7 @@ def test_a_run_asked_to_end_where_it_was_stopped_has_its_last_row(tmp_path):
 def test_fewer_steps_than_made_are_refused_while_the_run_is_not_finished(reference, tmp_path):
     run(small(steps=23, log_every=4), tmp_path)
     (tmp_path / "status.json").unlink()
-    with pytest.raises(InputError, match="step 23 already"):
+    with pytest.raises(InputError, match="already at step 23"):
         run(small(steps=9, log_every=4), tmp_path)
     run(small(steps=23, log_every=4), tmp_path)
     assert_same_run(tmp_path, reference)
@@ -131,7 +131,7 @@ def test_a_run_keeps_its_threads_and_says_so(tmp_path, capfd):
     run(small(steps=3, threads=1), tmp_path)
     run(small(steps=6, threads=2), tmp_path)
     assert status(tmp_path)["threads"] == torch.get_num_threads() == 1
-    assert "the run keeps the 1 threads it began with" in capfd.readouterr().err
+    assert "the run keeps threads=1 from its start" in capfd.readouterr().err
 
 
 def test_changed_data_is_not_continued(tmp_path):
@@ -214,7 +214,7 @@ def test_init_from_another_cloud_is_another_run(tmp_path):
 def test_init_from_a_cloud_that_does_not_fit_is_refused(tmp_path):
     run(small(steps=1), tmp_path / "source")
     config = small(f"init_from={tmp_path / 'source'}", N=9)
-    with pytest.raises(InputError, match="8 particles of 3 coordinates, not 9 of 3; set N=8"):
+    with pytest.raises(InputError, match="8 particles with 3 coordinates, but this run needs 9 with 3; set N=8"):
         run(config, tmp_path / "run")
     with pytest.raises(InputError, match="no valid checkpoint"):
         small("init_from=nowhere")

@@ -5,11 +5,13 @@ import shutil
 
 import pytest
 import yaml
-from small_runs import run, small
+from small_runs import assert_same_run, run, small
 
 from proxlearn.cli import main
 from proxlearn.errors import InputError
 from proxlearn.run import checkpoint_file
+from proxlearn.run.model_description import read_description
+from proxlearn.run.run_folder import RunFolder
 from tests.run.test_hostile import resealed
 
 STEPS = 12
@@ -72,7 +74,7 @@ DAMAGE = {
         "written by a newer version of proxlearn (format proxlearn-cloud-4",
         "upgrade proxlearn",
     ),
-    "line ends": (use_crlf, "metrics.csv was saved with other line endings (CRLF)", "save it with LF"),
+    "line ends": (use_crlf, "metrics.csv was saved with different line endings (CRLF)", "save it with LF"),
     "no metrics": (lambda folder: (folder / "metrics.csv").unlink(), "metrics.csv is missing", "copy it back"),
     "other metrics": (
         lambda folder: (folder / "metrics.csv").write_text("step\n0\n"),
@@ -81,8 +83,8 @@ DAMAGE = {
     ),
     "edited config": (
         lambda folder: edit_config(folder, beta=5.0),
-        "it started with beta=0.3, but config.yaml has beta=5.0",
-        "set it back",
+        "the run started with beta=0.3, but config.yaml has beta=5.0",
+        "restore beta=0.3 in config.yaml",
     ),
     "no checkpoints": (remove_checkpoints, "the checkpoints of", "copy them back"),
     "damaged checkpoints": (
@@ -91,7 +93,7 @@ DAMAGE = {
         "copy the run folder again",
     ),
     "newer model": (
-        lambda folder: (folder / "model.json").write_text('{"format": "proxlearn-model-2"}'),
+        lambda folder: (folder / "model.json").write_text('{"format": "proxlearn-model-3"}'),
         "model.json was written by a newer version of proxlearn",
         "upgrade proxlearn",
     ),
@@ -133,7 +135,7 @@ def test_a_newer_checkpoint_is_not_passed_over_for_an_older_one(folder, tmp_path
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_a_newer_model_is_named_by_readers(command, folder, tmp_path, capsys):
-    (folder / "model.json").write_text('{"format": "proxlearn-model-2"}')
+    (folder / "model.json").write_text('{"format": "proxlearn-model-3"}')
     (tmp_path / "new.csv").write_text("x\n0.5\n")
     assert main([command, str(folder), "--data", str(tmp_path / "new.csv")]) == 2
     assert "model.json was written by a newer version of proxlearn" in capsys.readouterr().err
@@ -143,13 +145,13 @@ def test_an_edited_setting_of_a_finished_run_is_named_before_its_result_is_shown
     edit_config(folder, beta=5.0, seed=3)
     assert main(["resume", str(folder)]) == 2
     shown = capsys.readouterr()
-    assert "it started with beta=0.3, seed=0, but config.yaml has beta=5.0, seed=3" in shown.err
+    assert "the run started with beta=0.3, seed=0, but config.yaml has beta=5.0, seed=3" in shown.err
     assert "| test" not in shown.out
 
 
 def test_the_command_that_fits_an_edited_config_is_refused(folder):
     edit_config(folder, beta=5.0)
-    with pytest.raises(InputError, match=r"it started with beta=0\.3"):
+    with pytest.raises(InputError, match=r"the run started with beta=0\.3"):
         run(small(beta=5.0, steps=STEPS), folder)
 
 
@@ -185,3 +187,58 @@ def test_a_folder_killed_before_its_first_checkpoint_begins_at_step_0(left, fold
         if path.is_file() and path.name not in left:
             path.unlink()
     assert run(small(steps=3), folder.parent / "begun").step == 3
+
+
+# Files of a run that somebody changed: what is not the run's is not lost without a word, what follows is made anew.
+@pytest.mark.parametrize("note", ["# my note\n", "# my note", "1,2,3\n"])
+def test_lines_that_the_run_did_not_write_are_told_and_kept_in_the_log(note, tmp_path, capfd):
+    folder = RunFolder(tmp_path / "run")
+    run(small(steps=8, log_every=2), folder.path)
+    with folder.metrics.open("a") as file:
+        file.write(note)
+    run(small(steps=12, log_every=2), folder.path)
+    assert "metrics.csv ended with a line that the run did not write" in capfd.readouterr().err
+    assert note.strip() in folder.log.read_text()
+    run(small(steps=12, log_every=2), tmp_path / "whole")
+    assert_same_run(folder.path, tmp_path / "whole")
+
+
+@pytest.mark.parametrize("steps, kept", [(9, None), (8, None), (8, -20), (8, -1), (0, None), (0, -5)])
+def test_what_a_session_wrote_itself_is_cut_back_without_a_word(steps, kept, tmp_path, capfd):
+    folder = RunFolder(tmp_path)
+    # Every row after the newest checkpoint, the last one cut off, as a killed process leaves them.
+    run(small(steps=steps, log_every=2), tmp_path)
+    content = folder.metrics.read_bytes()
+    lines = content.splitlines(keepends=True)
+    later = b"".join(b"%d," % step + lines[-1].partition(b",")[2] for step in (steps + 1, steps + 2))
+    folder.metrics.write_bytes(content + later[:kept] + (b"\0" * 7 if kept == -20 else b""))
+    capfd.readouterr()
+    run(small(steps=12, log_every=2), tmp_path)
+    assert "did not write" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["{", "{}", None, '{"neuron": "other"}'])
+def test_a_damaged_description_of_a_finished_run_is_written_anew(damage, tmp_path):
+    folder = RunFolder(tmp_path)
+    run(small(steps=5), tmp_path)
+    before = folder.model.read_bytes()
+    folder.model.unlink()
+    if damage is not None:
+        folder.model.write_text(damage)
+    assert run(small(steps=5), tmp_path).already_finished
+    assert folder.model.read_bytes() == before
+
+
+def test_a_whole_description_of_a_finished_run_is_left_alone(tmp_path):
+    folder = RunFolder(tmp_path)
+    run(small(steps=5), tmp_path)
+    # Version 0.1.0 did not name the target.
+    older = {key: value for key, value in json.loads(folder.model.read_text()).items() if key != "target"}
+    folder.model.write_text(json.dumps(older))
+    run(small(steps=5), tmp_path)
+    assert "target" not in read_description(folder.model)
+    newer = '{"format": "proxlearn-model-3"}'
+    folder.model.write_text(newer)
+    with pytest.raises(InputError, match="newer version"):
+        run(small(steps=5), tmp_path)
+    assert folder.model.read_text() == newer

@@ -48,7 +48,9 @@ def test_a_process_whose_folder_was_moved_writes_nothing_into_the_run_made_there
 
     other = {}
     at_step(monkeypatch, 7, move)
-    with pytest.raises(RunError, match="was moved or its lock removed; nothing more is written there") as lost:
+    with pytest.raises(
+        RunError, match="was moved, or its lock file was removed; resume the run from its present folder"
+    ) as lost:
         run(small(steps=30), folder)
     assert lost.value.exit_code == 1
     assert other
@@ -66,7 +68,7 @@ def test_a_process_whose_lock_was_removed_leaves_the_folder_to_the_next(tmp_path
         assert run(small(steps=30, log_every=1), folder).state == "finished"
 
     at_step(monkeypatch, 7, take)
-    with pytest.raises(RunError, match="its lock removed"):
+    with pytest.raises(RunError, match="its lock file was removed"):
         run(small(steps=30, log_every=1), folder)
     run(small(steps=30, log_every=1), tmp_path / "whole")
     assert_same_run(folder, tmp_path / "whole")

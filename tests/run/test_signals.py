@@ -89,7 +89,7 @@ def test_an_interrupted_selection_goes_on_and_ends_the_same(tmp_path, monkeypatc
     fits.clear()
     interruptions += [0, 5, 14]
     for kept in (0, 5, 14):
-        with pytest.raises(StoppedBySignal, match=f"continues it; {kept} candidate results are stored"):
+        with pytest.raises(StoppedBySignal, match=rf"continues the selection \(candidate results stored: {kept}\)"):
             run(tuned(), stopped)
     run(tuned(), stopped)
     assert fits == every

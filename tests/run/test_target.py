@@ -64,10 +64,10 @@ def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
 def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
     run_until(33, tmp_path, monkeypatch)
     assert main(["resume", str(tmp_path), "--steps", "28"]) == 2
-    assert "is at step 30 already" in capsys.readouterr().err
+    assert "is already at step 30" in capsys.readouterr().err
     assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
-    assert "steps=60 continues it to there" in capsys.readouterr().err
+    assert "steps=60 continues it" in capsys.readouterr().err
     assert main(["resume", str(tmp_path)]) == 0
-    assert "Already finished with 40 steps: nothing to do. steps=60, as requested earlier," in capsys.readouterr().out
+    assert "already finished at step 40. steps=60, as requested earlier," in capsys.readouterr().out
     assert main(["resume", str(tmp_path), "--steps", "60"]) == 0
     assert status(tmp_path)["longest_steps"] == status(tmp_path)["step"] == 60

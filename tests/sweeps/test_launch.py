@@ -141,7 +141,7 @@ def test_all_jobs_fail_and_each_reason_is_told(capfd):
     assert main(words) == 1
     shown = capfd.readouterr()
     assert "Traceback" not in shown.err
-    assert shown.out.count("dataset.path: no file nofile.csv") == 2
+    assert shown.out.count("dataset.path: the file nofile.csv does not exist") == 2
     assert "2 jobs: 2 failed" in shown.out
     assert states() == ["failed", "failed"]
     assert main(["plot", str(the_sweep().path)]) == 0

@@ -45,15 +45,15 @@ def test_a_bad_value_in_some_jobs_is_their_error_only():
 WRONG_AS_A_WHOLE = [
     (["beta=-1,-2"], "beta must be a finite number > 0, got -1; try beta=0.05"),
     (["betta=1,2"], "unknown key `betta`; did you mean `beta`?"),
-    (["dataset=sien,wdcb"], "no dataset `sien`; did you mean `sine`?"),
+    (["dataset=sien,wdcb"], "unknown dataset `sien`; did you mean `sine`?"),
     (["beta=0.1,-1", "fail_fast=true"], "beta must be a finite number > 0, got -1"),
     (["beta=interval(0,1)"], "beta=interval(0,1) is not a list of values; write beta=VALUE,VALUE,..."),
     (["seed=range(0,1000000000)"], "more than 10000 jobs"),
     (["seed=range(0,200)", "split_seed=range(0,200)"], "more than 10000 jobs"),
     (["+dataset._target_=os.mkdir,os.rmdir"], "_target_ would be imported and called"),
     (["fail_fast=3", "beta=0.1,0.2"], "fail_fast must be true or false"),
-    (["hydra/launcher=nosuch"], "no hydra/launcher `nosuch`"),
-    (["hydra/sweeper=nosuch"], "no hydra/sweeper `nosuch`"),
+    (["hydra/launcher=nosuch"], "unknown hydra/launcher `nosuch`"),
+    (["hydra/sweeper=nosuch"], "unknown hydra/sweeper `nosuch`"),
     (["hydra.sweep.dir=/dev/null/x", "beta=0.1,0.2"], "cannot write to /dev/null"),
 ]
 
@@ -75,7 +75,9 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_extra():
     try:
         import hydra_plugins.hydra_ray_launcher  # noqa: F401
     except ImportError:
-        with pytest.raises(InputError, match=r"hydra/launcher=ray is not installed; pip install 'proxlearn\[ray\]'"):
+        with pytest.raises(
+            InputError, match=r"hydra/launcher=ray is not installed; run `pip install 'proxlearn\[ray\]'`"
+        ):
             planned("hydra/launcher=ray")
     else:
         pytest.skip("the ray launcher is installed here")

@@ -72,15 +72,15 @@ def test_a_reader_that_has_enough_is_no_failure(tmp_path: Path) -> None:
 def test_letters_that_a_terminal_lacks_are_escaped(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "β").mkdir()
     done = shell(f"{COMMAND} status β; {COMMAND} status γ", tmp_path, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
-    assert done.stdout == "no runs below \\u03b2\n"
-    assert done.stderr.startswith("proxlearn: no folder \\u03b3; ")
+    assert done.stdout == "there are no runs below \\u03b2\n"
+    assert done.stderr.startswith("proxlearn: the folder \\u03b3 does not exist; ")
     assert done.stderr.count("\n") == 1
 
 
 def test_a_table_on_standard_output_is_never_altered(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
     monkeypatch.setattr(sys, "stdout", narrow)
-    with pytest.raises(InputError, match=r"cannot write '\\xe9'; give -o FILE"), exact_output() as file:
+    with pytest.raises(InputError, match=r"lacks the character '\\xe9'; write to -o FILE"), exact_output() as file:
         file.write("caf\xe9")
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from proxlearn.core.cloud import PointCloud, draw_normal
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError, RunError
@@ -22,21 +22,21 @@ HYPER = Hyper(beta=1e3, h=0.1, epsilon=0.5, L=50, tolerance="log", epsilon_quant
 
 
 @pytest.fixture(scope="module")
-def wave() -> Problem:
+def wave() -> Risk:
     x = torch.linspace(-2, 2, 40, dtype=torch.float64)
-    return Problem(TanhNeuron(), Samples(x[:, None], torch.sin(2 * x)))
+    return Risk.from_samples(Perceptron(), Samples(x[:, None], torch.sin(2 * x)))
 
 
 @pytest.fixture
-def cloud(wave: Problem) -> PointCloud:
-    return draw_normal(wave.neuron.coordinates(1), 1, 1.0, 20, torch.Generator().manual_seed(1)).to(
-        "cpu", torch.float32
-    )
+def cloud(wave: Risk) -> PointCloud:
+    return draw_normal(
+        wave.neuron.coordinates(1), wave.neuron.initial_deviations(1, 1.0), 20, torch.Generator().manual_seed(1)
+    ).to("cpu", torch.float32)
 
 
 @pytest.mark.parametrize("engine", ["fused", "eager"])
 def test_it_continues_exactly_from_a_cloud_and_a_state_of_the_generator(
-    wave: Problem, cloud: PointCloud, engine: str
+    wave: Risk, cloud: PointCloud, engine: str
 ) -> None:
     generator = torch.Generator().manual_seed(3)
     clouds, states = [], []
@@ -54,7 +54,7 @@ def test_it_continues_exactly_from_a_cloud_and_a_state_of_the_generator(
     assert torch.equal(again.get_state(), states[-1])
 
 
-def test_a_fit_is_this_loop(wave: Problem) -> None:
+def test_a_fit_is_this_loop(wave: Risk) -> None:
     settings = Settings(N=15, steps=9, init_scale=1.0, h=0.1, beta=1e3, epsilon=0.5)
     start, generator = initial_fit(wave, settings, seed=2), torch.Generator()
     generator.set_state(start.generator)
@@ -64,7 +64,7 @@ def test_a_fit_is_this_loop(wave: Problem) -> None:
     assert torch.equal(fitted.generator, generator.get_state())
 
 
-def test_without_an_end_it_goes_on_and_past_the_end_it_yields_nothing(wave: Problem, cloud: PointCloud) -> None:
+def test_without_an_end_it_goes_on_and_past_the_end_it_yields_nothing(wave: Risk, cloud: PointCloud) -> None:
     steps = iterate(wave, cloud, HYPER, generator=torch.Generator().manual_seed(0))
     for step in range(1, 30):
         after, _ = next(steps)
@@ -73,12 +73,12 @@ def test_without_an_end_it_goes_on_and_past_the_end_it_yields_nothing(wave: Prob
     assert list(iterate(wave, later, HYPER, generator=torch.Generator(), until=5)) == []
 
 
-def test_a_wrong_hyperparameter_is_refused_before_the_first_step(wave: Problem, cloud: PointCloud) -> None:
+def test_a_wrong_hyperparameter_is_refused_before_the_first_step(wave: Risk, cloud: PointCloud) -> None:
     with pytest.raises(InputError, match="beta must be a finite number > 0, got -1"):
         next(iterate(wave, cloud, replace(HYPER, beta=-1.0), generator=torch.Generator()))
 
 
-def test_the_fallback_precision_takes_over_for_good(wave: Problem, cloud: PointCloud) -> None:
+def test_the_fallback_precision_takes_over_for_good(wave: Risk, cloud: PointCloud) -> None:
     wild = replace(HYPER, h=1e30, epsilon_quantile=None, weights="uniform", h_schedule="constant", drift="paper")
     with pytest.raises(RunError, match="not finite"):
         list(iterate(wave, cloud, wild, generator=torch.Generator().manual_seed(0), until=3))

@@ -11,9 +11,8 @@ from sklearn.datasets import load_iris
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import estimates
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_for_step, schedule_factor, with_measured_epsilon
 from proxlearn.errors import RunError
@@ -26,16 +25,16 @@ SMALL = Settings(N=30, steps=40, init_scale=1.0, h=0.3, beta=1e3, epsilon=0.5)
 
 
 @pytest.fixture(scope="module")
-def wave() -> Problem:
+def wave() -> Risk:
     x = torch.linspace(-2, 2, 60, dtype=torch.float64)
-    return Problem(TanhNeuron(), Samples(x[:, None], torch.sin(2 * x)))
+    return Risk.from_samples(Perceptron(), Samples(x[:, None], torch.sin(2 * x)))
 
 
 @pytest.fixture(scope="module")
-def iris() -> Problem:
+def iris() -> Risk:
     X, y = (torch.from_numpy(part) for part in load_iris(return_X_y=True))
-    neuron, X = TanhOutputsNeuron(3), (X - X.mean(0)) / X.std(0)
-    return Problem(neuron, Samples(X, neuron.targets(y), y))
+    neuron, X = Perceptron(num_outputs=3), (X - X.mean(0)) / X.std(0)
+    return Risk.from_samples(neuron, Samples(X, neuron.targets(y), y))
 
 
 VARIANTS = {
@@ -70,7 +69,7 @@ def test_a_fit_goes_on_where_it_stopped(variant: str, which: str, request: pytes
     assert not same(fit(problem, settings, seed=5, steps=53), whole)
 
 
-def test_resampling_happens_and_makes_twins(wave: Problem) -> None:
+def test_resampling_happens_and_makes_twins(wave: Risk) -> None:
     settings = replace(SMALL, **VARIANTS["resampling"])
     theta = fit(wave, replace(settings, beta=1e9), seed=0).newest.theta
     without = fit(wave, replace(settings, beta=1e9, resample="none"), seed=0)
@@ -79,7 +78,7 @@ def test_resampling_happens_and_makes_twins(wave: Problem) -> None:
 
 
 @pytest.mark.parametrize("weights", ["proximal", "uniform", "fisher_rao"])
-def test_training_learns(iris: Problem, wave: Problem, weights: str) -> None:
+def test_training_learns(iris: Risk, wave: Risk, weights: str) -> None:
     # At h = 0.3 the Fisher-Rao update, which is explicit in w, overshoots on the wave.
     settings = replace(SMALL, N=60, weights=weights, h=0.1, epsilon=0.1)
     fitted = fit(iris, settings, seed=0, steps=60)
@@ -90,7 +89,7 @@ def test_training_learns(iris: Problem, wave: Problem, weights: str) -> None:
     assert history[-1]["train_risk"] < 0.3 * history[0]["train_risk"]
 
 
-def test_the_history_tells_the_numbers_of_each_logged_step(wave: Problem) -> None:
+def test_the_history_tells_the_numbers_of_each_logged_step(wave: Risk) -> None:
     settings = replace(SMALL, h_schedule="cosine", horizon=40)
     seen: list[int] = []
     fitted = fit(wave, settings, seed=0, callback=lambda cloud, row: seen.append(cloud.step))
@@ -99,33 +98,33 @@ def test_the_history_tells_the_numbers_of_each_logged_step(wave: Problem) -> Non
     assert fitted.history[-1]["h"] == pytest.approx(0.3 * schedule_factor("cosine", 39, 40))
     assert len({row["epsilon"] for row in fitted.history}) > 3
     cloud = fitted.newest.to("cpu", torch.float64)
-    assert fitted.history[-1]["train_risk"] == pytest.approx(risk_of(wave.neuron, cloud, wave.samples), rel=1e-4)
+    assert fitted.history[-1]["train_risk"] == pytest.approx(risk_of(wave, cloud, wave.samples), rel=1e-4)
 
 
-def test_early_stopping_restores_the_cloud_of_the_least_validation_risk(wave: Problem) -> None:
+def test_early_stopping_restores_the_cloud_of_the_least_validation_risk(wave: Risk) -> None:
     """A target of pure noise: the more is learnt, the worse it gets."""
     generator = torch.Generator().manual_seed(0)
     noise = Samples(wave.samples.X, torch.randn(60, generator=generator, dtype=torch.float64))
     other = Samples(wave.samples.X, torch.randn(60, generator=generator, dtype=torch.float64))
-    problem = Problem(wave.neuron, noise)
+    problem = Risk.from_samples(wave.neuron, noise)
     fitted = fit(problem, SMALL, seed=0, steps=3000, validation=other, patience=12)
     risks = {row["step"]: row["validation_risk"] for row in fitted.history}
     assert fitted.newest.step < 3000
     assert risks[fitted.cloud.step] == min(risks.values()) == fitted.best["validation_risk"]
     assert fitted.cloud.step < fitted.newest.step
-    assert risk_of(problem.neuron, fitted.cloud, other.to("cpu", torch.float32)) == fitted.best["validation_risk"]
+    assert risk_of(problem, fitted.cloud, other.to("cpu", torch.float32)) == fitted.best["validation_risk"]
 
 
-def test_a_step_that_is_too_large_is_an_error_with_its_remedy(wave: Problem) -> None:
+def test_a_step_that_is_too_large_is_an_error_with_its_remedy(wave: Risk) -> None:
     with pytest.raises(RunError, match=r"not finite after step .* smaller h"):
         fit(wave, replace(SMALL, h=1e30), seed=0)
 
 
-def test_risk_in_pieces_is_the_risk(iris: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_risk_in_pieces_is_the_risk(iris: Risk, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = fit(iris, SMALL, seed=0, steps=3).newest.to("cpu", torch.float64)
-    whole = risk_of(iris.neuron, cloud, iris.samples)
+    whole = risk_of(iris, cloud, iris.samples)
     monkeypatch.setattr("proxlearn.training.trainer.PIECE", 30 * 7)
-    assert risk_of(iris.neuron, cloud, iris.samples) == pytest.approx(whole, rel=1e-12)
+    assert risk_of(iris, cloud, iris.samples) == pytest.approx(whole, rel=1e-12)
 
 
 def test_the_defaults_are_those_of_recipe_tuned() -> None:
@@ -133,13 +132,13 @@ def test_the_defaults_are_those_of_recipe_tuned() -> None:
         assert asdict(settings_from_config(config_of(f"dataset={dataset}", "recipe=tuned"))) == asdict(Settings())
 
 
-def test_an_absolute_epsilon_is_not_replaced_by_what_another_run_measured(wave: Problem) -> None:
+def test_an_absolute_epsilon_is_not_replaced_by_what_another_run_measured(wave: Risk) -> None:
     hyper = replace(SMALL, epsilon_quantile=None, h_schedule="cosine").hyper
     cloud = replace(initial_fit(wave, SMALL, seed=0).newest, epsilon=123.0)
     assert hyper_for_step(hyper, with_measured_epsilon(hyper, cloud)).epsilon == SMALL.epsilon
 
 
-def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Problem) -> None:
+def test_an_interrupted_fit_goes_on_to_the_bits_of_a_whole_one(wave: Risk) -> None:
     def interrupt(cloud: PointCloud, row: dict[str, float]) -> None:
         if cloud.step == 9:
             signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The recursion for the CPU, compiled once: the same mathematics as core/, with its loops fused.
+"""The recursion for the CPU, compiled by Numba: the same mathematics as in core/, with fused loops.
 
 torch has fast matrix products, but it passes over memory for every elementary operation and has no neighbour lists.
 Here Numba compiles the passes between the products (without a C compiler; the result is cached on disk). core/step.py

@@ -1,4 +1,5 @@
-"""Kernels as plain numbers, shifted by the current potentials: a round is one pass over K, without a logarithm.
+"""Kernels stored as plain numbers and shifted by the current potentials: a round is one pass over K, without
+logarithms.
 
 With K(i,j) = exp(alpha_i + log Gamma(i,j) + gamma_j), z = e^gamma z^ and q = e^alpha q^, a round is
 
@@ -126,11 +127,11 @@ def _long_sparse_sweep(K, diagonal, starts, index, z, rho, u, q, v):  # type: ig
 
 
 SHORT = 50_000
-"""Entries up to which one thread finishes a list before a second one has started."""
+"""Number of entries up to which one thread finishes a list before a second thread has started."""
 
 
 class AbsorbedKernel(ABC):
-    """A shifted kernel, dense or sparse: its potentials, and the results of a round."""
+    """A shifted kernel, dense or sparse, with its potentials and the results of a round."""
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_rho: np.ndarray, blocks: int) -> None:
         N, dtype = len(rows), rows.dtype
@@ -138,14 +139,14 @@ class AbsorbedKernel(ABC):
         self.scale = dtype.type(1 / (2 * epsilon))
         self.log_rho = log_rho
         self.unit = float(log_rho.max())
-        """Log of the largest weight, which is the unit of the weights in a sweep."""
+        """Logarithm of the largest weight, which is the unit of the weights in a sweep."""
         self.rho = np.exp(log_rho - self.unit).astype(dtype)
         self.alpha, self.shift = np.empty(N, dtype), np.empty(N, dtype)
         self.u, self.q, self.v = np.empty(N, dtype), np.empty(N, dtype), np.empty((blocks, N), dtype)
         self.gamma, self.log_scale, self.q_scale = np.empty(N, dtype), np.empty(N), np.empty(N)
 
     def rebuild(self, gamma: np.ndarray) -> None:
-        """Build K for z near e^gamma."""
+        """Build K for values of z near e^gamma."""
         self.gamma = gamma.astype(self.dtype)
         self._build()
         self.log_scale = self.alpha.astype(np.float64) - self.shift
@@ -154,11 +155,11 @@ class AbsorbedKernel(ABC):
             self.q_scale = np.exp(self.log_scale + self.unit)
 
     def sweep(self, log_z: np.ndarray) -> None:
-        """Compute u, q^ and v (one part per block) for one round."""
+        """Compute u, q^ and v for one round; v has one part per block."""
         self._sweep(np.exp(log_z - self.gamma).astype(self.dtype))
 
     def logarithms(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Return a function that computes log q and log(Gamma z) of the sweep just made, when it is called."""
+        """Return a function that computes log q and log(Gamma z) from the most recent sweep."""
         u, log_scale = self.u.copy(), self.log_scale
 
         def compute() -> tuple[np.ndarray, np.ndarray]:
@@ -170,7 +171,7 @@ class AbsorbedKernel(ABC):
 
     @abstractmethod
     def _build(self) -> None:
-        """Build K around gamma, with alpha and shift."""
+        """Build K around gamma, using alpha and the shift."""
 
     @abstractmethod
     def _sweep(self, z: np.ndarray) -> None:
@@ -178,7 +179,7 @@ class AbsorbedKernel(ABC):
 
 
 class DenseAbsorbedKernel(AbsorbedKernel):
-    """All N x N entries, for clouds with many relevant neighbours."""
+    """A shifted kernel with all N x N entries, for clouds with many relevant neighbours."""
 
     def __init__(
         self,
@@ -205,7 +206,8 @@ class DenseAbsorbedKernel(AbsorbedKernel):
 
 
 class SparseAbsorbedKernel(AbsorbedKernel):
-    """The diagonal and the entries of a neighbour list, for clouds with few relevant neighbours."""
+    """A shifted kernel with the diagonal and the entries of a neighbour list, for clouds with few relevant
+    neighbours."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A cache of compiled passes on disk, private to the user and valid for one state of the sources.
+"""A cache of compiled passes on disk, private to the user and valid for one version of the source files.
 
 Numba's own cache is not used. It falls back to the package's folder, where code of older sources survives; its key
 covers the file of a function but not the files of the functions that it calls; and a damaged file makes it fail
@@ -44,7 +44,7 @@ DIGEST_BYTES = 32
 
 
 def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return the decorator ``numba.njit`` with these options and with the cache of this module."""
+    """Return the decorator ``numba.njit`` with the given options, using the cache of this module."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
@@ -58,7 +58,7 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class PassCache(_Cache):
-    """The compiled signatures of one function, one file per signature."""
+    """The cache of one function, with one file per compiled signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -82,7 +82,7 @@ class PassCache(_Cache):
                 _discard(path)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the stored code for a signature, or None, whereupon Numba compiles the function."""
+        """Return the stored code for a signature, or None, in which case Numba compiles the function."""
         if not self._enabled:
             return None
         target_context.refresh()
@@ -103,13 +103,13 @@ class PassCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store compiled code in the first writable folder; without such a folder the code stays in this process."""
+        """Store compiled code in the first writable folder; if there is none, the code is kept in this process only."""
         if not self._enabled or data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
         payload = dumps((sig, data._reduce()))  # type: ignore[no-untyped-call]
         content = MAGIC + _digest(name, payload) + payload
-        COMPILE_TIME.cache_error = OSError(errno.ENOENT, "there is no folder for it")
+        COMPILE_TIME.cache_error = OSError(errno.ENOENT, "no cache folder is available")
         for folder in folders():
             try:
                 _write_private(folder / name, content)
@@ -124,7 +124,9 @@ class PassCache(_Cache):
         return f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        """Return a name that depends on everything that affects the code besides the sources, which name the folder."""
+        """Return a file name that depends on everything that affects the code, except the sources, which name the
+        folder.
+        """
         source = Path(inspect.getfile(self._function)).read_bytes()
         parts = (hashlib.sha256(source).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
         key = hashlib.sha256(repr((*parts, codegen.magic_tuple())).encode()).hexdigest()[:32]
@@ -133,14 +135,15 @@ class PassCache(_Cache):
 
 @functools.cache
 def sources_key(folder: Path = Path(__file__).parent) -> str:
-    """Return a digest of the compiler's versions and the sources of all passes, which may contain each other's code."""
+    """Return a digest of the compiler versions and of the sources of all passes, which may contain each other's
+    code."""
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     versions = f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}"
     return hashlib.sha256(sources + versions.encode()).hexdigest()[:12]
 
 
 def folders() -> Iterator[Path]:
-    """Yield the private folders of this user: the user's cache first, then one below the temporary folder."""
+    """Yield the private folders of this user: first the user's cache, then a folder in the temporary directory."""
     for path in _candidates():
         with contextlib.suppress(OSError):
             _make_private(path)
@@ -160,20 +163,20 @@ def _candidates() -> Iterator[Path]:
 
 
 def _make_private(path: Path) -> None:
-    """Make ``path`` a folder that no other user can write to; raise OSError where that is not possible."""
+    """Make ``path`` a folder that no other user can write to; raise OSError if that is not possible."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     # The status of the folder itself, not of the target of a link that another user placed.
     stats = path.lstat()
     if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != user_id():
-        raise PermissionError(errno.EPERM, "it is not a folder of this user", str(path))
+        raise PermissionError(errno.EPERM, "the cache folder does not belong to this user", str(path))
     if stats.st_mode & 0o077:
         path.chmod(0o700)
 
 
 def _read_private(path: Path) -> bytes | None:
-    """Return the content of a regular file of this user; None for any other file."""
+    """Return the content of a file if it is a regular file of this user, and None otherwise."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY | PLAIN | NO_WAIT)
         try:
@@ -187,7 +190,10 @@ def _read_private(path: Path) -> bytes | None:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename. No sync is needed: a file that a crash damages fails its checksum."""
+    """Write the file under a temporary name, then rename it.
+
+    No sync is needed, because a file that a crash has damaged fails its checksum.
+    """
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600)
@@ -210,7 +216,7 @@ def _digest(name: str, payload: bytes) -> bytes:
 
 
 def _checked(name: str, content: bytes) -> bytes:
-    """Return the payload of a file; raise ValueError where the file is damaged."""
+    """Return the payload of a file; raise ValueError if the file is damaged."""
     start = len(MAGIC) + DIGEST_BYTES
     payload = content[start:]
     if not content.startswith(MAGIC) or content[len(MAGIC) : start] != _digest(name, payload):
@@ -219,7 +225,7 @@ def _checked(name: str, content: bytes) -> bytes:
 
 
 class _Timer(event.Listener):
-    """Listener that times Numba's compilations of the passes, and of no other package's functions."""
+    """Listener that times the compilation of passes by Numba and ignores the functions of other packages."""
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"] in PASSES:

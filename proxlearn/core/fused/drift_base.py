@@ -1,4 +1,4 @@
-"""The base of the fused drifts: hyperparameters, cotangents of the backward pass, the potential w, padded features."""
+"""The base class of the fused drifts: hyperparameters, cotangents, the potential w and padded features."""
 
 from __future__ import annotations
 
@@ -8,44 +8,57 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 
 
 class FusedDrift(ABC):
-    """The drift of a cloud, with memory that every step reuses, for a fixed number of samples and one precision."""
+    """The drift of a cloud for a fixed number of samples and one precision; its memory is reused by every step."""
 
     dtype: np.dtype
     hyper: Hyper
     h: np.floating
     diffusion: np.floating
 
+    risk: Risk
+
     @abstractmethod
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        """Return Theta_k and the proximal step's potential w."""
+        """Return Theta_k and the potential w of the proximal step."""
 
     @abstractmethod
+    def _prepare(self, samples: Samples) -> None:
+        """Store the arrays that the passes need for the samples."""
+
     def set_samples(self, samples: Samples) -> None:
-        """Continue with other samples, as many as before."""
+        """Replace the samples by the same number of other samples."""
+        self.risk = self.risk.with_samples(samples, self.risk.batch)
+        self._prepare(samples)
 
     def set_hyper(self, hyper: Hyper) -> None:
-        """Continue with other values of h, beta and epsilon; the readings (drift, prox_potential) stay."""
+        """Replace h, beta and epsilon; the readings (drift, prox_potential) stay unchanged."""
         self.hyper = hyper
         self.h, self.diffusion = self.dtype.type(hyper.h), self.dtype.type(hyper.diffusion)
 
+    def cotangent(self, r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return c and d of G(i,m) = c_m + rho_i d_m, as in ``Risk.potentials``; r and s have the shape of y."""
+        y = self.risk.samples.y.numpy()
+        if self.hyper.drift == "paper":
+            return self._weighted((r - 2 * y) / y.shape[-1]), self._weighted(s / y.shape[-1])
+        c = self.risk.loss.cotangent(torch.from_numpy(r), self.risk.samples.y).numpy()
+        return self._weighted(c), np.zeros_like(s)
 
-def cotangent(hyper: Hyper, r: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return c and d of G(i,m) = c_m + rho_i d_m, as in ``risk.potentials``; r, s and y are all n, or outputs x n."""
-    n = y.shape[-1]
-    if hyper.drift == "paper":
-        return (r - 2 * y) / n, s / n
-    return (r - y) * (2 / n), np.zeros_like(s)
+    def _weighted(self, values: np.ndarray) -> np.ndarray:
+        """Return the values per sample (n, or C x n) multiplied by the sample weights."""
+        weights = self.risk.samples.weights
+        return values if weights is None else values * weights.numpy()
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """Return w from P c, which is v + u for the paper's cotangent and v + 2 u for the first variation's cotangent.
+    """Return w from P c, which is v + u for the paper's cotangent and v + 2 u for that of the first variation.
 
-    ``u`` is given where the readings of drift and prox_potential differ.
+    ``u`` is given if the readings of drift and prox_potential differ.
     """
     if u is None:
         return inner_c
@@ -54,7 +67,7 @@ def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.nda
 
 
 def pad_columns(X: Tensor) -> Tensor:
-    """Return X with columns of zeros up to a multiple of 16.
+    """Return X padded with columns of zeros to a multiple of 16 columns.
 
     The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as with 384 x 16.
     """
@@ -62,7 +75,7 @@ def pad_columns(X: Tensor) -> Tensor:
     return torch.nn.functional.pad(X, (0, columns - X.shape[1])).contiguous()
 
 
-def with_ones(samples: Samples) -> tuple[np.ndarray, Tensor, Tensor]:
-    """Return y, and [1 X] in the two forms for the matrix products: transposed, and padded."""
+def with_ones(samples: Samples) -> tuple[Tensor, Tensor]:
+    """Return y, and [1 X] in the two forms that the matrix products need: transposed, and padded."""
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
-    return samples.y.numpy(), X1t, pad_columns(X1t.T)
+    return X1t, pad_columns(X1t.T)

@@ -1,4 +1,4 @@
-"""The fixed point of Algorithm 1 with an absorbed kernel: rounds, returned pair and error as in proximal.solve."""
+"""The fixed point of Algorithm 1 with an absorbed kernel; rounds, returned pair and error are as in proximal.solve."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxlearn.core.options import Tolerance
 SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
 """Distance that log z may move from the shift before K is rebuilt."""
 SMALLEST = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
-"""Below this value an entry of u or v may have lost terms to underflow: the log domain must take over."""
+"""Value below which an entry of u or v may have lost terms to underflow, so that the log domain must be used."""
 OF_ALL_Q = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}
 """The same limit for v, as a share of the sum of q^: the weight of an entry of K that underflowed is its q^, which is
 large where z has moved far from the shift. The smallest entry of K over the rounding unit is a fifth of this."""
@@ -22,7 +22,7 @@ large where z has moved far from the shift. The smallest entry of K over the rou
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """The pair that Algorithm 1 returns, as logarithms in float64."""
+    """The pair returned by Algorithm 1, as logarithms in float64."""
 
     log_rho: np.ndarray
     log_z: np.ndarray
@@ -35,7 +35,7 @@ class FixedPoint:
     stopped: bool
 
     def log_eta(self, cutoff: float, epsilon: float) -> float:
-        """Return the log of a bound on the change of log rho caused by entries that were dropped.
+        """Return the logarithm of a bound on the change of log rho caused by the entries that were dropped.
 
         Each dropped entry is at most exp(-cutoff^2 / 2 epsilon).
         """
@@ -48,8 +48,8 @@ class FixedPoint:
 def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
     """Compute log(Gamma^T q) and the next log z.
 
-    Returns the largest change of log z, its distance from the shift, and the least entry of u and v, v in units of
-    ``share`` times the sum of q if that is more than 1.
+    Return the largest change of log z, the largest distance of log z from the shift, and the smallest entry of u and v.
+    The entries of v are divided by ``share`` times the sum of q if that is more than 1.
     """
     change = reach = 0.0
     least = np.inf
@@ -68,7 +68,7 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
 
 @compile_pass()
 def _unscaled(q, scale):  # type: ignore[no-untyped-def]
-    """Return q from q^; it may overflow where the weights are in range."""
+    """Return q from q^; q may overflow even if the weights are in range."""
     return q * scale
 
 
@@ -89,7 +89,7 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> FixedPoint | None:
-    """Run the rounds as in proximal.solve; return None where the plain numbers leave their range."""
+    """Run the rounds as in proximal.solve; return None if the plain numbers leave their range."""
     reach, smallest, unit = SHIFT_LIMIT[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
     share = OF_ALL_Q[kernel.dtype] / smallest
     changes: list[float] = []

@@ -1,4 +1,4 @@
-"""One recursion with fused passes, and with a kernel limited to the relevant pairs (kernel=auto).
+"""One recursion with fused passes and, for kernel=auto, with a kernel limited to the relevant pairs.
 
 The cloud determines one of three regimes. *Identity*: no two particles are near enough to exchange mass, and the
 proximal step is the identity to 2^-53; the check costs O(N p). *Sparse*: few pairs are near enough, and the products
@@ -8,7 +8,6 @@ run over a neighbour list with a skin. *Dense*: all pairs. The bounds that make 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -16,69 +15,40 @@ from torch import Tensor
 
 from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel, DenseAbsorbedKernel, SparseAbsorbedKernel
-from proxlearn.core.fused.drift_base import FusedDrift
+from proxlearn.core.fused.drifts import make_drift
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.log_kernel import FusedLogKernel, keeps_mass
 from proxlearn.core.fused.neighbour_list import NeighbourList, build_list, largest_displacement, widest_empty_radius
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
-from proxlearn.core.fused.softmax_binary_features import BinaryFeaturesDrift, is_applicable
-from proxlearn.core.fused.softmax_drift import SoftmaxDrift
-from proxlearn.core.fused.tanh_drift import TanhDrift
-from proxlearn.core.fused.tanh_outputs_drift import TanhOutputsDrift
-from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift, saturates
-from proxlearn.core.fused.tanh_tiled import TiledTanhDrift
 from proxlearn.core.fused.thread_layer import set_threads
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import KernelTooLarge
-from proxlearn.core.problem import Problem
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.core.weights import UPDATES, cost_rows_columns, proximal_weights
 
-IN_ONE_PIECE = 2**26
-"""Bytes of P up to which it is stored as a whole; beyond, memory traffic takes longer than the arithmetic."""
-
-
-def _tanh(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
-    if saturates(problem):
-        return SaturatedTanhDrift(problem, hyper, N, blocks)
-    whole = N * problem.samples.y.nbytes <= IN_ONE_PIECE
-    return (TanhDrift if whole else TiledTanhDrift)(problem, hyper, N, blocks)
-
-
-def _softmax(problem: Problem, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
-    return (BinaryFeaturesDrift if is_applicable(problem, N) else SoftmaxDrift)(problem, hyper, N, blocks)
-
-
-DRIFTS: dict[str, Callable[[Problem, Hyper, int, int], FusedDrift]] = {
-    "tanh": _tanh,
-    "softmax": _softmax,
-    "softmax_intercept": _softmax,
-    "tanh_outputs": TanhOutputsDrift,
-}
-"""Fused drifts by the name of the neuron; any other neuron runs on the eager path."""
-
 MOST_DENSE = 8192
-"""Particles beyond which an N x N matrix is never formed."""
+"""Number of particles above which an N x N matrix is never formed."""
 
 
 LARGEST_LENGTH = 1e150
-"""Steps and cut-offs above this cannot be squared in any precision; in float32 they overflow earlier."""
+"""Largest step or cut-off that can be squared in every precision without overflow; in float32 the limit is lower."""
 LARGE_LOG = 2.0**23
 """Size of log z up to which log rho = log z + log(Gamma^T q) conserves mass to 2^-29; above it, mass is checked."""
 
 
 class FusedStep:
-    """``core.step.step`` for one problem and one set of hyperparameters, with preallocated memory."""
+    """The function ``core.step.step`` for one functional and one set of hyperparameters, with preallocated memory."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, threads: int) -> None:
-        self.problem, self.hyper, self.N, self.threads = problem, hyper, N, threads
+    def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
+        self.hyper, self.N, self.threads = hyper, N, threads
         set_threads(threads)
-        self.drift = DRIFTS[problem.neuron.name](problem, hyper, N, threads)
-        self.dtype = self.drift.dtype
+        self.drift = make_drift(functional, hyper, N, threads)
+        self.dtype = np.dtype(np.float64)
         self._block = np.empty(threads, self.dtype)
         self._K: dict[np.dtype, np.ndarray] = {}
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
@@ -86,21 +56,25 @@ class FusedStep:
         self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
 
     def set_hyper(self, hyper: Hyper) -> None:
-        """Continue with other values of h, beta and epsilon, as a schedule does between two steps."""
+        """Replace h, beta and epsilon, as a schedule does between two steps."""
         self.hyper = hyper
         self.drift.set_hyper(hyper)
 
     def set_samples(self, samples: Samples) -> None:
-        """Continue with other samples, equally many, as mini-batches do between two steps."""
+        """Replace the samples by the same number of other samples, as mini-batches do between two steps."""
         self.drift.set_samples(samples)
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+        if cloud.theta.numpy().dtype != self.dtype:
+            self.dtype = cloud.theta.numpy().dtype
+            self._block = np.empty(self.threads, self.dtype)
         rho, osc_log_rho = self._weights_of(cloud.log_rho)
         theta, w = self.drift(cloud.theta, rho, noise)
         hyper = self.hyper
         if hyper.weights != "proximal":
-            log_rho, _ = UPDATES[hyper.weights](cloud, theta, torch.from_numpy(w), hyper, z0)
-            return PointCloud(theta, log_rho, cloud.step + 1), None
+            log_rho, solution = UPDATES[hyper.weights](cloud, theta, torch.from_numpy(w), hyper, z0)
+            info = None if solution is None else Info(cloud, theta, hyper, torch.from_numpy(w), solution)
+            return PointCloud(theta, log_rho, cloud.step + 1), info
         if hyper.kernel != "auto":
             return self._with_reference_kernel(cloud, theta, w, z0)
         max_step = largest_displacement(theta.numpy(), cloud.theta.numpy(), self._block)
@@ -111,18 +85,18 @@ class FusedStep:
             # A distance or a potential has left the range of this precision, so the weights are unknown (as with
             # kernel=log); the training loop detects this and stops.
             return PointCloud(theta, torch.full_like(cloud.log_rho, torch.nan), cloud.step + 1), None
-        screen, solution = self._screened(cloud, theta, w, z0, radius, max_step)
-        if solution is None:
+        screen, fixed_point = self._screened(cloud, theta, w, z0, radius, max_step)
+        if fixed_point is None:
             after = PointCloud(theta, cloud.log_rho, cloud.step + 1, screen)
             return after, IdentityInfo(cloud, theta, hyper, w)
-        log_rho = torch.from_numpy(solution.log_rho).to(theta.dtype)
-        info = Info(cloud, theta, hyper, torch.from_numpy(w), _proximal_solution(solution, hyper, log_rho))
+        log_rho = torch.from_numpy(fixed_point.log_rho).to(theta.dtype)
+        info = Info(cloud, theta, hyper, torch.from_numpy(w), _proximal_solution(fixed_point, hyper, log_rho))
         return PointCloud(theta, log_rho, cloud.step + 1, screen), info
 
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """Return the screen of the next step and the fixed point, which is None where the weights do not change."""
+        """Return the screen of the next step and the fixed point, which is None if the weights do not change."""
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries, crowded = 0, True
@@ -188,7 +162,7 @@ class FusedStep:
         return None
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
-        """Run the reference solver in float64, where plain numbers leave their range."""
+        """Run the reference solver in float64, for clouds whose plain numbers leave their range."""
         hyper = self.hyper
         kernel = FusedLogKernel(
             *self._oriented(cloud.theta, theta), hyper.epsilon, self._memory(np.dtype(np.float64)), self.threads
@@ -202,7 +176,7 @@ class FusedStep:
         return FixedPoint(solution.log_rho.numpy(), log_z, log_q, empty, empty, changes, solution.stopped)
 
     def _memory(self, dtype: np.dtype) -> np.ndarray:
-        """Return the memory of an N x N matrix, reused at every step."""
+        """Return memory for an N x N matrix, which is reused at every step."""
         if dtype not in self._K:
             self._K[dtype] = np.empty((self.N, self.N), dtype)
         return self._K[dtype]
@@ -210,7 +184,7 @@ class FusedStep:
     def _with_reference_kernel(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor
     ) -> tuple[PointCloud, Info]:
-        """Run the reference's proximal step after the fused drift, for kernel=dense and kernel=log."""
+        """Run the reference proximal step after the fused drift, for kernel=dense and kernel=log."""
         _, solution = proximal_weights(cloud, theta, torch.from_numpy(w), self.hyper, z0)
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
@@ -225,7 +199,7 @@ class FusedStep:
         return rows.numpy(), columns.numpy()
 
     def _around(self, reference: Tensor, radius: float) -> Screen:
-        """Return a screen around a cloud; where its list is empty, with the largest radius that leaves it empty."""
+        """Return a screen around a cloud; if its list is empty, use the largest radius for which it stays empty."""
         screen = Screen(reference, radius)
         neighbours = self._list_of(screen)
         if neighbours is not None and neighbours.empty:
@@ -234,14 +208,15 @@ class FusedStep:
         return screen
 
     def _list_of(self, screen: Screen) -> NeighbourList | None:
-        """Return the neighbour list of a screen, a function of the screen alone; the newest list is stored."""
+        """Return the neighbour list of a screen, which depends on the screen alone; the most recent list is stored."""
         if id(screen) not in self._lists:
             most = self.N**2 // 20 if self.N <= MOST_DENSE else 1000 * self.N
             self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
         return self._lists[id(screen)][1]
 
     def _distance(self, theta: Tensor, screen: Screen | None) -> float:
-        """Return the largest displacement of a cloud from the screen's reference; the newest value is stored."""
+        """Return the largest displacement of a cloud from the reference of the screen; the most recent value is
+        stored."""
         if screen is None:
             return 0.0
         if self._moved[0] is not theta or self._moved[1] is not screen:
@@ -249,7 +224,7 @@ class FusedStep:
         return self._moved[2]
 
     def _weights_of(self, log_rho: Tensor) -> tuple[np.ndarray, float]:
-        """Return rho and osc(log rho), which stay the same as long as the proximal step is the identity."""
+        """Return rho and osc(log rho), which stay unchanged as long as the proximal step is the identity."""
         if self._weights[0] is not log_rho:
             values = log_rho.numpy()
             self._weights = (log_rho, np.exp(values), oscillation(values))
@@ -257,7 +232,9 @@ class FusedStep:
 
 
 class IdentityInfo(Info):
-    """Diagnostics of a proximal step that is the identity: its potentials have a closed form, computed on demand."""
+    """Diagnostics of a proximal step that is the identity; its potentials have a closed form and are computed on
+    demand.
+    """
 
     def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:
         # The solution is not passed but computed on demand, so that a step in this regime does not compute it.

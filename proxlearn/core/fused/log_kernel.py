@@ -32,7 +32,7 @@ def _build(rows_t, columns_t, scale, log_Gamma, shift):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
-    """Compute log sum_j exp(log_Gamma(i,j) + log_z(j))."""
+    """Compute log sum_j exp(log_Gamma(i,j) + log_z(j)) for every row i."""
     N = len(log_z)
     for i in prange(N):
         row = log_Gamma[i]
@@ -48,7 +48,8 @@ def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _over_rows(log_Gamma, log_z, log_row, result, blocks):  # type: ignore[no-untyped-def]
-    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)), one block of columns at a time."""
+    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)) for every column j, one block of columns at a
+    time."""
     N = len(log_z)
     for t in prange(blocks):
         first, end = N * t // blocks, N * (t + 1) // blocks
@@ -67,18 +68,19 @@ def _over_rows(log_Gamma, log_z, log_row, result, blocks):  # type: ignore[no-un
 
 
 BLOCK = 2**20
-"""Entries of the temporary matrices of ``_transport_by_rows``."""
+"""Number of entries of the temporary matrices in ``_transport_by_rows``."""
 LOG_MASS_ERROR = 1e-9
-"""Change of the logarithm of the total mass that rounding may cause; a larger one means lost or created mass."""
+"""Largest change of the logarithm of the total mass that rounding can cause; a larger change means that mass was lost
+or created."""
 
 
 def keeps_mass(log_rho: np.ndarray, before: np.ndarray) -> bool:
-    """Whether the total mass is conserved up to rounding."""
+    """Return whether the total mass is conserved up to rounding."""
     return bool(abs(np.logaddexp.reduce(log_rho) - np.logaddexp.reduce(before)) <= LOG_MASS_ERROR)
 
 
 class FusedLogKernel:
-    """log Gamma, with the smallest cost of each row subtracted, in given memory."""
+    """log Gamma with the smallest cost of each row subtracted, stored in memory that the caller provides."""
 
     def __init__(
         self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_Gamma: np.ndarray, blocks: int

@@ -20,16 +20,18 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Points sorted by cell, one array per coordinate (the widest first), so that sums of distances are vectorised."""
+    """Points sorted by cell, with one array per coordinate (the widest first), so that sums of distances are
+    vectorised.
+    """
 
     points: np.ndarray
-    """p x N."""
+    """Coordinates of the sorted points, shape (p, N)."""
     order: np.ndarray
-    """Sorted point i is the cloud's row order[i]."""
+    """Row of the cloud to which each sorted point belongs: sorted point i is row order[i]."""
     cell: np.ndarray
-    """Cell of each sorted point, as whole coordinates, N x CELL_COORDINATES."""
+    """Cell of each sorted point as integer coordinates, shape (N, CELL_COORDINATES)."""
     starts: np.ndarray
-    """First sorted point of each cell, and the end."""
+    """Index of the first sorted point of each cell, followed by the number of points."""
     shape: np.ndarray
 
 
@@ -70,7 +72,7 @@ def _into_cells(cloud, low, scale, shape, used, axes):  # type: ignore[no-untype
 
 
 def make_grid(cloud: np.ndarray, radius: float) -> Grid:
-    """Sort a cloud into cells at least ``radius`` wide; the number of cells is of the order of the number of points."""
+    """Sort a cloud into cells at least ``radius`` wide; there are about as many cells as points."""
     low, high = _extent(cloud)
     axes = np.argsort(low - high, kind="stable")
     used = np.full(CELL_COORDINATES, -1)
@@ -94,7 +96,8 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
-    """Find per block the number of pairs within ``limit`` (squared), the pairs that fit, and the closest below ``far``.
+    """Find, per block, the number of pairs within ``limit`` (squared), the pairs that fit, and the closest below
+    ``far``.
 
     Each point is compared with the points after it.
     """
@@ -148,7 +151,8 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
 
 
 def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the number of pairs within ``radius``, the pairs (up to ``capacity`` per block) and the least distance."""
+    """Return the number of pairs within ``radius``, the pairs (at most ``capacity`` per block) and the least
+    distance."""
     dtype, blocks = grid.points.dtype, get_num_threads()
     counts, nearest, pairs = (
         np.empty(blocks, np.int64),
@@ -163,7 +167,7 @@ def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.
 
 @dataclass(frozen=True)
 class NeighbourList:
-    """For each particle, the others within ``radius`` of it: rows of a sparse matrix without its diagonal."""
+    """The neighbours of each particle within ``radius``, stored as the rows of a sparse matrix without its diagonal."""
 
     starts: np.ndarray
     columns: np.ndarray
@@ -176,7 +180,7 @@ class NeighbourList:
 
 @compile_pass()
 def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
-    """Enter each pair in the rows of both its particles."""
+    """Enter each pair in the rows of both of its particles."""
     starts = np.zeros(N + 1, np.int64)
     for e in range(len(rows)):
         starts[rows[e] + 1] += 1
@@ -194,14 +198,14 @@ def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
 
 
 def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
-    """Return the approximate number of pairs that a scan compares, which is the cost of building a list."""
+    """Return the approximate number of pairs that a scan compares, which determines the cost of building a list."""
     grid = make_grid(cloud, radius)
     share = np.prod(np.minimum(3 / grid.shape, 1.0))
     return float(share) * len(cloud) ** 2
 
 
 def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """Return the list of a cloud, determined by the cloud and the radius; None where it is longer than ``most``."""
+    """Return the list of a cloud for a radius, or None if it would have more than ``most`` entries."""
     grid = make_grid(cloud, radius)
     capacity = min(16 * len(cloud), 2_000_000)
     counts, pairs, _ = _run_scan(grid, radius, radius, capacity)
@@ -215,14 +219,16 @@ def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | N
 
 
 EMPTY_MARGIN = 1 - 1e-4
-"""Factor between the distance of the closest pair and an empty radius: larger than the margin by which a scan is wider
-than its radius, so that the list of an empty radius is empty."""
+"""Factor applied to the distance of the closest pair to obtain an empty radius. It exceeds the margin by which a scan
+is wider than its radius, so that the list of an empty radius is empty."""
 BUDGET = 400
-"""Candidate pairs per particle in the search of a wider empty radius, which take as long as a few steps."""
+"""Number of candidate pairs per particle in the search for a wider empty radius; comparing them takes as long as a few
+steps."""
 
 
 def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
-    """Return a radius without pairs, at least as large as the given one: the largest that a cheap search finds."""
+    """Return a radius without pairs that is at least as large as the given one: the largest that a cheap search
+    finds."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)
@@ -250,6 +256,8 @@ def _largest_displacements(x, y, blocks):  # type: ignore[no-untyped-def]
 
 
 def largest_displacement(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
-    """Return the largest distance between i-th rows of two clouds, infinity for NaN; ``blocks`` is scratch memory."""
+    """Return the largest distance between the i-th rows of two clouds, or infinity for NaN; ``blocks`` is scratch
+    memory.
+    """
     _largest_displacements(x, y, blocks)
     return float(np.sqrt(blocks.max()))

@@ -12,18 +12,20 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, from_sortable_int, sortable_int, tanh
 
 IN_ORDER = FAST - {"reassoc"}
-"""Sums keep the written order, because a row's result must not depend on the other rows."""
+"""Compiler flags without reordering of sums, because the result of a row must not depend on the other rows."""
 NEAR = 32
-"""Maximum number of samples in a row's list."""
+"""Maximum number of samples in the list of a row."""
 TRIES = 4
-"""Attempts to list the near samples, each with half the reach of the previous one."""
+"""Maximum number of attempts to list the near samples, each with half the reach of the previous one."""
 DENSE = -1
-"""Marks a dense row, in place of its number of pairs."""
+"""Value that marks a dense row, in place of its number of pairs."""
 
 
 @compile_pass(fastmath=IN_ORDER)
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
-    """Compute Z = [1 X] w for four rows of theta, four features at a time: loads take longer than the arithmetic.
+    """Compute Z = [1 X] w for four rows of theta.
+
+    Four features are processed at a time, because loads take longer than the arithmetic.
 
     All four sums are computed before the first is stored: after a store the compiler loads the features again.
     """
@@ -55,7 +57,9 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=IN_ORDER)
 def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
-    """Compute z[j] = <w, (1, x)> for the near samples, by the same operations as ``products``, four at a time."""
+    """Compute z[j] = <w, (1, x)> for the near samples, with the same operations as ``products``, four samples at a
+    time.
+    """
     for j in range(0, count, 4):
         a, b, c, d = X1[near[j]], X1[near[j + 1]], X1[near[j + 2]], X1[near[j + 3]]
         za = zb = zc = zd = w.dtype.type(0)
@@ -71,7 +75,8 @@ def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
 def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
     """List the samples within ``reach`` of leaving saturation; return their number and the distance of the next one.
 
-    Where ``near`` cannot hold them all, the reach is halved, up to TRIES times; then the number is -1.
+    If ``near`` cannot hold them all, the reach is halved and the search is repeated. After TRIES failed attempts, the
+    returned number is -1.
     """
     inf = z.dtype.type(np.inf)
     for _ in range(TRIES):
@@ -94,7 +99,10 @@ def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def classify_near(z, near, near_count, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
-    """Compute tanh of the near samples: a sign where it is +-1, otherwise 0 and a pair; return the number of pairs."""
+    """Compute tanh of the near samples and return the number of pairs.
+
+    A sample whose tanh is +-1 is stored as a sign; any other sample has the sign 0 and is stored as a pair.
+    """
     one = z.dtype.type(1)
     pair_count = 0
     for j in range(near_count):
@@ -112,7 +120,7 @@ def classify_near(z, near, near_count, saturated, signs, sample, values):  # typ
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
-    """Classify a whole row, whose z becomes tanh z; return DENSE, without signs, where there are too many pairs."""
+    """Classify a whole row and replace its z by tanh z; return DENSE, without signs, if there are too many pairs."""
     one = z.dtype.type(1)
     number = 0
     # The loop is vectorised only if no division is checked for zero: hence numpy's error model.
@@ -139,7 +147,10 @@ def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
-    """Add the rows' signs, times ``a rho`` to r and times ``a`` to s, four rows at a time (zeros beyond the last)."""
+    """Add the signs of the rows to r, weighted by ``a rho``, and to s, weighted by ``a``.
+
+    Rows are processed four at a time; the last group is padded with zeros.
+    """
     zero = theta.dtype.type(0)
     r_weights, s_weights = np.empty(4, theta.dtype), np.empty(4, theta.dtype)
     for group in range(first, end, 4):

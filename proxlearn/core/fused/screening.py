@@ -1,4 +1,4 @@
-"""Cut-off distances beyond which particles exchange no mass, and the skin of a neighbour list."""
+"""Cut-off distances beyond which particles exchange no mass, and the margin (skin) of a neighbour list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from proxlearn.core.fused.code_cache import compile_pass
 
 TOLERANCE = 2.0**-53
-"""Relative change of a weight that is neglected, in every precision: errors accumulate over 10^6 steps."""
+"""Relative change of a weight that is neglected. It is the same in every precision, because errors accumulate over 10^6
+steps."""
 LOG_TOLERANCE = math.log(TOLERANCE)
 
 
@@ -19,7 +20,7 @@ def oscillation(values: np.ndarray) -> float:
 
 @compile_pass()
 def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
-    """Return osc(log z), and osc(w + log(rho) / beta), in one pass."""
+    """Return osc(log z) and osc(w + log(rho) / beta), computed in one pass."""
     least = most = float(z[0])
     low = high = w[0] + log_rho[0] * inverse_beta
     for i in range(len(z)):
@@ -42,7 +43,7 @@ def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilo
 
 
 def skin(radius: float, max_step: float) -> float:
-    """Return the margin of a list beyond the cut-off, so that it is valid for several steps.
+    """Return the margin of a list beyond the cut-off, which keeps the list valid for several steps.
 
     In m steps two particles approach each other by about 2 sqrt(m) steps. A wider list costs more in every step: the
     margin is a quarter of the radius, or zero where that is not enough for one step.

@@ -1,4 +1,4 @@
-"""Sums of signed rows by table look-up instead of multiplication: the method of four Russians, exact to rounding.
+"""Sums of signed rows by table look-up instead of multiplication (the method of four Russians), exact up to rounding.
 
 Five inputs have 32 patterns of signs. Once the sums of all 32 are in a table, a look-up and an addition replace five
 multiplications and additions. A row consists of LANES numbers, so that one look-up serves LANES sums.
@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from proxlearn.core.fused.code_cache import compile_pass
 
 LANES = 16
-"""Length of a row: one register of float32, two of float64."""
+"""Length of a row: one register of float32 numbers, or two registers of float64 numbers."""
 SIGNS, TABLES = 5, 13
 """Inputs per table, and tables in use at the same time: 26 KiB of float32, which fit into the L1 cache. Larger tables
 take longer to fill; with fewer tables each sum is loaded and stored more often."""
@@ -96,7 +96,7 @@ def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-unty
 
 @compile_pass()
 def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
-    """Set to[m] = sum over k of (-1 or 1) inputs[k], with the signs in codes[k // INPUTS, m]; all are rows of LANES."""
+    """Set to[m] = sum over k of (-1 or 1) inputs[k], with signs from codes[k // INPUTS, m]; rows have LANES numbers."""
     to[:] = 0
     for q in range(len(codes)):
         for t in range(TABLES):
@@ -106,7 +106,11 @@ def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
 
 
 def patterns(above: np.ndarray) -> np.ndarray:
-    """Return the patterns of each row in groups of TABLES; the padding of the last group multiplies inputs of zero."""
+    """Return the sign patterns of a matrix of flags as codes for ``look_up``, of shape (groups, rows, TABLES).
+
+    ``above[m, k]`` is 1 where input k has a plus sign in sum m, and 0 where it has a minus sign. A group has INPUTS
+    inputs; the last group is padded, and the inputs for the padding must be zero.
+    """
     rows, columns = above.shape
     sets = -(-columns // INPUTS)
     bits = np.zeros((rows, sets * INPUTS), np.uint8)

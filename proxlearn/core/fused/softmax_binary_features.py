@@ -1,4 +1,4 @@
-"""The softmax neuron's drift for features with two values, with table look-ups in place of the two matrix products.
+"""The drift of the softmax neuron for features with two values, with table look-ups instead of the two matrix products.
 
 A black and white picture is a row of signs: x = mid + half s with s = -1 or 1, column by column. W x is a sum over
 features with the patterns of signs of a sample; the gradient is a sum over samples with the patterns of a feature. Both
@@ -15,24 +15,27 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential
+from proxlearn.core.fused.drift_base import FusedDrift, potential
 from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, apply_weights, look_up, patterns
 from proxlearn.core.fused.softmax_drift import update
 from proxlearn.core.fused.vector_math import FAST, exp
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 STRIP = 32
-"""Samples whose logits of all classes fit into the L1 cache."""
+"""Number of samples for which the logits of all classes fit into the L1 cache."""
 LEAST = 128
-"""Minimum number of samples, and of features, for which the tables are worth the time to fill them."""
+"""Minimum number of samples, and of features, for which filling the tables is worthwhile."""
 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[no-untyped-def]
-    """Compute Z = W X^T + b relative to the last class; a task is one class of one tile, so threads have equal work."""
+    """Compute the logits Z = W X^T + b relative to the last class.
+
+    A task is one class of one tile, so that all threads have equal work.
+    """
     N, n_x = len(theta), len(half)
     tiles, others, _ = Z.shape
     blocks, used = len(inputs), codes.shape[1] * LANES
@@ -55,7 +58,7 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
-    """Replace logits by probabilities, strip by strip of a block's samples; compute P, P^T rho and P^T 1."""
+    """Replace logits by probabilities and compute P, P^T rho and P^T 1, in strips of the samples of a block."""
     tiles, others, _ = Z.shape
     n = len(labels)
     one = Z.dtype.type(1)
@@ -106,9 +109,10 @@ def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-d
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, gradient, shifts):  # type: ignore[no-untyped-def]
-    """Compute inner_c = P c; replace probabilities by G P (delta_label - p).
+    """Compute inner_c = P c, and replace the probabilities by G P (delta_label - p).
 
-    ``gradient`` is the sum of the latter times X over the samples, ``shifts`` without X: a row per particle and class.
+    ``gradient`` is the sum over the samples of the latter times X, and ``shifts`` is the same sum without X. Both have
+    one row per particle and class.
     """
     N, n_x = len(inner_c), len(half)
     tiles, others, _ = Z.shape
@@ -139,7 +143,10 @@ def backward(Z, labels, P, rho, c, d, inner_c, half, mid, codes, sums, tables, g
 
 
 def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return mid, half, and whether X is mid + half, column by column; None where a column has a third value."""
+    """Return the midpoint and half-range of each column, and a mask of the entries equal to mid + half.
+
+    Return None if a column has more than two values.
+    """
     lo, hi = X.min(axis=0), X.max(axis=0)
     above = hi == X
     if not bool((above | (lo == X)).all()):
@@ -147,8 +154,8 @@ def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     return lo / 2 + hi / 2, hi / 2 - lo / 2, above
 
 
-def is_applicable(problem: Problem, N: int) -> bool:
-    """Whether this drift applies to the samples and is faster than the products.
+def is_applicable(problem: Risk, N: int) -> bool:
+    """Return whether this drift applies to the samples and is faster than the matrix products.
 
     Measured with one thread, in both precisions, for at least LEAST samples and features, a full tile of particles and
     2 to 10 classes: it took between 1 and 1/3.5 of the time of the products. It never applies to a mini-batch, because
@@ -159,16 +166,17 @@ def is_applicable(problem: Problem, N: int) -> bool:
 
 
 class BinaryFeaturesDrift(FusedDrift):
-    """A cloud of softmax neurons on features with two values."""
+    """The drift of a cloud of softmax neurons on features with two values."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         X = problem.samples.X
         n, n_x = X.shape
         coordinates = problem.neuron.coordinates(n_x)
         others, tiles = coordinates["w"] // n_x - 1, -(-N // LANES)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.set_samples(problem.samples)
+        self.risk = problem
+        self._prepare(problem.samples)
         self.set_hyper(hyper)
         self.intercepts = coordinates.get("b", 0)
 
@@ -187,11 +195,11 @@ class BinaryFeaturesDrift(FusedDrift):
         self.gradient, self.shifts = zeros(N * others, n_x), zeros(N * others, 1)
         self.r, self.s, self.inner_c = np.empty(n, dtype), np.empty(n, dtype), np.empty(N, dtype)
 
-    def set_samples(self, samples: Samples) -> None:
+    def _prepare(self, samples: Samples) -> None:
         signed = signs(samples.X.numpy())
         assert samples.labels is not None, "the softmax neuron needs labelled samples"
         assert signed is not None, "a feature has a third value"
-        self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
+        self.labels = samples.labels.numpy()
         self.mid, self.half, above = signed
         # A last feature of 1: its weight is the shift of the logits, and its gradient is the gradient of the shift.
         above = np.column_stack((above, np.ones(self.n, bool)))
@@ -203,10 +211,10 @@ class BinaryFeaturesDrift(FusedDrift):
         columns = (self.half, self.mid)
         logits(theta.numpy(), first, *columns, self.of_samples, self.inputs, self.tables, Z)
         forward(Z, self.labels, self.rho, self.ones, P, r, s, self.blocks)
-        c, d = cotangent(self.hyper, r, s, self.y)
+        c, d = self.cotangent(r, s)
         u = None
         if self.hyper.drift != self.hyper.prox_potential:
-            u = (r @ P.reshape(-1, self.n, LANES)).reshape(-1)[:N] / self.n
+            u = (self._weighted(r) @ P.reshape(-1, self.n, LANES)).reshape(-1)[:N] / self.n
         sums = (self.of_features, self.sums, self.tables, self.gradient, self.shifts)
         backward(Z, self.labels, P, self.rho, c, d, self.inner_c, *columns, *sums)
         new = torch.empty_like(theta)

@@ -1,4 +1,4 @@
-"""The softmax neuron's passes between its two matrix products: softmax and its gradient, both in place.
+"""The passes of the softmax neuron between its two matrix products: softmax and its gradient, both in place.
 
 Probabilities depend on differences of logits alone, and the gradients of a sample's logits add up to zero. So the last
 class needs no row in either product: its logit is 0 once its weights are subtracted from those of the other classes,
@@ -12,17 +12,17 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential
+from proxlearn.core.fused.drift_base import FusedDrift, potential
 from proxlearn.core.fused.vector_math import FAST, exp
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
-    """Write to W the weights of each class minus those of the last class, one row per particle and class."""
+    """Write to W the weights of each class minus those of the last class, with one row per particle and class."""
     N, n_x = len(theta), W.shape[1]
     others = len(W) // N
     for i in prange(N):
@@ -35,7 +35,7 @@ def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
-    """Replace logits by probabilities, class by class; compute P, and block t's share of (P^T rho, P^T 1)."""
+    """Replace logits by probabilities, class by class; compute P and the share of block t in (P^T rho, P^T 1)."""
     N, n = P.shape
     others = len(Z) // N
     blocks = sums.shape[0]
@@ -75,7 +75,7 @@ def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
-    """Set inner_c = P c; turn probabilities into G P (delta_label - p), the gradient with respect to the logits."""
+    """Set inner_c = P c, and replace the probabilities by G P (delta_label - p), the gradient in the logits."""
     N, n = P.shape
     others = len(Z) // N
     for t in prange(blocks):
@@ -97,7 +97,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama to a block of coordinates from ``first`` on; ``gradient`` has all classes but the last."""
+    """Apply Euler-Maruyama to a block of coordinates starting at ``first``; ``gradient`` omits the last class."""
     N, size = len(theta), gradient.shape[1]
     others = len(gradient) // N
     for i in prange(N):
@@ -115,16 +115,17 @@ def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no
 
 
 class SoftmaxDrift(FusedDrift):
-    """A cloud of softmax neurons."""
+    """The drift of a cloud of softmax neurons."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         X = problem.samples.X
         n, n_x = X.shape
         coordinates = problem.neuron.coordinates(n_x)
         others = coordinates["w"] // n_x - 1
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.set_samples(problem.samples)
+        self.risk = problem
+        self._prepare(problem.samples)
         self.set_hyper(hyper)
         self.intercepts = coordinates.get("b", 0)
         self.W, self.gradient = X.new_empty(N * others, n_x), X.new_empty(N * others, n_x)
@@ -133,9 +134,9 @@ class SoftmaxDrift(FusedDrift):
         self.sums = np.empty((blocks, 2, n), dtype)
         self.inner_c = np.empty(N, dtype)
 
-    def set_samples(self, samples: Samples) -> None:
+    def _prepare(self, samples: Samples) -> None:
         assert samples.labels is not None, "the softmax neuron needs labelled samples"
-        self.y, self.labels = samples.y.numpy(), samples.labels.numpy()
+        self.labels = samples.labels.numpy()
         self.X, self.Xt = samples.X, samples.X.T.contiguous()
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
@@ -146,8 +147,8 @@ class SoftmaxDrift(FusedDrift):
             self.Z += (theta[:, : first - 1] - theta[:, first - 1 : first]).reshape(-1, 1)
         forward(Z, self.labels, rho, self.P, self.sums)
         r, s = self.sums.sum(axis=0)
-        c, d = cotangent(self.hyper, r, s, self.y)
-        u = self.P @ r / self.n if self.hyper.drift != self.hyper.prox_potential else None
+        c, d = self.cotangent(r, s)
+        u = self.P @ self._weighted(r) / self.n if self.hyper.drift != self.hyper.prox_potential else None
         backward(Z, self.labels, self.P, rho, c, d, self.inner_c, self.blocks)
         torch.mm(self.Z, self.X, out=self.gradient)
         new = torch.empty_like(theta)

@@ -1,4 +1,4 @@
-"""The tanh neuron's passes between its two matrix products.
+"""The passes of the tanh neuron between its two matrix products.
 
 The drift of a step consists of a matrix product, ``forward`` (tanh in place, with P^T rho and P^T 1), ``backward`` (P
 times the cotangents, and the non-zero rows of G o S, compacted), a matrix product over those rows, and the update.
@@ -14,17 +14,17 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
-    """Replace Z by T = tanh Z; store block t's share of (P^T rho, P^T 1) in sums[t]."""
+    """Replace Z by T = tanh Z, and store the share of block t in (P^T rho, P^T 1) in sums[t]."""
     N, n = Z.shape
     blocks = sums.shape[0]
     for t in prange(blocks):
@@ -44,9 +44,9 @@ def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-untyped-def]
-    """Compute inner_c = T c, grad_a = T c + rho o T d; turn T's unsaturated rows into G o S, at the top of their block.
+    """Compute inner_c = T c and grad_a = T c + rho o T d, and replace the unsaturated rows of T by G o S.
 
-    ``rows`` and ``counts[t]`` list the rows that block t kept.
+    The unsaturated rows are moved to the top of their block; ``rows`` and ``counts[t]`` list those of block t.
     """
     N, n = T.shape
     blocks = counts.shape[0]
@@ -78,7 +78,7 @@ def backward(T, rho, c, d, inner_c, grad_a, rows, counts):  # type: ignore[no-un
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama, with the first column of the gradient and the kept rows of the other columns."""
+    """Apply Euler-Maruyama, given the first column of the gradient and the kept rows of the other columns."""
     N, p = theta.shape
     blocks = counts.shape[0]
     for t in prange(blocks):
@@ -97,13 +97,14 @@ def update(theta, grad_a, GX, rows, counts, h, diffusion, noise, new):  # type: 
 
 
 class TanhDrift(FusedDrift):
-    """A cloud of tanh neurons."""
+    """The drift of a cloud of tanh neurons."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         X, n = problem.samples.X, len(problem.samples)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.set_samples(problem.samples)
+        self.risk = problem
+        self._prepare(problem.samples)
         self.set_hyper(hyper)
         self.T = X.new_empty(N, n)
         self.GX = X.new_empty(N, self.X1.shape[1])
@@ -112,8 +113,8 @@ class TanhDrift(FusedDrift):
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(N, np.int64), np.empty(blocks, np.int64)
 
-    def set_samples(self, samples: Samples) -> None:
-        self.y, self.X1t, self.X1 = with_ones(samples)
+    def _prepare(self, samples: Samples) -> None:
+        self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         N, T = len(theta), self.T_array
@@ -121,8 +122,8 @@ class TanhDrift(FusedDrift):
         torch.mm(theta[:, 1:], self.X1t, out=self.T)
         forward(T, cloud, rho, self.sums)
         r, s = self.sums.sum(axis=0)
-        c, d = cotangent(self.hyper, r, s, self.y)
-        u = cloud[:, 0] * (T @ r) / self.n if self.hyper.drift != self.hyper.prox_potential else None
+        c, d = self.cotangent(r, s)
+        u = cloud[:, 0] * (T @ self._weighted(r)) / self.n if self.hyper.drift != self.hyper.prox_potential else None
         backward(T, rho, c, d, self.inner_c, self.grad_a, self.rows, self.counts)
         self._second_product(N)
         new = torch.empty_like(theta)
@@ -140,7 +141,7 @@ class TanhDrift(FusedDrift):
         return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
 
     def _second_product(self, N: int) -> None:
-        """Compute (G o S) [1 X] over the kept rows, which are at the top of each block."""
+        """Compute (G o S) [1 X] for the kept rows, which are at the top of each block."""
         if int(self.counts.sum()) == N:
             torch.mm(self.T, self.X1, out=self.GX)
             return

@@ -1,4 +1,4 @@
-"""The passes of the tanh neuron with several outputs between its five matrix products: tanh, and its gradient.
+"""The passes of the tanh neuron with several outputs between its five matrix products: tanh and its gradient.
 
 With T = tanh(w X^T + b), N x n, everything that depends on the C outputs is a product with T or with a, N x C.
 """
@@ -10,11 +10,11 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 
@@ -43,7 +43,7 @@ def backward(T, g, blocks):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama: the columns of the gradient for a, then those for b and w."""
+    """Apply Euler-Maruyama to the columns of a, and then to those of b and w."""
     N, p = theta.shape
     C = grad_a.shape[1]
     for i in prange(N):
@@ -54,18 +54,19 @@ def update(theta, grad_a, GX, h, diffusion, noise, new):  # type: ignore[no-unty
 
 
 class TanhOutputsDrift(FusedDrift):
-    """A cloud of tanh neurons with several outputs."""
+    """The drift of a cloud of tanh neurons with several outputs."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         X, n = problem.samples.X, len(problem.samples)
         self.dtype = X.numpy().dtype
         self.blocks, self.n, self.C = blocks, n, len(problem.samples.y)
-        self.set_samples(problem.samples)
+        self.risk = problem
+        self._prepare(problem.samples)
         self.set_hyper(hyper)
         self.T, self.g, self.GX = X.new_empty(N, n), X.new_empty(N, n), X.new_empty(N, self.X1.shape[1])
 
-    def set_samples(self, samples: Samples) -> None:
-        self.y, self.X1t, self.X1 = with_ones(samples)
+    def _prepare(self, samples: Samples) -> None:
+        self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         C, T, hyper = self.C, self.T, self.hyper
@@ -73,7 +74,7 @@ class TanhOutputsDrift(FusedDrift):
         torch.mm(theta[:, C:], self.X1t, out=T)
         forward(T.numpy(), self.blocks)
         r, s = ((part.T @ T).numpy() for part in (weights * a, a))
-        c, d = (torch.from_numpy(part) for part in cotangent(hyper, r, s, self.y))
+        c, d = (torch.from_numpy(part) for part in self.cotangent(r, s))
         inner = grad_a = T @ c.T
         torch.mm(a, c, out=self.g)
         if hyper.drift == "paper":
@@ -82,7 +83,7 @@ class TanhOutputsDrift(FusedDrift):
         backward(T.numpy(), self.g.numpy(), self.blocks)
         u = None
         if hyper.drift != hyper.prox_potential:
-            u = ((a * (T @ torch.from_numpy(r).T)).sum(1) / self.n).numpy()
+            u = ((a * (T @ torch.from_numpy(self._weighted(r)).T)).sum(1) / self.n).numpy()
         torch.mm(self.g, self.X1, out=self.GX)
         new = torch.empty_like(theta)
         steps = (self.h, self.diffusion, noise.numpy(), new.numpy())

@@ -1,4 +1,4 @@
-"""The tanh drift for raw features, on which neurons saturate: entries that cannot have left saturation are skipped.
+"""The tanh drift for raw features, on which neurons saturate; entries that cannot have left saturation are skipped.
 
 With features in the hundreds nearly all of T = tanh([1 X] w) is +-1 and stays the same for many steps: a pre-activation
 moves by at most |w - w_ref| |x_m|. So each row stores a reference w_ref, a list of the few samples that are *near* (not
@@ -20,8 +20,9 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
 from proxlearn.core.fused.saturated_rows import (
     DENSE,
     NEAR,
@@ -34,28 +35,29 @@ from proxlearn.core.fused.saturated_rows import (
 )
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 LARGE = 100.0
-"""Median length of x above which features count as raw."""
+"""Median norm of x above which features are considered raw."""
 SATURATED = {np.dtype(np.float32): 9.2, np.dtype(np.float64): 19.2}
 """Pre-activation above which tanh is exactly +-1."""
 HUGE = 1e30
-"""|w|^2 above which sums may overflow: such a row is computed at every step."""
+"""Value of |w|^2 above which sums may overflow; such a row is computed as a whole at every step."""
 REACH = 4.0
-"""Distance, in lengths of a step, within which a sample is near: a longer list is valid for longer and costs more."""
+"""Distance, in lengths of a step, within which a sample is near. A larger distance gives lists that are valid for
+longer but cost more."""
 
 
-def saturates(problem: Problem) -> bool:
-    """Whether the neurons will saturate, decided by the data alone, so that a resumed run makes the same choice."""
+def saturates(problem: Risk) -> bool:
+    """Return whether the neurons will saturate, based on the data alone, so that a resumed run makes the same
+    choice."""
     lengths = torch.linalg.vector_norm(problem.samples.X, dim=1)
     return not problem.batch and bool(lengths.median() >= LARGE)
 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
-    """Store block t's share of (P^T rho, P^T 1) in sums[t], and the signs and pairs of each row, or its mark as dense.
+    """Store the share of block t in (P^T rho, P^T 1) in sums[t], and the signs and pairs of each row or its dense mark.
 
     Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
     """
@@ -189,13 +191,14 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
 
 
 class SaturatedTanhDrift(FusedDrift):
-    """``TanhDrift`` for raw features: the same results to rounding, with memory O(N (p + n/4 + NEAR)) for any N."""
+    """``TanhDrift`` for raw features: the same results up to rounding, with memory O(N (p + n/4 + NEAR)) for any N."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         self.dtype = dtype = problem.samples.X.numpy().dtype
         self.blocks, self.n = blocks, len(problem.samples)
         self.squared_radius = np.empty(N, dtype)
-        self.set_samples(problem.samples)
+        self.risk = problem
+        self._prepare(problem.samples)
         self.set_hyper(hyper)
         p = self.X1.shape[1]
         self.saturated = dtype.type(SATURATED[dtype])
@@ -211,10 +214,10 @@ class SaturatedTanhDrift(FusedDrift):
         self.inner_c, self.inner_r = np.empty(N, dtype), np.empty(N, dtype)
         self.nothing = np.empty(0, dtype)
 
-    def set_samples(self, samples: Samples) -> None:
+    def _prepare(self, samples: Samples) -> None:
         # Every list is invalid for other samples.
         self.squared_radius[:] = -1
-        self.y, X1t, _ = with_ones(samples)
+        X1t, _ = with_ones(samples)
         self.X1t, self.X1 = X1t.numpy(), X1t.T.contiguous().numpy()
         # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, large where the features are, makes the
         # first factor a fifth of the Euclidean one for WDBC's raw columns, with the same second factor.
@@ -243,7 +246,7 @@ class SaturatedTanhDrift(FusedDrift):
             self.sums,
         )
         r, s = self.sums.sum(axis=0)
-        c, d = cotangent(hyper, r, s, self.y)
+        c, d = self.cotangent(r, s)
         both = hyper.drift != hyper.prox_potential
         new = torch.empty_like(theta)
         backward(
@@ -255,7 +258,7 @@ class SaturatedTanhDrift(FusedDrift):
             self.pairs,
             c,
             d,
-            r if both else self.nothing,
+            self._weighted(r) if both else self.nothing,
             self.h,
             self.diffusion,
             noise.numpy(),

@@ -1,4 +1,4 @@
-"""The tanh drift of a cloud too large for the cache: tile by tile, with memory O(tile x n) and one byte per sign.
+"""The tanh drift for clouds too large for the cache: one tile at a time, with memory O(tile x n) and one byte per sign.
 
 The backward pass needs P^T rho, so T has to be stored or computed again. A saturated row of T consists of +-1: its
 signs are stored, one byte each, which is a quarter of the memory traffic. Only the rows that are not saturated are
@@ -12,12 +12,12 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, cotangent, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
 from proxlearn.core.fused.tanh_drift import backward, forward
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 
 TILE = 1024
@@ -25,7 +25,7 @@ TILE = 1024
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward_signs(Z, theta, rho, sums, signs, active):  # type: ignore[no-untyped-def]
-    """Run ``tanh_drift.forward``, but add to ``sums`` and store the signs of T's saturated rows."""
+    """Run ``tanh_drift.forward``, but add to ``sums`` and store the signs of the saturated rows of T."""
     N, n = Z.shape
     blocks = sums.shape[0]
     one = Z.dtype.type(1)
@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama without the gradient of b and w in the rows that are not saturated."""
+    """Apply Euler-Maruyama, omitting the gradient of b and w in the rows that are not saturated."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -78,21 +78,22 @@ def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: i
 
 
 class TiledTanhDrift(FusedDrift):
-    """``TanhDrift`` for large clouds: the same results to rounding."""
+    """``TanhDrift`` for large clouds, with the same results up to rounding."""
 
-    def __init__(self, problem: Problem, hyper: Hyper, N: int, blocks: int) -> None:
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         X, n = problem.samples.X, len(problem.samples)
         self.dtype = dtype = X.numpy().dtype
         self.blocks, self.n = blocks, n
-        self.set_samples(problem.samples)
+        self.risk = problem
+        self._prepare(problem.samples)
         self.set_hyper(hyper)
         self.Z = X.new_empty(TILE, n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
         self.rows, self.counts = np.empty(TILE, np.int64), np.empty(blocks, np.int64)
 
-    def set_samples(self, samples: Samples) -> None:
-        self.y, self.X1t, self.X1 = with_ones(samples)
+    def _prepare(self, samples: Samples) -> None:
+        self.X1t, self.X1 = with_ones(samples)
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         cloud, N = theta.numpy(), len(theta)
@@ -102,10 +103,11 @@ class TiledTanhDrift(FusedDrift):
             Z = self._product(theta[tile])
             forward_signs(Z.numpy(), cloud[tile], rho[tile], sums, self.signs[tile], self.active[tile])
         r, s = sums.sum(axis=0)
-        c, d = cotangent(self.hyper, r, s, self.y)
+        c, d = self.cotangent(r, s)
         inner_of_signs(self.signs, self.active, rho, c, d, self.inner_c, self.grad_a, self.blocks)
         u = np.empty(N, rho.dtype) if self.hyper.drift != self.hyper.prox_potential else None
         if u is not None:
+            r = self._weighted(r)
             inner_of_signs(self.signs, self.active, rho, r, r, u, np.empty_like(u), self.blocks)
         unsaturated = np.flatnonzero(self.active)
         gradients = [self._backward_rows(theta, rho, c, d, r, u, rows) for rows in _tiles(unsaturated)]
@@ -130,7 +132,7 @@ class TiledTanhDrift(FusedDrift):
         u: np.ndarray | None,
         rows: np.ndarray,
     ) -> np.ndarray:
-        """Return the gradient of b and w, a o (G o S) [1 X], for the given rows, which are not saturated."""
+        """Return the gradient of b and w, a o (G o S) [1 X], for the given unsaturated rows."""
         points, weights, count = theta[torch.from_numpy(rows)], rho[rows], len(rows)
         Z = self._product(points)
         forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))

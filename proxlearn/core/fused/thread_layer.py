@@ -1,4 +1,4 @@
-"""Numba's threads: the same pool as torch's, and a single thread in a process forked from one with a pool."""
+"""Threads of Numba: the same pool as that of torch, or a single thread in a process forked from one with a pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # type: ign
 
 
 def set_threads(threads: int) -> None:
-    """Set the number of threads of the passes without changing that of torch's products."""
+    """Set the number of threads of the passes without changing the number that torch uses for matrix products."""
     threads = usable_threads(threads)
     # Launching Numba's threads sets the number for all of OpenMP, including torch's products: it is restored below.
     torch_threads = torch.get_num_threads()
@@ -32,8 +32,8 @@ def _use_one_thread() -> None:
     """Use a single thread in a forked child, where the threads of GNU OpenMP do not exist.
 
     A parallel loop over several threads would hang. Numba ends such a child by a signal at its first parallel loop, and
-    a ``multiprocessing.Pool`` then waits for its result for ever. A loop on one thread works, so the child is
-    registered with Numba's layer as a new process, with one thread for Numba and for torch.
+    a ``multiprocessing.Pool`` then waits for its result forever. A loop on one thread works, so the child is registered
+    with Numba's layer as a new process, with one thread for Numba and for torch.
     """
     if parallel._threading_layer != "omp":
         return

@@ -15,9 +15,9 @@ from numba import njit, types
 from numba.extending import overload
 
 FAST = {"nsz", "contract", "reassoc"}
-"""Allowed rearrangements: sums may be reordered, but NaN and infinity keep their meaning."""
+"""Compiler flags that allow sums to be reordered but preserve the meaning of NaN and infinity."""
 FINITE = FAST | {"nnan"}
-"""For passes without NaN: only then does the compiler vectorise a minimum and a maximum."""
+"""Compiler flags for passes without NaN; only with them does the compiler vectorise a minimum or a maximum."""
 
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 LOG2E = 1 / math.log(2)
@@ -69,7 +69,7 @@ def _tanh8(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def add_squares(total, rows, first, last, start, length, x, column):  # type: ignore[no-untyped-def]
-    """Add to total[j] the sum over k of (x[k, column] - rows[k, start + j])^2, four k at a time to save traffic."""
+    """Add to total[j] the sum over k of (x[k, column] - rows[k, start + j])^2, four values of k at a time."""
     k = first
     while k + 4 <= last:
         x0, x1, x2, x3 = x[k, column], x[k + 1, column], x[k + 2, column], x[k + 3, column]
@@ -88,13 +88,13 @@ def add_squares(total, rows, first, last, start, length, x, column):  # type: ig
 
 
 def exp(x: Any) -> Any:
-    """Return the exponential; outside the range of its type it is the smallest or largest power of two."""
-    raise RuntimeError("for compiled code only")
+    """Return the exponential of x; out-of-range results become the smallest or largest power of two of the type."""
+    raise RuntimeError("this function can be called from compiled code only")
 
 
 def tanh(x: Any) -> Any:
-    """Return the hyperbolic tangent."""
-    raise RuntimeError("for compiled code only")
+    """Return the hyperbolic tangent of x."""
+    raise RuntimeError("this function can be called from compiled code only")
 
 
 @overload(exp, inline="always")
@@ -112,12 +112,12 @@ def sortable_int(x: Any) -> Any:
 
     The compiler vectorises a minimum or maximum of integers, but not of floating-point numbers.
     """
-    raise RuntimeError("for compiled code only")
+    raise RuntimeError("this function can be called from compiled code only")
 
 
 def from_sortable_int(k: Any) -> Any:
     """Return the number whose ``sortable_int`` is k."""
-    raise RuntimeError("for compiled code only")
+    raise RuntimeError("this function can be called from compiled code only")
 
 
 @njit(inline="always")

@@ -1,19 +1,44 @@
-"""The neurons by name; a new neuron is added here."""
+"""The neurons by name; a new neuron is added here, or by another package through an entry point."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from proxlearn.core.neurons.activations import find_activation
 from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
+from proxlearn.core.registry import NEURON_GROUP, Registry
+from proxlearn.errors import InputError
 
-NEURONS: dict[str, Callable[[int], Neuron]] = {
-    "tanh": lambda classes: TanhNeuron(),
-    "softmax_intercept": lambda classes: SoftmaxNeuron(classes, intercept=True),
-    "softmax": SoftmaxNeuron,
-    # One output is enough for two classes and for a real target: that is the paper's neuron.
-    "tanh_outputs": lambda classes: TanhOutputsNeuron(classes) if classes > 2 else TanhNeuron(),
-}
-"""Every neuron by name, as a function of the number of classes. The first neuron of a task is the task's default."""
+__all__ = ["NEURONS", "make_neuron"]
+
+NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
+    "neuron",
+    NEURON_GROUP,
+    {
+        "tanh": lambda classes: Perceptron(),
+        "softmax_intercept": lambda classes: SoftmaxNeuron(classes, intercept=True),
+        "softmax": SoftmaxNeuron,
+        # One output is enough for two classes and for a real target: that is the paper's neuron.
+        "tanh_outputs": lambda classes: Perceptron(num_outputs=classes) if classes > 2 else Perceptron(),
+    },
+    "a Neuron, or a function of the number of classes that returns one",
+    lambda part: isinstance(part, Neuron) or callable(part),
+)
+"""Neurons by name, as functions of the number of classes. The first of proxlearn's own for a task is its default.
+
+An entry point of the group ``proxlearn.neurons`` is a Neuron, or such a function (a class that takes the number)."""
+
+
+def make_neuron(name: str, classes: int, activation: str | None) -> Neuron:
+    """Return the neuron of a name for data with ``classes`` classes; an ``activation`` of None is the neuron's own."""
+    neuron = NEURONS.make(name, Neuron, classes)  # type: ignore[type-abstract]
+    # A package's Perceptron has the activation that the package chose.
+    if isinstance(neuron, Perceptron) and name in NEURONS.own_names:
+        return neuron if activation is None else replace(neuron, activation=find_activation(activation))
+    if activation not in (None, "tanh"):
+        problem = f"activation={activation} does not apply to the {name} neuron"
+        raise InputError(problem, "leave it out, or use dataset.neuron=tanh|tanh_outputs")
+    return neuron

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from proxlearn.core.neurons.neuron import Neuron, Response
 from proxlearn.core.options import Task
 from proxlearn.core.samples import Samples
 
+__all__ = ["SoftmaxNeuron"]
+
 
 @dataclass(frozen=True)
-class SoftmaxNeuron:
+class SoftmaxNeuron(Neuron):
     """Phi(x_m, theta) = softmax(theta x_m)[label_m], theta C x n_x: the probability given to the right class.
 
     It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's neuron has no intercept; data
     whose classes do not lie around the origin needs one: then theta = (b, w) and softmax(w x + b).
+
+    Parameters
+    ----------
+    classes : int
+        Number of classes C.
+    intercept : bool, default=False
+        Whether theta has an intercept per class.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> neuron = pl.neurons.Softmax(classes=3, intercept=True)
+    >>> neuron.coordinates(n_x=2)
+    {'b': 3, 'w': 6}
+    >>> neuron.outputs(torch.zeros(5, 9), torch.zeros(7, 2)).sum(dim=1).shape
+    torch.Size([5, 7])
     """
 
     classes: int
     intercept: bool = False
-    tasks: ClassVar[tuple[Task, ...]] = ("multiclass",)
+    losses: ClassVar[tuple[str, ...]] = ("quadratic",)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return ("multiclass",)
 
     @property
     def name(self) -> str:
@@ -34,6 +58,10 @@ class SoftmaxNeuron:
     def coordinates(self, n_x: int) -> dict[str, int]:
         w = {"w": self.classes * n_x}
         return {"b": self.classes} | w if self.intercept else w
+
+    def initial_deviations(self, n_x: int, scale: float) -> dict[str, float]:
+        w = {"w": scale / math.sqrt(n_x)}
+        return {"b": scale} | w if self.intercept else w
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
         # Class by class along the second axis, so that the logits of a whole cloud are one matrix product.
@@ -51,7 +79,7 @@ class SoftmaxNeuron:
         return SoftmaxResponse(self.outputs(theta, samples.X), _labels(samples), samples.X, self.intercept)
 
 
-class SoftmaxResponse:
+class SoftmaxResponse(Response):
     """P = p_label, with the probabilities p of all classes stored for the gradient."""
 
     def __init__(self, p: Tensor, labels: Tensor, X: Tensor, intercept: bool) -> None:

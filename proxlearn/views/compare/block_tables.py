@@ -1,4 +1,4 @@
-"""The tables of one block: a column per dataset, a row per method, the reference lines last; as text, CSV and LaTeX."""
+"""Tables of one block of methods as text, CSV and LaTeX, with a row per method and a column per dataset."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MEASURES = {
     "calibration_error": ("Expected calibration error", 4),
     "seconds": ("Seconds per fit", 1),
 }
-"""Title and decimal places of each figure."""
+"""Title and number of decimal places of each metric."""
 DIFFERENCES = ("accuracy", "log_likelihood")
 CellText = Callable[[Method, str], str]
 
 
 @dataclass(frozen=True)
 class Section:
-    """One block with its reference lines."""
+    """A block of methods, followed by the reference methods."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class Section:
 
 
 def tables(comparison: Comparison, section: Section) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield the title, head and rows of each table of a block."""
+    """Yield the title, the headings and the rows of each table of a block."""
     yield "Test accuracy", *_table(comparison, section.methods, _figures(comparison, "accuracy"))
     if comparison.has_ours:
         others = tuple(method for method in section.methods if method.name != OURS)
@@ -75,13 +75,13 @@ def _differences(comparison: Comparison, measure: str) -> CellText:
 
 
 def difference(comparison: Comparison, dataset: str, method: str, measure: str) -> Interval:
-    """Return the mean difference of a method from ProxLearn on the same splits, with its interval."""
+    """Return the mean of a method's metric minus that of ProxLearn on the same splits, with confidence intervals."""
     ours, theirs = (comparison.values(dataset, name, measure) for name in (OURS, method))
     return paired(theirs, ours, comparison.test_share(dataset))
 
 
 def as_csv(comparison: Comparison, section: Section) -> str:
-    """Return CSV text with a row per dataset and method, and a column per number."""
+    """Return the results of a block as CSV text, with one row per dataset and method."""
     head = ["dataset", "method", "title", "kind", "splits"]
     head += [f"{measure}{end}" for measure in MEASURES for end in ("", "_sd")]
     head += [f"{measure}_difference{end}" for measure in DIFFERENCES for end in ("", "_student", "_corrected")]

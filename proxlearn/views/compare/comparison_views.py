@@ -1,6 +1,6 @@
-"""The files of a comparison: two separate blocks, each with the same reference lines.
+"""Write the files of a comparison, which has two separate blocks of methods with the same reference methods.
 
-compare.md is for people; each block also has its own files for programs (.csv) and papers (.tex).
+compare.md is for readers; each block also has a file for programs (.csv) and a file for papers (.tex).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
 
 
 def render_comparison(folder: Path) -> list[Path]:
-    """Write compare.md and each block's tables and plot; delete those of blocks that are no longer compared."""
+    """Write compare.md and the tables and plot of each block; delete the files of blocks no longer compared."""
     comparison = read_comparison(folder)
     names = table_names({method.block for method in comparison.methods}, comparison.protocol)
     # The cells may have taken hours, during which the user may have put a file here.
@@ -81,7 +81,7 @@ def write_tables(comparison: Comparison) -> list[Path]:
 
 
 def summary(folder: Path) -> str:
-    """Return the end of the command's output: accuracies, failures, and where the rest is."""
+    """Return the text that `proxlearn compare` prints at its end: accuracies, failures, and the path of compare.md."""
     comparison = read_comparison(folder)
     lines = []
     for section in block_sections(comparison):
@@ -96,7 +96,7 @@ def summary(folder: Path) -> str:
 
 
 def block_sections(comparison: Comparison) -> list[Section]:
-    """Return the blocks that have methods in this comparison, or only the reference lines if no block has any."""
+    """Return the blocks that have methods in this comparison, or only the reference methods if no block has any."""
     references = tuple(method for method in comparison.methods if method.block == "reference")
     sections = []
     for block, (name, title, about) in SECTIONS.items():
@@ -108,7 +108,7 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """Return a line per result on the split of the samplers' authors; no mean includes these results."""
+    """Return lines with the results on the split of the samplers' authors, which are not part of any mean."""
     lines = []
     for dataset in comparison.datasets:
         for method in comparison.methods:
@@ -121,6 +121,6 @@ def authors_split_lines(comparison: Comparison) -> list[str]:
 
 
 def _width(comparison: Comparison) -> str:
-    """Return the number of neurons in the networks, from the notes of their cells."""
+    """Return the number of neurons of the networks as a string, from the notes of their cells."""
     notes = [cell.result.notes for cell in comparison.cells if cell.result is not None]
     return either(sorted({int(note["N"]) for note in notes if "N" in note})) or "N"

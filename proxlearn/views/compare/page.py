@@ -1,4 +1,4 @@
-"""compare.md: the conclusion first, then the tables, each narrow enough for a terminal, and how to read them."""
+"""Compose compare.md: the conclusion, tables that fit on a terminal, and notes on how to read them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def document(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
-    """Return one paragraph on what the accuracies show."""
+    """Return a paragraph that summarises the accuracies."""
     unfinished = sum(cell.result is None for cell in comparison.cells)
     before = f"{unfinished} of {len(comparison.cells)} cells are not finished. " if unfinished else ""
     compared = [section for section in sections if _rivals(section)]
@@ -81,12 +81,12 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
 
 
 def _rivals(section: Section) -> list[Method]:
-    """Return the methods of a block that are compared with ProxLearn: all except it and the reference lines."""
+    """Return the methods of a block except ProxLearn and the reference methods."""
     return [method for method in section.methods if method.block != "reference" and method.name != OURS]
 
 
 def _differing(comparison: Comparison, section: Section) -> str:
-    """Name the methods of a block whose accuracy differs clearly from ProxLearn's, by dataset and sign."""
+    """Return a clause that names the methods of a block whose accuracy is clearly lower or higher than ProxLearn's."""
     rivals = _rivals(section)
     datasets: dict[str, list[str]] = {}
     for dataset in comparison.datasets:
@@ -123,7 +123,7 @@ def _best_methods(comparison: Comparison) -> str:
 
 
 def narrow_tables(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the table as Markdown; if it is wider than MAX_WIDTH, in parts that each repeat the first column."""
+    """Yield a table as Markdown; a table wider than MAX_WIDTH is split into parts that repeat the first column."""
     columns = len(head) - 1
     for count in range(1, columns + 1):
         size = -(-columns // count)
@@ -142,7 +142,7 @@ def _names(head: Sequence[str], places: range) -> list[str]:
 
 
 def unfinished_cells(comparison: Comparison) -> list[str]:
-    """Return a line per cell without a result."""
+    """Return a line for each cell without a result, with its error, if there is one."""
     return [
         f"- {cell.dataset}, split {cell.split}, {cell.method}: {cell.error or 'not run yet'}"
         for cell in comparison.cells

@@ -1,4 +1,4 @@
-"""The paper's own comparison table: its printed and quoted values, and the results of the same settings here."""
+"""The paper's comparison table, with the values printed in the paper and the results obtained with this package."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AUTHORS_NOTE = (
 
 @dataclass(frozen=True)
 class PaperTable:
-    """The table with its explanations."""
+    """The paper's comparison table with its explanations."""
 
     about: str
     head: Sequence[str]
@@ -53,18 +53,18 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row of the table."""
+    """A row of the comparison table: a method, its results with this package, and the values printed in the paper."""
 
     title: str
     short_title: str
-    """Title in compare.md, whose tables are narrow."""
+    """Shorter title for the narrow tables of compare.md."""
     model: str
     accuracy: str
     printed_accuracy: str = ""
     likelihood: str = ""
     printed_likelihood: str = ""
     runs: str = ""
-    """The number of runs and recursions behind the accuracy."""
+    """String with the number of runs and recursions from which the accuracy is computed."""
 
     def cells(self) -> list[str]:
         figures = [self.printed_accuracy, self.likelihood, self.printed_likelihood]
@@ -88,7 +88,7 @@ def paper_table(comparison: Comparison) -> PaperTable:
 
 
 def dataset_tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-    """Yield the dataset, head and rows of the narrow tables of compare.md."""
+    """Yield the name, the headings and the rows of the narrow table of each dataset in compare.md."""
     for dataset in _datasets(comparison):
         yield dataset, PAGE_HEAD, [row.page_cells() for row in _rows(comparison, dataset)]
 
@@ -116,7 +116,7 @@ def _rows(comparison: Comparison, dataset: str) -> Iterator[PaperRow]:
         short_title = "ProxLearn, tuned" if name == OURS else METHODS[name].title
         title = "ProxLearn, recipe=tuned" if name == OURS else short_title
         if METHODS[name].block == "sampler" and comparison.preset != "paper":
-            # The printed values were obtained with other settings.
+            # The printed values were obtained with different settings.
             title += f", preset {comparison.preset}"
         run = [_mean_text(comparison, dataset, name, measure) for measure in ("accuracy", "log_likelihood")]
         yield PaperRow(title, short_title, model, run[0], accuracy, run[1], printed_likelihood)
@@ -132,7 +132,7 @@ def _mean_text(comparison: Comparison, dataset: str, name: str, measure: str) ->
 
 
 def _paper_settings(comparison: Comparison, dataset: str, estimate: str) -> tuple[str, str]:
-    """Return ProxLearn's accuracy with the paper's settings, and the number of runs behind it."""
+    """Return ProxLearn's accuracy with the paper's settings, and the number of runs and recursions, as strings."""
     stored = comparison.ours.get(dataset, {})
     mean, sd = (_number(stored.get(f"{estimate}{end}")) for end in ("", " sd"))
     if math.isnan(mean):

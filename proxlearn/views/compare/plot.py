@@ -1,4 +1,4 @@
-"""A block as dots with intervals: a panel per dataset, accuracies above, differences from ProxLearn below."""
+"""Plot the accuracies of a block, and their differences from ProxLearn, as dots with confidence intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxlearn.compare.statistics import Interval, interval, paired
 from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, save
 
 REACH = 1.5
-"""The largest extension of a panel for its reference lines, in units of the block's own range."""
+"""Largest extension of a panel to include reference methods, relative to the range of the block's methods."""
 MIN_RANGE = 0.02
 """The smallest range of accuracies that a panel spans."""
 SCALE = (
@@ -25,7 +25,7 @@ SCALE = (
 
 
 def draw_block(comparison: Comparison, methods: Sequence[Method], name: str, title: str) -> list[Path]:
-    """Draw one block and write ``name``.png and ``name``.pdf."""
+    """Plot one block of methods with a column of panels per dataset; write ``name``.png and ``name``.pdf."""
     others = [method for method in methods if method.name != OURS]
     rows: list[tuple[str, Sequence[Method]]] = [("accuracy", methods)]
     rows += [("difference", others)] if comparison.has_ours and others else []
@@ -92,7 +92,7 @@ def _dot(axes: Axes, place: int, estimate: Interval, colour: str) -> None:
 
 
 def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[float, float]:
-    """Return limits that include the block's own dots and bars, and the reference lines near them."""
+    """Return axis limits that include the dots and bars of the block, and those of reference methods near them."""
     ends = {place: _ends(estimate) for place, estimate in intervals.items()}
     own = [ends[place] for place in ends if methods[place].block != "reference"] or list(ends.values())
     low, high = min(start for start, _ in own), max(end for _, end in own)
@@ -104,7 +104,7 @@ def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[
 
 
 def _ends(estimate: Interval) -> tuple[float, float]:
-    """Return the ends of the longest bar; without a bar, the mean itself."""
+    """Return the ends of the corrected interval, or the mean twice if there is no interval."""
     half = 0.0 if math.isnan(estimate.corrected) else estimate.corrected
     return estimate.mean - half, estimate.mean + half
 

@@ -1,4 +1,4 @@
-"""The cloud over the recursions: the stored checkpoints of a run as frames, for the report page and for films."""
+"""Read the stored checkpoints of a run as frames of its cloud, for the report page and for films."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from proxlearn.run.run_identity import require_same_run, warn_foreign
 
 FRAMES, PARTICLES = 60, 300
 HEAVIEST_SHARE = 1 / 3
-"""Share of the drawn particles that are the heaviest of the newest cloud, so that a weight that grew is visible. The
-others are spread evenly over the rest, whose order has no meaning."""
+"""Share of the drawn particles that are the heaviest particles of the newest cloud, so that growing weights are
+visible. The other drawn particles are chosen at even intervals from the rest, whose order has no meaning."""
 LARGEST_COORDINATE = 1e15
-"""Coordinates of a diverged cloud are clamped to this size: their squares must fit into float32."""
+"""Largest magnitude of a coordinate; those of a diverged cloud are clamped, so that their squares fit into float32."""
 
 
 @dataclass(frozen=True)
 class CloudHistory:
-    """Some particles of a run at some of its stored steps, oldest first.
+    """Selected particles of a run at selected stored steps, in ascending order of the steps.
 
     F is the number of frames, P the number of particles and p the number of coordinates.
     """
 
     steps: np.ndarray
-    """F: the step of each frame."""
+    """Step of each frame; length F."""
     theta: np.ndarray
-    """F x P x p, float32."""
+    """Coordinates of the particles, F x P x p, float32."""
     log_rho: np.ndarray
-    """F x P: logarithms of shares of the whole cloud's mass, so that exp sums to at most 1."""
+    """Logarithms of the particles' shares of the total mass of the cloud, F x P."""
     columns: list[str]
     """Names of the p coordinates."""
     axes: np.ndarray
-    """2 x p: principal axes of all frames together, orthonormal; zeros if the points span fewer dimensions."""
+    """Two orthonormal principal axes of all frames together, 2 x p; an axis is zero if the points span fewer
+    dimensions."""
     mean: np.ndarray
-    """p: the point through which the axes pass."""
+    """Mean of the points of all frames; length p."""
     particles: np.ndarray
-    """P: indices of these particles among the N, ascending."""
+    """Indices of the selected particles in the cloud, in ascending order; length P."""
 
     @property
     def projected(self) -> np.ndarray:
-        """F x P x 2: the particles on the principal axes."""
+        """Coordinates of the particles on the principal axes, F x P x 2."""
         positions: np.ndarray = (self.theta - self.mean) @ self.axes.T
         return positions
 
@@ -64,7 +65,7 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
     newest = newest_checkpoint(RunFolder(folder))
     if newest is None:
         return
-    # The stored steps are log-spaced: an even choice of them is even on the curves' logarithmic axis.
+    # The stored steps are log-spaced, so evenly chosen checkpoints are evenly spaced on a logarithmic axis.
     older = [path for step, path in reversed(list_checkpoints(store)) if step < newest.cloud.step]
     for index in np.unique(np.linspace(0, len(older), min(frames, len(older) + 1)).round().astype(int)):
         try:
@@ -76,7 +77,7 @@ def clouds(folder: Path, frames: int = FRAMES) -> Iterator[PointCloud]:
 
 
 def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = FRAMES) -> CloudHistory:
-    """Read at most ``particles`` of at most ``frames`` stored clouds; a run that stored none raises InputError."""
+    """Read at most ``particles`` particles of at most ``frames`` stored clouds; raise InputError if none is stored."""
     model = load_model(folder)
     indices = _select_particles(model.cloud.log_rho, particles)
     steps, theta, log_rho = [], [], []
@@ -100,22 +101,24 @@ def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = F
 
 
 def coordinate_names(neuron: Neuron, columns: tuple[str, ...], classes: tuple[str, ...]) -> list[str]:
-    """Return a name per coordinate of a particle: its block, and the feature or class that it belongs to."""
+    """Return the name of each coordinate of a particle: its parameter block, and its feature or class."""
     names: list[str] = []
     for block, length in neuron.coordinates(len(columns)).items():
         if length == 1:
             names.append(block)
-        elif block == "w" and length == len(columns):
+        elif length == len(columns) and (block == "w" or length != len(classes)):
             names += [f"{block}: {column}" for column in columns]
-        elif block == "w":
+        elif length == len(classes) and block != "w":
+            names += [f"{block}: {label}" for label in classes]
+        elif length == len(classes) * len(columns):
             names += [f"{block}: {label}, {column}" for label in classes for column in columns]
         else:
-            names += [f"{block}: {label}" for label in classes]
+            names += [f"{block}: {number}" for number in range(1, length + 1)]
     return names
 
 
 def _select_particles(log_rho: Tensor, count: int) -> Tensor:
-    """Return the indices of the particles to draw, the same in every frame."""
+    """Return the indices of ``count`` particles to draw in every frame, given the log weights of the newest cloud."""
     N = len(log_rho)
     if count >= N:
         return torch.arange(N)
@@ -136,6 +139,6 @@ def _principal_axes(points: Tensor) -> tuple[Tensor, Tensor]:
     axes = points.new_zeros(2, points.shape[1])
     spanned = int((singular_values[:2] > 0).sum())
     axes[:spanned] = directions.T[:spanned]
-    # The sign of an axis is arbitrary: the largest coordinate is positive, so that every machine draws the same.
+    # The sign of an axis is arbitrary: its largest coordinate is made positive, so that all machines draw the same.
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
     return mean, torch.where(largest < 0, -axes, axes)

@@ -1,4 +1,4 @@
-"""The frames of a film: the cloud at every stored step, with the risk and the learned function at that step."""
+"""Draw the frames of a film: the cloud, the risk and the learned function at each selected step."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
 
 INCHES = (9.6, 5.4)
 ALL_FRAMES = 10**6
-"""No run stores as many checkpoints: all are read, and ``select_frames`` chooses evenly on a logarithmic axis."""
+"""More frames than any run stores: all checkpoints are read, and ``select_frames`` then chooses among them."""
 TRAIL = 8
 """Number of previous frames that a particle's trail spans."""
 AREA = 16.0
-"""Area of a particle with the mean weight, in square points; others are proportional, within AREA_LIMITS."""
+"""Area of a particle with the mean weight, in square points; areas are proportional to weights, within AREA_LIMITS."""
 AREA_LIMITS = (1.5, 260.0)
 LOG_UNIT = math.log(4)
-"""The colours begin at a quarter of the mean weight and end at 16 times the mean weight."""
+"""Unit of the colour scale, which ranges from a quarter of the mean weight to 16 times the mean weight."""
 PERCENTILES = (0.5, 99.5)
-"""Percentiles of the particles' positions that are inside the axes: a single outlier would shrink all others."""
+"""Percentiles of the positions that define the axis limits, so that a single outlier does not shrink the plot."""
 GRID = 140
-"""Points per side of the grid of the decision regions."""
+"""Number of grid points per side for the decision regions."""
 COLOURS = LinearSegmentedColormap.from_list("weights", ["#bcd7e4", WEIGHTED, "#b0388a", "#f5a021"])
 LOG_WEIGHT_RANGE = Normalize(-LOG_UNIT, 2 * LOG_UNIT)
-"""The mean weight has the blue of the weighted estimate."""
+"""Colour scale of the logarithm of the relative weight; the mean weight has the blue of the weighted estimate."""
 LEGEND = {"1/4 of the mean weight": 0.25, "mean weight, 1/N": 1.0, "4 times the mean weight": 4.0}
-"""Label -> weight relative to the mean."""
+"""Weights shown in the legend, relative to the mean weight, by label."""
 
 
 class Film:
-    """The frames of a run, drawn one after the other into one figure."""
+    """A film of a run, whose frames are drawn one after another into the same figure."""
 
     def __init__(self, folder: Path, frames: int, particles: int) -> None:
         self._run, self._model = read_run_data(folder), load_model(folder)
@@ -65,10 +65,12 @@ class Film:
 
     @property
     def why_fewer(self) -> str:
-        """The reason why there are fewer frames than requested."""
+        """An explanation of why there are fewer frames than requested."""
         if len(self) == self._stored_count:
-            return "the run has stored no more; train with a smaller checkpoint_every and a larger keep_checkpoints"
-        return f"the other checkpoints of the {self._stored_count} stored ones are not at log-spaced steps"
+            return (
+                "the run has no more checkpoints; train with a smaller checkpoint_every and a larger keep_checkpoints"
+            )
+        return f"the other {self._stored_count - len(self)} checkpoints are not at log-spaced steps"
 
     def images(self, width: int) -> Iterator[Image.Image]:
         """Yield RGB images, ``width`` pixels wide (16:9), from the first stored step to the newest."""
@@ -88,7 +90,7 @@ class Film:
                     artist.remove()
 
     def _create_axes(self, fig: Figure) -> tuple[Axes, Axes | None, Axes]:
-        """Create the axes of the cloud on the left, and of the learned function (if it can be drawn) above the risk."""
+        """Create the axes of the cloud, of the learned function (None if it cannot be drawn) and of the risk."""
         drawable = self._run.points is not None and (has_learned_function(self._run) or has_regions(self._run))
         grid = fig.add_gridspec(
             2, 2, width_ratios=(1.25, 1), left=0.08, right=0.985, bottom=0.1, top=0.87, wspace=0.2, hspace=0.42
@@ -128,7 +130,10 @@ class Film:
         axes.legend(handles=_legend_handles(), ncols=3, loc="lower center", fontsize=7, handletextpad=0.1)
 
     def _limits(self, axis: int, lower_margins: int) -> tuple[float, float]:
-        """Return limits that are the same in every frame; ``lower_margins`` leaves space for the legend."""
+        """Return the limits of an axis, which are the same in every frame.
+
+        The lower limit leaves ``lower_margins`` margins of space for the legend.
+        """
         ends = np.percentile(self._positions[..., axis], PERCENTILES, axis=1)
         low, high = float(ends[0].min()), float(ends[1].max())
         margin = 0.08 * (high - low) or 1.0
@@ -142,7 +147,7 @@ class Film:
             yield axis + 1, float(self._positions[..., axis].var()) / total
 
     def _plot_learned(self, axes: Axes, step: int) -> None:
-        """Plot the function or the regions of the whole cloud at ``step``, not only of the drawn particles."""
+        """Plot the learned function or the decision regions of the whole cloud at ``step``."""
         assert self._run.points is not None
         axes.clear()
         cloud = checkpoint.load(checkpoint_file.checkpoint_path(self._checkpoints, step)).cloud.to("cpu", torch.float64)
@@ -152,7 +157,7 @@ class Film:
             axes.set_title("test part and decision regions", loc="left")
             return
         learned_function.plot_function(axes, self._run, self._run.points, model)
-        # The range of the data and a third more on each side: f is unbounded in the first frames.
+        # The limits are the range of the data plus a third on each side, because f is unbounded in the first frames.
         target = axes.lines[0].get_ydata()
         low, high = float(np.min(target)), float(np.max(target))
         axes.set_ylim(low - (high - low) / 3, high + (high - low) / 3)
@@ -164,7 +169,7 @@ class Film:
         axes.legend(ncols=2, loc="lower left", fontsize=7)
 
     def _mark_step(self, fig: Figure, risk: Axes, index: int) -> list[Artist]:
-        """Draw the title, the step of this frame and its marks on the risk curves; return these artists."""
+        """Draw the title, the step of a frame and its marks on the risk curves; return the artists drawn."""
         step = int(self._frames.steps[index])
         logged = self._run.metrics[self._run.metrics["step"] > 0]
         artists: list[Artist] = [
@@ -181,7 +186,7 @@ class Film:
 
 
 def select_frames(stored: CloudHistory, most: int) -> CloudHistory:
-    """Select at most ``most`` frames, evenly spaced in the logarithm of the step, including the first and the last."""
+    """Return at most ``most`` frames, evenly spaced in the logarithm of the step, including the first and the last."""
     if len(stored.steps) <= most:
         return stored
     log_steps = np.log1p(stored.steps.astype(float))
@@ -191,7 +196,7 @@ def select_frames(stored: CloudHistory, most: int) -> CloudHistory:
 
 
 def _legend_handles() -> list[Line2D]:
-    """Return legend entries that explain sizes and colours."""
+    """Return the legend entries that explain the sizes and colours of the particles."""
     return [
         Line2D(
             [],

@@ -1,4 +1,4 @@
-"""Video files from images: GIF with pillow, which is always installed, or MP4 with ffmpeg, which may be missing."""
+"""Encode images as a GIF with pillow, which is always installed, or as an MP4 with ffmpeg, which may be missing."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from PIL import Image
 from proxlearn.errors import InputError, RunError
 
 WIDTHS = {".mp4": 1280, ".gif": 960}
-"""Suffix -> width in pixels; a GIF that would be too large becomes narrower."""
+"""Width of a film in pixels, by suffix; a GIF that would have too many bytes is scaled down."""
 GIF_SCALES = (1.0, 0.84, 0.7, 0.5, 0.35)
-"""Scales that are tried until a GIF is small enough."""
+"""Scale factors that are tried in order until the GIF is small enough."""
 PALETTE_SIZE = 128
-"""Number of colours of a GIF: the frames have few colours, and every colour takes space."""
+"""Number of colours of a GIF; the frames have few colours, and more would make the file larger."""
 FILM_COMMENT = b"a film by proxlearn"
 """A comment in the GIF that identifies it as written by this package."""
 HOLD_SECONDS = 2.0
 """Additional seconds for which the last frame is shown."""
 FRAME_RATE = 25
 """Frames per second of an MP4."""
-INSTALL = "write a .gif, install ffmpeg, or pip install 'proxlearn[film]'"
+INSTALL = "write a .gif, install ffmpeg, or run `pip install 'proxlearn[film]'`"
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a format that cannot be written, before anything is drawn."""
+    """Raise InputError if no film can be written in the format that the suffix of ``path`` denotes."""
     if path.suffix.lower() not in WIDTHS:
-        format_name = path.suffix or "file without an ending"
-        raise InputError(f"cannot write a film as a {format_name}", "name a file.mp4 or a file.gif")
+        format_name = f"{path.suffix} file" if path.suffix else "file without an ending"
+        raise InputError(f"cannot write a film as a {format_name}", "give a file that ends in .mp4 or .gif")
     if path.suffix.lower() == ".mp4":
         find_ffmpeg()
 
 
 def find_ffmpeg() -> str:
-    """Return the path of ffmpeg: the one on the PATH, or the one in the imageio-ffmpeg package."""
+    """Return the path of ffmpeg, from the PATH or from the package imageio-ffmpeg; raise InputError if it is absent."""
     on_path = shutil.which("ffmpeg")
     if on_path is not None:
         return on_path
@@ -50,22 +50,25 @@ def find_ffmpeg() -> str:
         packaged: str = imageio_ffmpeg.get_ffmpeg_exe()
         return packaged
     except (ImportError, RuntimeError) as error:
-        raise InputError("an .mp4 needs ffmpeg, which is not installed", INSTALL) from error
+        raise InputError("an .mp4 file needs ffmpeg, which is not installed", INSTALL) from error
 
 
 def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) -> bytes:
-    """Encode a looping GIF, scaled down until it has at most ``most_bytes`` bytes."""
+    """Return the images as a looping GIF, scaled down until it has at most ``most_bytes`` bytes."""
     frames = list(images)
     for scale in GIF_SCALES:
         content = _encode_gif(frames, scale, frame_seconds)
         if len(content) <= most_bytes:
             return content
     remedy = "choose fewer --frames or --particles, or write an .mp4"
-    raise InputError(f"the smallest GIF of {len(frames)} frames still has {len(content) / 1e6:.1f} MB", remedy)
+    raise InputError(f"the smallest GIF of {len(frames)} frames is too large ({len(content) / 1e6:.1f} MB)", remedy)
 
 
 def is_film(content: bytes) -> bool:
-    """Whether this package wrote a GIF; those of version 0.1.0 have no comment and are recognised by their size."""
+    """Return True if ``content`` is a GIF that this package wrote.
+
+    A GIF of version 0.1.0 has no comment and is recognised by its size in pixels.
+    """
     if not content.startswith((b"GIF87a", b"GIF89a")):
         return False
     size = tuple(int.from_bytes(content[i : i + 2], "little") for i in (6, 8))
@@ -76,7 +79,7 @@ def is_film(content: bytes) -> bool:
 def _encode_gif(frames: list[Image.Image], scale: float, frame_seconds: float) -> bytes:
     size = (round(frames[0].width * scale), round(frames[0].height * scale))
     resized = [frame if scale == 1 else frame.resize(size, Image.Resampling.LANCZOS) for frame in frames]
-    # One palette for all frames and no dithering: unchanged pixels keep their colour, and take no space.
+    # All frames share one palette without dithering, so that unchanged pixels keep their colour and take no space.
     sample = Image.new("RGB", (size[0], 3 * size[1]))
     for row, index in enumerate((0, len(resized) // 2, -1)):
         sample.paste(resized[index], (0, row * size[1]))
@@ -91,7 +94,7 @@ def _encode_gif(frames: list[Image.Image], scale: float, frame_seconds: float) -
 
 
 def _build_palette(sample: Image.Image) -> Image.Image:
-    """Build a palette of the most common colours, and of further ones chosen to cover rare colours."""
+    """Return a palette of the most common colours, and of further colours that cover the rare ones."""
     colours, counts = np.unique(np.asarray(sample).reshape(-1, 3), axis=0, return_counts=True)
     common = colours[np.argsort(-counts, kind="stable")].tolist()
     covering = (
@@ -109,7 +112,7 @@ def _build_palette(sample: Image.Image) -> Image.Image:
 
 
 def mp4(images: Iterable[Image.Image], frame_seconds: float) -> bytes:
-    """Encode an MP4 with H.264, which all browsers play."""
+    """Return the images as an MP4 video in H.264, which all browsers can play."""
     ffmpeg, repeats = find_ffmpeg(), max(1, round(frame_seconds * FRAME_RATE))
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as messages:
         path = Path(folder) / "film.mp4"

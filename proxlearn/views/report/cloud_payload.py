@@ -1,4 +1,4 @@
-"""The cloud of a run as data for the page: particles and learned function per frame, quantised, in base64."""
+"""Encode the cloud of a run for the report page: the particles and the learned function of each frame."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from proxlearn.views.run.regions import axis_range
 from proxlearn.views.run.run_data import RunData
 
 MOST_CLOUDS = 12
-"""Largest number of runs on a page whose clouds are included: a cloud takes several hundred kilobytes."""
+"""Maximum number of runs on a page whose clouds are included; a cloud takes several hundred kilobytes."""
 MOST_VALUES = 1_000_000
-"""Largest count of numbers in all clouds of a page together, two bytes per number."""
+"""Maximum number of values in all clouds of a page together; each takes two bytes."""
 MOST_COORDINATES = 34
 LINE_POINTS = 200
-"""Points at which a function of one feature is evaluated."""
+"""Number of points at which a function of one feature is evaluated."""
 
 
 @dataclass(frozen=True)
 class CloudLimits:
-    """Limits on the part of a cloud that is included in the page."""
+    """Limits on the part of a cloud that is included in a page."""
 
     values: int
     frames: int
     grid: int
-    """Points per side of the grid of a function of two features."""
+    """Number of grid points per side for a function of two features."""
 
 
 def limits_for(runs: int) -> CloudLimits:
-    """Return the limits per run: a page with several runs includes less of each."""
+    """Return the limits of each cloud on a page with ``runs`` runs; with more runs, less of each cloud is included."""
     return CloudLimits(MOST_VALUES // runs, FRAMES if runs <= 2 else FRAMES // 2, 48 if runs <= 2 else 32)
 
 
 def cloud_payload(run: RunData, limits: CloudLimits) -> dict[str, Any] | None:
-    """Return the frames of a run; None if it has stored no checkpoint yet."""
+    """Return the cloud of a run as data for the page, or None if the run has not stored a checkpoint yet."""
     model = find_model(run.path)
     if model is None:
         return None
@@ -62,7 +62,7 @@ def cloud_payload(run: RunData, limits: CloudLimits) -> dict[str, Any] | None:
 
 
 def learned_payload(run: RunData, model: Model, steps: np.ndarray, limits: CloudLimits) -> dict[str, Any] | None:
-    """Return the function of the whole cloud over one or two features, per frame and estimate."""
+    """Return the learned function of the whole cloud per frame and estimate, or None if it cannot be drawn."""
     features = len(model.columns)
     if run.points is None or (features == 1 and len(model.classes) > 2):
         return None
@@ -94,15 +94,15 @@ def learned_payload(run: RunData, model: Model, steps: np.ndarray, limits: Cloud
 
 
 def quantise(values: np.ndarray) -> dict[str, Any]:
-    """Encode numbers with 16 bits each, between the smallest and the largest; little-endian, base64."""
+    """Encode numbers as base64 text with 16 bits each (little-endian), scaled between the smallest and the largest."""
     low, high = float(values.min()), float(values.max())
-    # The difference is divided first: 65535 divided by a denormal range would be infinite.
+    # The difference is divided first, because 65535 divided by a denormal range would be infinite.
     scaled = (values.astype(np.float64) - low) / (high - low) * 65535 if high > low else np.zeros(values.shape)
     return {"low": low, "high": high, "data": base64.b64encode(scaled.round().astype("<u2").tobytes()).decode()}
 
 
 def _evaluate(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Return one number per point: f, the second class's probability, or the index of the predicted class."""
+    """Return one number per point and estimate: f, the probability of the second class, or the predicted class."""
     if X.shape[1] == 2 and len(model.classes) > 2:
         return model.labels(X)
     if X.shape[1] == 2 and model.classes:
@@ -111,7 +111,7 @@ def _evaluate(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _select_coordinates(history: CloudHistory, most: int) -> list[int]:
-    """Select at most ``most`` coordinates: first those of single-number blocks (a, b), then those that vary most."""
+    """Return the indices of at most ``most`` coordinates: first scalar parameters (a, b), then those that vary most."""
     if len(history.columns) <= most:
         return list(range(len(history.columns)))
     deviations = history.theta.reshape(-1, history.theta.shape[2]).std(axis=0)

@@ -1,7 +1,8 @@
-"""One self-contained HTML page about runs and sweeps: it opens from disk and makes no requests.
+"""Render a self-contained HTML page about runs and sweeps, which can be opened from disk and makes no requests.
 
-Folders may come from an untrusted source. Their content is embedded as JSON in which no HTML can begin, and the script
-inserts it as text. Only the page's own script can run: the content security policy names it by its checksum.
+Run folders may come from an untrusted source. Their content is embedded as JSON in which no HTML tag can begin, and the
+script inserts it as text. Only the script of the page can run, because the content security policy identifies it by its
+checksum.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageBuilder:
-    """Builder of a page's data, used repeatedly for a watched page; a cloud is reread only after a new checkpoint."""
+    """Builder of the data of a page; a cloud is read again only after a new checkpoint has been stored."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
         self._clouds: dict[Any, dict[str, Any] | None] = {}
 
     def data(self, progress: bool = False) -> dict[str, Any]:
-        """Return the data of the page from the current contents of the folders."""
+        """Return the data of the page, read from the current contents of the folders."""
         report = gather_runs(self.folders)
         limits = limits_for(min(len(report.runs), MOST_CLOUDS))
         entries = tqdm(report.runs[:MOST_CLOUDS], "clouds", unit="run", disable=not progress, file=sys.stderr)
@@ -56,7 +57,7 @@ class PageBuilder:
 
 
 def render_page(data: dict[str, Any], watch: bool = False) -> str:
-    """Render the page with its data; a watched page may request newer data from its own server."""
+    """Return the HTML of the page; if ``watch`` is true, the page may request newer data from its server."""
     styles = "\n".join(read_asset(f"{name}.css") for name in STYLES)
     # The library's licence must accompany every copy of the library.
     licence = f"/*! uPlot\n{read_asset('uplot.LICENSE')}*/"
@@ -78,27 +79,27 @@ def render_page(data: dict[str, Any], watch: bool = False) -> str:
         "data": as_json(data | {"watch": watch}),
         "script": scripts,
     }
-    # One pass: a placeholder inside inserted text is not replaced.
+    # All placeholders are replaced in one pass, so that a placeholder inside inserted text is not replaced.
     return PLACEHOLDER.sub(lambda match: parts[match[1]], read_asset("page.html"))
 
 
 def as_json(data: dict[str, Any]) -> str:
-    """Encode data as JSON that is safe inside a script element."""
+    """Return data as JSON text that is safe inside an HTML script element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(JSON_ESCAPES)
 
 
 def read_asset(name: str) -> str:
-    """Read a file of the assets folder."""
+    """Return the text of a file in the assets folder."""
     return resources.files("proxlearn.views.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def escape_html(text: str) -> str:
-    """Escape text for HTML; half of a surrogate pair, which UTF-8 cannot encode, becomes a question mark."""
+    """Escape text for HTML; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return html.escape(text.encode("utf-8", "replace").decode())
 
 
 def static_tables(data: dict[str, Any]) -> str:
-    """Return the tables as HTML for a browser without JavaScript."""
+    """Return the tables as HTML, for browsers without JavaScript."""
     parts = [f"<h1>{escape_html(data['title'])}</h1>"]
     for sweep in data["sweeps"]:
         parts += [f"<h2>{escape_html(sweep['name'])}</h2><p>{escape_html(sweep['counts'])}</p>"]

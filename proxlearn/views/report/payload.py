@@ -1,4 +1,4 @@
-"""The data of a page: runs and sweeps as plain values for JSON. Text stays unescaped; HTML is added in page.py."""
+"""Collect the data of a report page as plain values for JSON; text is not escaped here, but in page.py."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from proxlearn.views.run.tables import remarks, table_notes
 from proxlearn.views.sweep.sweep_views import count_states, mean_over_seeds, readable_table
 
 Table = dict[str, Any]
-"""columns: headings; rows: cells, all of them text."""
+"""A table as a dictionary: ``columns`` contains the headings, and ``rows`` the cells as text."""
 
 PAPER_HEADING = "paper's"
-"""The heading of a column with the paper's value of the metric in the column before it."""
+"""Heading of a column with the paper's values for the metric in the preceding column."""
 MOST_VALUES = 400_000
-"""Largest count of numbers in all curves of a page together: the curves of a run that logged every step are thinned."""
+"""Maximum number of values in all curves of a page together; longer curves are thinned."""
 MOST_ROWS, LEAST_ROWS = 600, 40
 MOST_CLASSES = 60
-"""Largest number of classes of a confusion matrix on a page."""
+"""Maximum number of classes for which a page shows the confusion matrix."""
 METRIC_COLUMN = re.compile(r"(train|test)_(\w+?)_(weighted|unweighted|unweighted_saturated|particle)")
 HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "discrete_free_energy")
 
@@ -50,7 +50,7 @@ def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dic
 
 
 def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
-    """Return what the page shows about one run."""
+    """Return the data that the page shows about one run; its curves have about ``rows`` rows at most."""
     run = entry.run
     experiments = find_experiments(run.config)
     notes = [] if run.accuracy is None else [" ".join(note.split()) for note in table_notes(run.accuracy)]
@@ -75,7 +75,7 @@ def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dic
 
 
 def run_properties(entry: RunEntry) -> list[list[str]]:
-    """Return pairs of a property and its value: state, time, machine, versions."""
+    """Return pairs of the name and the value of a property of a run, such as its state, machine and versions."""
     status = entry.run.status
     properties = {
         "state": entry.state,
@@ -94,7 +94,7 @@ def run_properties(entry: RunEntry) -> list[list[str]]:
 
 
 def _items(values: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the items of a group in status.json; none if another program wrote something other than a mapping."""
+    """Return the items of a group in status.json, or nothing if the value is not a dictionary."""
     return values.items() if isinstance(values, dict) else ()
 
 
@@ -107,7 +107,7 @@ def as_table(frame: pd.DataFrame) -> Table:
 
 
 def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table | None:
-    """Return accuracy.csv as a table, with the paper's values for the same experiment after as many recursions."""
+    """Return accuracy.csv as a table with the paper's values for the same experiment, or None if it does not exist."""
     if run.accuracy is None:
         return None
     table = as_table(run.accuracy)
@@ -118,7 +118,10 @@ def results_table(run: RunData, experiments: list[PublishedExperiment]) -> Table
 
 
 def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
-    """Return the logged metrics by column; more than ``rows`` rows are thinned to evenly and log-evenly spaced ones."""
+    """Return the curves of the logged metrics, thinned to at most ``rows`` rows.
+
+    Half of the remaining rows are evenly spaced, and the others are evenly spaced on a logarithmic scale.
+    """
     numbers = metrics.apply(pd.to_numeric, errors="coerce")
     total = len(numbers)
     if total > rows:
@@ -126,7 +129,7 @@ def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
         log_even = np.geomspace(1, total, rows - rows // 2) - 1
         numbers = numbers.iloc[np.unique(np.concatenate((even, log_even)).round().astype(int))]
     if "kernel_offdiag" in numbers:
-        # A share of exactly zero must be visible on a logarithmic axis.
+        # A share of exactly zero would not be visible on a logarithmic axis.
         numbers = numbers.assign(kernel_offdiag=numbers["kernel_offdiag"].clip(lower=SMALLEST_SHARE))
     names = [name for name in numbers.columns if METRIC_COLUMN.fullmatch(str(name)) or name in HEALTH_COLUMNS]
     return {
@@ -137,7 +140,10 @@ def curves(metrics: pd.DataFrame, rows: int) -> dict[str, Any]:
 
 
 def confusion(run: RunData) -> dict[str, Any] | None:
-    """Return the counts of the test part per estimate: rows are the actual classes."""
+    """Return the confusion matrices of the test part by estimate, or None if there are no classes.
+
+    The rows of a matrix are the actual classes. With more than MOST_CLASSES classes, the matrices are left out.
+    """
     table, classes = run.confusion, [str(name) for name in run.model.get("classes") or []]
     if table is None or not classes:
         return None
@@ -154,12 +160,12 @@ def confusion(run: RunData) -> dict[str, Any] | None:
 
 
 def shorten(values: Iterable[float]) -> list[float | None]:
-    """Round to five significant digits, more than a screen can show; a value that is not finite becomes None."""
+    """Return the values rounded to five significant digits, with None for values that are not finite."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values]
 
 
 def _logged_metrics(runs: list[RunEntry]) -> dict[str, list[str]]:
-    """Return the estimates for which any run has logged a metric, by metric."""
+    """Return, for each metric, the estimates for which at least one run has logged it."""
     metrics: dict[str, dict[str, None]] = {}
     for entry in runs:
         for name in entry.run.metrics.columns:
@@ -190,7 +196,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
 
 
 def _published_values(experiments: list[PublishedExperiment], step: int | None) -> Figures:
-    """Return the paper's values for experiments that end at ``step``: a shorter or longer run is not comparable."""
+    """Return the paper's values of the experiments that end at ``step``; other lengths are not comparable."""
     return {
         key: value
         for experiment in experiments

@@ -1,4 +1,4 @@
-"""The runs of a report page: gathered from run and sweep folders, each run once, with its distinguishing settings."""
+"""Gather the runs of a report page from run and sweep folders, with the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from proxlearn.views.run.run_data import RunData, read_run_data
 IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
 """Settings that do not distinguish one experiment from another."""
 SINGLE_RUNS = "runs"
-"""Heading of the table of runs that were given one by one."""
+"""Heading of the table of the runs whose run folders were given."""
 MOST_NAMED = 6
-"""Largest number of differing settings that form a run's name; runs of different datasets differ in far more."""
+"""Maximum number of differing settings that form the name of a run; runs on different datasets differ in many more."""
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run on the page."""
+    """A run on the report page."""
 
     run: RunData
     state: str
     values: dict[str, str]
-    """Swept key -> this run's value."""
+    """Values of this run for the settings that differ between the runs, by key."""
     name: str
-    """Unique on the page."""
+    """Name of the run, which is unique on the page."""
 
 
 @dataclass(frozen=True)
 class ReportRuns:
-    """All runs of one page."""
+    """All runs of a report page."""
 
     runs: list[RunEntry]
     tables: dict[str, list[JobState]]
-    """Heading -> the rows of a table: one table per sweep, and one of the runs that were given one by one."""
+    """Rows of each table by heading: one table per sweep, and one for the runs whose run folders were given."""
     parameters: list[str]
-    """Settings that differ between the runs: each can be shown by colour."""
+    """Settings that differ between the runs; the page can show each of them by colour."""
 
     @property
     def title(self) -> str:
@@ -55,7 +55,7 @@ class ReportRuns:
 
 @dataclass(frozen=True)
 class _Source:
-    """A run, its current state, and its job if it belongs to a sweep."""
+    """A run with its current state, and its job if it belongs to a sweep."""
 
     run: RunData
     snapshot: RunSnapshot
@@ -63,7 +63,7 @@ class _Source:
 
 
 def gather_runs(folders: list[Path]) -> ReportRuns:
-    """Read all folders; jobs of a sweep that have logged nothing yet appear only in the sweep's table."""
+    """Return the runs in the given folders; jobs that have not logged anything appear only in the sweep's table."""
     sources: dict[Path, _Source] = {}
     sweeps: dict[Path, list[JobState]] = {}
     for folder in map(absolute_folder, folders):
@@ -76,9 +76,7 @@ def gather_runs(folders: list[Path]) -> ReportRuns:
             if run is not None and job_state.job.same_as is None and has_rows(run.folder):
                 sources[run.folder] = _Source(read_run(run.folder), run, job_state)
     if not sources:
-        raise InputError(
-            "there is no run with results in " + ", ".join(map(str, folders)), "wait until a run has logged metrics"
-        )
+        raise InputError("no run has results in " + ", ".join(map(str, folders)), "wait until a run has logged metrics")
     settings = {path: flatten(source.run.config) for path, source in sources.items()}
     swept = dict.fromkeys(str(key) for source in sources.values() if source.state for key in source.state.job.values)
     parameters = list(swept) or _differing_keys(list(settings.values()))
@@ -99,25 +97,25 @@ def gather_runs(folders: list[Path]) -> ReportRuns:
 
 
 def read_run(path: Path) -> RunData:
-    """Read a run folder, which any program may have written; one that cannot be shown raises an error of one line."""
+    """Read a run folder; raise InputError if it has no logged rows, is partly overwritten or contains symlinks."""
     refuse_interrupted(path)
     if not has_rows(path):
         raise InputError(
-            f"{path} is not a run folder with results (no rows in metrics.csv)",
-            "name a folder that `proxlearn train` created",
+            f"{path} is not a run folder with results (metrics.csv has no rows)",
+            "give a folder that `proxlearn train` created",
         )
     RunFolder(path).refuse_links()
     return read_run_data(path)
 
 
 def has_rows(path: Path) -> bool:
-    """Whether a run has logged metrics."""
+    """Return True if a run has logged metrics."""
     metrics = RunFolder(path).metrics
     return not is_interrupted(path) and metrics.is_file() and metrics.stat().st_size > 0
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings under dotted keys, as in command-line overrides."""
+    """Return nested settings as one dictionary with dotted keys, as in command-line overrides."""
     settings: dict[str, Any] = {}
     for key, value in config.items():
         settings |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -125,7 +123,7 @@ def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _unique_name(run: RunData, values: dict[str, str], taken: dict[str, RunEntry]) -> str:
-    """Name a run by the settings that differ between the runs, or by its title if there are none or too many."""
+    """Return a unique name: the settings that differ between the runs, or the title if there are none or too many."""
     by_settings = ", ".join(f"{key}={value}" for key, value in values.items())
     name = by_settings if values and len(values) <= MOST_NAMED else run.title
     return name if name not in taken else f"{name} ({run.path.name}, {len(taken)})"

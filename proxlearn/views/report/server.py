@@ -1,4 +1,4 @@
-"""The server of a watched page: on this machine only, and for this page only."""
+"""HTTP server for a watched report page, which is reachable only from this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Accepted values of the Host header; another name belongs to a foreign site whose DNS entry points here."""
+        """Accepted values of the Host header; others may come from a foreign site whose DNS entry points here."""
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def data(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class ReportRequestHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Host") not in self.server.hosts:
-            self._respond(HTTPStatus.FORBIDDEN, "text/plain", "not for this host\n")
+            self._respond(HTTPStatus.FORBIDDEN, "text/plain", "the Host header is not accepted\n")
         elif self.path not in ("/", "/data.json"):
             self._respond(HTTPStatus.NOT_FOUND, "text/plain", "only / and /data.json exist\n")
         else:
@@ -54,7 +54,7 @@ class ReportRequestHandler(BaseHTTPRequestHandler):
         try:
             data = self.server.data()
         except ProxlearnError as error:
-            # The folder may be gone or being replaced: the page shows the error, and requests the data again.
+            # The folder may be absent while it is replaced: the page shows the error and requests the data again.
             self._respond(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
         if self.path == "/":
@@ -73,4 +73,4 @@ class ReportRequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the terminal shows only the address."""
+        """Log nothing, so that the terminal shows only the address."""

@@ -1,4 +1,4 @@
-"""Confusion matrices of the test part, for both estimates."""
+"""Draw the confusion matrices of the test part for both estimates."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from proxlearn.views.run.run_data import RunData
 from proxlearn.views.style import escape_mathtext, figure, hide_frame, save
 
 MOST_NUMBERED = 25
-"""Number of classes up to which a cell shows its count; with more classes only the shade is shown."""
+"""Maximum number of classes for which cells show their counts; with more classes, only the shade is shown."""
 
 
 def draw_confusion(run: RunData) -> list[Path]:
-    """Draw the matrices: rows are the actual classes, columns the predicted ones; the shade is the share of the row."""
+    """Draw the confusion matrices, whose rows are the actual classes; the shade of a cell is its share of the row."""
     assert run.confusion is not None
     classes = [escape_mathtext(name) for name in run.model["classes"]]
     side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERED))

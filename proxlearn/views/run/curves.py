@@ -1,4 +1,4 @@
-"""Curves over the recursions: the risk, and the state of weights and kernel."""
+"""Plot the risk, the effective sample size and the off-diagonal share of the kernel over the recursions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALLEST_SHARE = 1e-45
 
 
 def draw_risk(run: RunData) -> list[Path]:
-    """Draw risk.png: the risk over k."""
+    """Draw risk.png and risk.pdf: the risk over the recursions k."""
     fig, (axes,) = figure(*SINGLE_PLOT)
     plot_risk(axes, run)
     axes.set_title(run.title)
@@ -34,7 +34,7 @@ def draw_risk(run: RunData) -> list[Path]:
 
 
 def plot_risk(axes: Axes, run: RunData) -> None:
-    """Plot the risk over k on logarithmic axes: both estimates, training and test part."""
+    """Plot the risk over the recursions k on logarithmic axes, for both estimates and for both parts of the data."""
     logged = run.metrics[run.metrics["step"] > 0]
     curves = logged if len(logged) else run.metrics
     marker = "o" if len(curves) < 3 else ""
@@ -58,7 +58,7 @@ def plot_risk(axes: Axes, run: RunData) -> None:
 
 
 def draw_health(run: RunData) -> list[Path]:
-    """Draw health.png: the effective sample size, and the share of mass that the kernel moves between particles."""
+    """Draw health.png and health.pdf: the effective sample size, and the largest off-diagonal share of the kernel."""
     curves = run.metrics[run.metrics["step"] > 0]
     if len(curves) < 2:
         # A curve needs two points.

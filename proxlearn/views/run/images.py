@@ -1,4 +1,4 @@
-"""Weight images: the weights of the heaviest particles per class, for data whose rows are images."""
+"""Draw the weights of the heaviest particles as images, one per class, for data whose rows are images."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from proxlearn.views.run.run_data import RunData
 from proxlearn.views.style import hide_frame, save, stacked_axes
 
 HEAVIEST = 3
-"""Number of particles drawn."""
+"""Number of particles that are drawn."""
 IMAGE_INCHES = 0.68
 
 
 def draw_images(run: RunData) -> list[Path]:
-    """Draw a row for the cloud's weighted mean and a row per heaviest particle, with a column per class."""
+    """Draw a row of images for the weighted mean and for each of the heaviest particles, with a column per class."""
     model = find_model(run.path)
     if model is None:
         return []
@@ -52,7 +52,7 @@ def draw_images(run: RunData) -> list[Path]:
 
 
 def _side_by_side(images: np.ndarray, gap: int) -> np.ndarray:
-    """Join C x height x width into one wide image, with empty columns between."""
+    """Return the images (C x height x width) side by side as one image, separated by ``gap`` empty columns."""
     padded = np.pad(images, ((0, 0), (0, 0), (0, gap)), constant_values=np.nan)
     joined: np.ndarray = np.concatenate(list(padded), axis=1)[:, :-gap]
     return joined

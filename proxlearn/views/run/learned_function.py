@@ -1,4 +1,4 @@
-"""The learned function of one-dimensional data, from the newest cloud and model.json."""
+"""Plot the learned function of one feature, computed from the newest cloud."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from proxlearn.views.style import (
 )
 
 GRID = 400
-"""Points at which the function is evaluated."""
+"""Number of points at which the function is evaluated."""
 
 
 def draw_function(run: RunData) -> list[Path]:
-    """Draw function.png: the function of the newest cloud."""
+    """Draw function.png and function.pdf: the learned function of the newest cloud."""
     model = find_model(run.path)
     if run.points is None or model is None:
         return []
@@ -38,7 +38,7 @@ def draw_function(run: RunData) -> list[Path]:
 
 
 def plot_function(axes: Axes, run: RunData, points: pd.DataFrame, model: Model) -> None:
-    """Plot both estimates of f over the range of the data, and the data themselves."""
+    """Plot both estimates of f over the range of the data, together with the data."""
     x = np.linspace(points["x0"].min(), points["x0"].max(), GRID)
     # f is fitted to the target itself, or to -1 and +1 for two classes.
     target = points["target"] if run.model["task"] == "regression" else 2 * points["target"] - 1

@@ -1,4 +1,4 @@
-"""Decision regions of two-dimensional data, by both estimates, with the test part on top."""
+"""Plot the decision regions of both estimates for data with two features, and the points of the test part."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from proxlearn.views.run.run_data import RunData
 from proxlearn.views.style import ESTIMATE_LINES, class_colours, escape_mathtext, figure, save
 
 GRID = 300
-"""Points per side of the grid on which classes are predicted."""
+"""Number of grid points per side at which classes are predicted."""
 MARGIN = 0.05
-"""Share of the data's range that is added on each side."""
+"""Margin on each side, as a share of the range of the data."""
 
 
 def draw_regions(run: RunData) -> list[Path]:
-    """Draw regions.png: the decision regions of the newest cloud."""
+    """Draw regions.png and regions.pdf: the decision regions of the newest cloud."""
     model = find_model(run.path)
     if run.points is None or model is None:
         return []
@@ -36,10 +36,10 @@ def draw_regions(run: RunData) -> list[Path]:
 
 
 def plot_regions(axes: Axes, run: RunData, points: pd.DataFrame, model: Model, size: int = GRID) -> list[Line2D]:
-    """Plot regions, boundaries and points; return the handles of a legend.
+    """Plot the decision regions, their boundaries and the test points; return the handles for a legend.
 
-    The shade is the class of the weighted estimate, the lines are the boundaries of both estimates, and the points are
-    the test part, coloured by class.
+    The shade shows the class that the weighted estimate predicts, the lines are the boundaries of both estimates, and
+    the points are the test part, coloured by class.
     """
     classes = run.model["classes"]
     x0, x1 = (axis_range(points[name].to_numpy(), size) for name in ("x0", "x1"))
@@ -80,12 +80,12 @@ def axis_range(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _plot_boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, labels: np.ndarray, C: int, estimate: str) -> Line2D:
-    """Plot the edge of every class's region; if there is only one region, the legend says so."""
+    """Plot the boundaries of the class regions and return a legend handle, which states if there is no boundary."""
     style = ESTIMATE_LINES[estimate]
     predicted_classes = np.unique(labels).tolist()
     if len(predicted_classes) == 1:
         return Line2D([], [], linestyle="", label=f"{estimate}: no boundary")
-    # One contour separates two classes; with more, every class has its own edge.
+    # One contour separates two classes; with more classes, a contour is drawn around the region of each class.
     for index in predicted_classes[1:] if C == 2 else predicted_classes:
         axes.contour(
             x0,

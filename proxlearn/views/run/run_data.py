@@ -1,7 +1,7 @@
-"""The files of a run folder, read into memory and validated.
+"""Read and validate the files of a run folder.
 
-A view relies on ``RunData`` without checks of its own: every key and every column that a view uses has the expected
-type, or reading ends with one line that names the file.
+The views need no further checks: every key and column of ``RunData`` that they use has the expected type. Otherwise,
+reading raises an error that names the file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from proxlearn.config.schema import Dtype, TrainConfig, build
+from proxlearn.core.registry import accept_any_name
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.run.edited_settings import refuse_edited_settings
@@ -37,7 +38,7 @@ STATUS = {
 
 @dataclass(frozen=True)
 class RunData:
-    """The content of a run folder; a file that does not exist yet is None."""
+    """The contents of the files in a run folder; None for an optional file that does not exist yet."""
 
     path: Path
     config: dict[str, Any]
@@ -56,7 +57,7 @@ class RunData:
 
     @property
     def results_note(self) -> str:
-        """A note on the step of the results, if it is not the run's newest step; otherwise empty."""
+        """A note on the step of the results, or an empty string if it is the newest step of the run."""
         if not self._has_results or self.results_step == self.status["step"]:
             return ""
         step = "an unknown earlier step" if self.results_step is None else f"step {self.results_step}"
@@ -68,7 +69,7 @@ class RunData:
 
     @property
     def title(self) -> str:
-        """The dataset and the main hyperparameters."""
+        """The dataset and the main hyperparameters, as a string."""
         config = self.config
         # A relative epsilon is a multiple of a squared distance; without its unit it would look like an absolute one.
         unit = "" if config.get("epsilon_quantile") is None else "×NN²"
@@ -77,15 +78,15 @@ class RunData:
 
     @property
     def rounding_unit(self) -> float:
-        """The relative rounding error of the precision in which the run ended."""
+        """The unit roundoff of the precision in which the run ended."""
         return 2.0**-53 if self.status["dtype"] == "float64" else 2.0**-24
 
 
 def read_run_data(path: Path) -> RunData:
-    """Read a finished or running run; a damaged file raises UnreadableFile."""
+    """Read the folder of a finished or running run; raise UnreadableFile if a file is damaged."""
     while True:
         run = _read(path)
-        # A session that ended meanwhile has replaced the results: the step must match the tables that were read.
+        # A session that ended in the meantime has replaced the results; the step must match the tables that were read.
         if _read_status(RunFolder(path).status)["figures_step"] == run.status["figures_step"]:
             return run
 
@@ -107,7 +108,7 @@ def _read(path: Path) -> RunData:
         )
     except AbsentFile as error:
         raise InputError(
-            f"{path} is not a run folder: it has no {error.path.name}", "name a folder that `proxlearn train` created"
+            f"{path} is not a run folder: it has no {error.path.name}", "give a folder that `proxlearn train` created"
         ) from error
 
 
@@ -121,7 +122,7 @@ def _read_status(path: Path) -> dict[str, Any]:
 
 
 def _read_config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
-    """Read the run's config with the selected hyperparameters filled in; refuse it if it was edited since."""
+    """Return the config of a run with the selected hyperparameters; raise InputError if config.yaml was edited."""
     config = read_yaml(folder.config)
     stored = _build_config(folder, config)
     refuse_edited_settings(folder, stored, status)
@@ -136,7 +137,7 @@ def _read_config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
 def _read_selection(
     folder: RunFolder, config: dict[str, Any], stored: TrainConfig, status: dict[str, Any]
 ) -> dict[str, Any]:
-    """Read the selected values of the keys that the config leaves open; they must be those that the run used."""
+    """Return the selected values of the keys that are None in the config; raise InputError if the run used others."""
     record = read_json(folder.selection)
     refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
     chosen = record.get("chosen")
@@ -153,6 +154,7 @@ def _read_selection(
 
 def _build_config(folder: RunFolder, config: dict[str, Any]) -> TrainConfig:
     try:
-        return build(TrainConfig, config)
+        with accept_any_name():
+            return build(TrainConfig, config)
     except InputError as error:
         raise UnreadableFile(folder.config, error.problem) from error

@@ -1,4 +1,4 @@
-"""The CSV tables of a run folder, read and validated: metrics, accuracy, confusion, points."""
+"""Read and validate the CSV tables of a run folder: metrics, accuracy, confusion and points."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from proxlearn.run.metrics_version import MetricsConversion, metrics_file_versio
 from proxlearn.views.style import LARGEST_DRAWN
 
 CURVES = tuple(f"{part}_risk_{estimate}" for part in ("train", "test") for estimate in ESTIMATES)
-"""Columns of metrics.csv that every run has and the views draw."""
+"""Columns of metrics.csv that every run has and that the views draw."""
 LARGEST_COUNT = 2**53
-"""Larger whole numbers are not exact in float64."""
+"""Upper limit of whole numbers, because larger ones are not exact in float64."""
 
 
 def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFrame:
-    """Read metrics.csv, which must have at least one row, and numbers in the columns that are drawn.
+    """Read metrics.csv; raise UnreadableFile if it has no rows or if a column that is drawn is not numeric.
 
-    With the run's ``config``, rows of version 0.1.0 are converted to their current meaning.
+    If ``config`` is given, rows of version 0.1.0 are converted to their current meaning.
     """
 
     def convert(content: str) -> str:
@@ -42,7 +42,7 @@ def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFra
 
 
 def read_accuracy(path: Path) -> pd.DataFrame | None:
-    """Read accuracy.csv: the final metrics per part and estimate."""
+    """Read accuracy.csv, the final metrics per part and estimate; return None if it does not exist."""
     table = _read_optional(path)
     if table is not None:
         _require_columns(path, table, ("part", "estimate"))
@@ -52,7 +52,10 @@ def read_accuracy(path: Path) -> pd.DataFrame | None:
 
 
 def read_confusion(path: Path, classes: int) -> pd.DataFrame | None:
-    """Read confusion.csv, which must have a count for every pair of classes per estimate of the test part."""
+    """Read confusion.csv, or return None if it does not exist.
+
+    Raise UnreadableFile unless the test part has exactly one count per estimate and pair of classes.
+    """
     table = _read_optional(path)
     if table is None:
         return None
@@ -69,7 +72,7 @@ def read_confusion(path: Path, classes: int) -> pd.DataFrame | None:
 
 
 def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
-    """Read points.csv: the data of one or two features; None if it does not exist or cannot be drawn."""
+    """Read points.csv, the data points with one or two features; return None if it is absent or cannot be drawn."""
     table = _read_optional(path)
     if table is None:
         return None
@@ -88,7 +91,7 @@ def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
 
 
 def _stored_epsilon(folder: Path, step: int) -> float | None:
-    """Return the epsilon that the checkpoint of a step stores, if there is one."""
+    """Return the epsilon stored in the checkpoint of ``step``, or None if there is none."""
     path = checkpoint_file.checkpoint_path(folder / "checkpoints", step)
     try:
         epsilon = checkpoint_file.read_checkpoint_file(path).state.get("epsilon")
@@ -111,7 +114,7 @@ def _require_columns(path: Path, table: pd.DataFrame, names: Iterable[str]) -> N
 
 
 def _require_numbers(path: Path, table: pd.DataFrame, names: Iterable[str]) -> None:
-    """Require that the columns exist and hold numbers or empty cells."""
+    """Raise UnreadableFile unless the columns exist and contain only numbers and empty cells."""
     for name in names:
         _require_columns(path, table, (name,))
         if table[name].dtype.kind not in "iufb":
@@ -119,7 +122,7 @@ def _require_numbers(path: Path, table: pd.DataFrame, names: Iterable[str]) -> N
 
 
 def _are_counts(values: pd.Series) -> bool:
-    """Whether all values are whole numbers that are not negative."""
+    """Return True if all values are non-negative whole numbers below LARGEST_COUNT."""
     numbers = values.to_numpy(float)
     in_range = np.isfinite(numbers).all() and (numbers >= 0).all() and (numbers < LARGEST_COUNT).all()
     return bool(in_range) and bool((numbers == np.floor(numbers)).all())

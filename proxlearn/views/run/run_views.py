@@ -1,4 +1,4 @@
-"""All tables and plots of a run folder, and the summary that a run ends with."""
+"""Write all tables and plots of a run folder, and compose the summary that a run prints at its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxlearn.views.style import house_style
 
 
 def render_run(folder: Path) -> list[Path]:
-    """Draw all plots for which the run folder has the necessary files; return the paths written."""
+    """Write all tables and plots for which the run folder has the necessary files; return their paths."""
     run = read_run_data(folder)
     paths = tables.write_accuracy(run)
     with house_style():
@@ -29,17 +29,17 @@ def render_run(folder: Path) -> list[Path]:
 
 
 def has_learned_function(run: RunData) -> bool:
-    """Whether f is one curve over one feature."""
+    """Return True if f is a single function of one feature, which can be drawn as a curve."""
     return len(run.model["columns"]) == 1 and run.model["task"] != "multiclass"
 
 
 def has_regions(run: RunData) -> bool:
-    """Whether there are classes over two features."""
+    """Return True if the data have classes and two features, so that decision regions can be drawn."""
     return len(run.model["columns"]) == 2 and bool(run.model["classes"])
 
 
 def summary(folder: Path) -> str:
-    """Return the text that a run prints at its end: its results, remarks, and where the plots are."""
+    """Return the text that a run prints at its end: its results, remarks, and the path of the risk curve."""
     run = read_run_data(folder)
     status = run.status
     lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]

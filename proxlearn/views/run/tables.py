@@ -1,4 +1,4 @@
-"""accuracy.md and the remarks that a run ends with."""
+"""Write accuracy.md, and compose the remarks that a run prints at its end."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ROW_NOTES = {
 for SHD.
 """,
 }
-"""Notes on rows that only some tables have, by the row's estimate."""
+"""Notes, by estimate, on rows that only some tables have."""
 
 
 def write_accuracy(run: RunData) -> list[Path]:
-    """Write accuracy.md: accuracy.csv as a Markdown table, with notes."""
+    """Write accuracy.md, which contains accuracy.csv as a Markdown table with notes; return the paths written."""
     if run.accuracy is None:
         return []
     path = run.path / "accuracy.md"
@@ -48,7 +48,7 @@ def table_notes(accuracy: pd.DataFrame) -> list[str]:
 
 
 def remarks(run: RunData) -> list[str]:
-    """Return sentences on what the metrics alone do not show."""
+    """Return sentences on facts that the metrics alone do not show, such as steps that did not converge."""
     sentences = []
     if run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
         sentences.append(
@@ -87,10 +87,10 @@ def remarks(run: RunData) -> list[str]:
 
 
 def weights_constant_from(run: RunData) -> int | None:
-    """Return the logged step from which no logged proximal step changed a weight beyond rounding, if there is one.
+    """Return the logged step since which no logged step has changed a weight beyond rounding, or None.
 
-    A kernel near the identity is not a criterion: a small share of a heavy particle's weight can change a light
-    particle's weight considerably.
+    A kernel near the identity is not a criterion, because a small share of the weight of a heavy particle can change
+    the weight of a light particle considerably.
     """
     if "weights_change" not in run.metrics:
         return None
@@ -101,7 +101,10 @@ def weights_constant_from(run: RunData) -> int | None:
 
 
 def majority_share(confusion: pd.DataFrame) -> float | None:
-    """Return the share of the training part's most frequent class in the test part; None if a part has no rows."""
+    """Return the share of the test rows that belong to the most frequent class of the training part.
+
+    The result is None if a part has no rows.
+    """
     rows = confusion[confusion["estimate"] == ESTIMATES[0]].groupby(["part", "actual"])["count"].sum()
     parts = set(rows.index.get_level_values("part"))
     if not {"train", "test"} <= parts or not rows["test"].sum():
@@ -110,5 +113,5 @@ def majority_share(confusion: pd.DataFrame) -> float | None:
 
 
 def as_sentence(note: str) -> str:
-    """Capitalise a note and add a full stop."""
+    """Return a note with a capital first letter and a full stop."""
     return note[:1].upper() + note[1:] + "."

@@ -1,4 +1,4 @@
-"""Combined plots of a sweep: curves, final metrics, heat maps. Lines and points are means over seeds and splits."""
+"""Draw the combined plots of a sweep: curves, final metrics and heat maps of means over seeds and splits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ MOST_COLUMNS = 4
 MOST_LEGEND_ENTRIES = 10
 SYMBOLS = {"beta": "β", "epsilon": "ε", "delta": "δ"}
 Panel = tuple[Axes, pd.DataFrame]
-"""Axes, and the rows that are drawn there."""
+"""Axes, and the rows of metrics that are drawn on them."""
 
 
 def draw_curves(sweep: SweepData) -> list[Path]:
-    """Draw risk and accuracy over k: colour by the first parameter, a panel per combination of the others."""
+    """Draw the risk and the accuracy over the recursions k.
+
+    The colour shows the first parameter, and there is one panel per combination of the other parameters.
+    """
     paths = []
     for metric in logged_metrics(sweep):
         rows = sweep.metrics[(sweep.metrics["step"] > 0) & sweep.metrics[metric].notna()]
@@ -50,7 +53,7 @@ def draw_curves(sweep: SweepData) -> list[Path]:
 
 
 def plot_band(axes: Axes, rows: pd.DataFrame, metric: str, colour: str, label: str | None) -> None:
-    """Plot mean and range over the repeats, at the steps that all of them have reached."""
+    """Plot the mean and the range of a metric over the repeats, at the steps that all repeats have reached."""
     if rows.empty:
         return
     repeats = rows["job"].nunique()
@@ -63,7 +66,7 @@ def plot_band(axes: Axes, rows: pd.DataFrame, metric: str, colour: str, label: s
 
 
 def draw_final_metrics(sweep: SweepData) -> list[Path]:
-    """Draw each run's final metrics against the first parameter, if it is numeric; colour by the second."""
+    """Draw the final metrics over the first parameter, if it is numeric; the colour shows the second parameter."""
     if not sweep.parameters or not is_numeric(sweep.values(sweep.parameters[0])):
         return []
     first, others = sweep.parameters[0], sweep.parameters[1:]
@@ -95,7 +98,7 @@ def draw_final_metrics(sweep: SweepData) -> list[Path]:
 
 
 def draw_heat_maps(sweep: SweepData) -> list[Path]:
-    """Draw the final value of each metric per pair of values of the first two parameters, averaged over repeats."""
+    """Draw a heat map per metric: its final mean for each pair of values of the first two parameters."""
     if len(sweep.parameters) < 2:
         return []
     across, down = sweep.parameters[:2]
@@ -154,7 +157,7 @@ def create_panels(
 
 
 def parameter_colours(sweep: SweepData, index: int) -> dict[str | None, str]:
-    """Return a colour per value of the parameter at ``index``: a scale for numbers, distinct colours for names."""
+    """Return a colour per value of the parameter at ``index``: a scale for numbers, distinct colours otherwise."""
     if len(sweep.parameters) <= index:
         return {None: class_colours(2)[0]}
     values = sweep.values(sweep.parameters[index])
@@ -175,5 +178,5 @@ def add_labels(fig: Figure, panels: list[Panel], label: str, coloured: list[str]
 
 
 def symbol(parameter: str) -> str:
-    """Return the paper's symbol for a parameter, or its name."""
+    """Return the paper's symbol for a parameter, or its name if there is none."""
     return SYMBOLS.get(parameter, parameter)

@@ -1,4 +1,4 @@
-"""The metrics of all runs of a sweep in one table, from which the combined plots are drawn."""
+"""Read the metrics of all runs of a sweep into one table, from which the combined plots are drawn."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from proxlearn.terminal.notice import notice
 from proxlearn.views.run.run_tables import read_metrics
 
 REPEATS = ("seed", "split_seed")
-"""Swept keys that repeat an experiment instead of changing it: the plots show means over them."""
+"""Swept keys that repeat an experiment instead of changing it; the plots show means over their values."""
 
 
 @dataclass(frozen=True)
 class SweepData:
-    """The metrics.csv of all jobs, concatenated, with the swept values as columns."""
+    """The concatenated metrics of all jobs of a sweep, with the swept values as columns."""
 
     path: Path
     parameters: list[str]
-    """Swept keys without the repeats; the key with the most values comes first and is shown by colour."""
+    """Swept keys other than the repeats; the key with the most values comes first and is shown by colour."""
     metrics: pd.DataFrame
 
     @property
     def final(self) -> pd.DataFrame:
-        """The newest row per job."""
+        """The newest row of each job."""
         return self.metrics.loc[self.metrics.groupby("job")["step"].idxmax()]
 
     def values(self, parameter: str) -> list[str]:
@@ -38,7 +38,7 @@ class SweepData:
 
 
 def read_sweep(folder: Path, states: list[JobState]) -> SweepData | None:
-    """Read what the jobs have logged so far; None if no job has logged anything."""
+    """Read the metrics that the jobs have logged so far; return None if there are none."""
     tables = []
     for state in states:
         if state.run is None or state.job.same_as is not None:
@@ -63,12 +63,12 @@ def read_sweep(folder: Path, states: list[JobState]) -> SweepData | None:
 
 
 def varied_keys(states: list[JobState]) -> list[str]:
-    """Return the swept keys that change the experiment; all jobs of a sweep have the same keys."""
+    """Return the swept keys that change the experiment; they are the same for all jobs of a sweep."""
     return [key for key in states[0].job.values if key not in REPEATS]
 
 
 def is_numeric(values: list[str]) -> bool:
-    """Whether all values are numbers."""
+    """Return True if all values are numbers."""
     try:
         return all(float(value) == float(value) for value in values)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tables and combined plots of a sweep, from its folder and the run folders that it names."""
+"""Write the tables and combined plots of a sweep, from the sweep folder and the run folders of its jobs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HEADINGS = {
     "test_risk_weighted": "risk",
     "test_risk_unweighted": "risk, unweighted",
 }
-"""Column of metrics.csv -> heading in a table for people."""
+"""Headings, in tables for readers, of the columns of metrics.csv."""
 METRICS_NOTE = "\nThe metrics are of the test part, at the newest logged step.\n"
 
 
 def render_sweep(folder: Path) -> list[Path]:
-    """Write summary.csv and summary.md and draw the plots for which the runs have logged enough."""
+    """Write summary.csv, summary.md and all plots for which the runs have logged enough; return their paths."""
     states = SweepFolder(folder).look()
     paths = write_tables(folder, states)
     sweep = read_sweep(folder, states)
@@ -39,7 +39,7 @@ def render_sweep(folder: Path) -> list[Path]:
 
 
 def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
-    """Write summary.csv, with all columns, and summary.md, with means over the repeats."""
+    """Write summary.csv, with all columns, and summary.md, with means over the repeats; return their paths."""
     csv, md = folder / "summary.csv", folder / "summary.md"
     write_atomically(csv, job_table(states).to_csv(index=False).encode())
     text = f"# {folder.name}\n\n{count_states(states)}\n\n{markdown(readable_table(states))}{METRICS_NOTE}"
@@ -52,7 +52,7 @@ def write_tables(folder: Path, states: list[JobState]) -> list[Path]:
 
 
 def job_table(states: list[JobState]) -> pd.DataFrame:
-    """Return a row per job with all columns, for programs."""
+    """Return a table with one row per job and all columns, for programs."""
     rows: list[dict[str, Any]] = []
     for state in states:
         row: dict[str, Any] = {"job": state.job.number, **state.job.values, "state": state.state}
@@ -68,7 +68,7 @@ def job_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def readable_table(states: list[JobState]) -> pd.DataFrame:
-    """Return the columns of the table that fit on a line, for people."""
+    """Return the table of jobs with the columns that fit on a line, for readers."""
     table = job_table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
     table = table.rename(columns=HEADINGS)
     for name, digits in (("step", 0), ("seconds", 1)):
@@ -79,7 +79,10 @@ def readable_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
-    """Return mean and standard deviation of finished jobs over seeds and splits; None if there are no repeats."""
+    """Return the mean and standard deviation of the metrics of finished jobs over seeds and splits.
+
+    The result is None if no seed or split was swept, or if there are no metrics.
+    """
     parameters = varied_keys(states)
     if len(parameters) == len(states[0].job.values):
         return None
@@ -103,7 +106,7 @@ def mean_over_seeds(states: list[JobState]) -> pd.DataFrame | None:
 
 
 def count_states(states: list[JobState], noun: str = "jobs") -> str:
-    """Return the number of jobs per state: `9 jobs: 7 finished, 2 killed`."""
+    """Return the number of jobs in each state as a string: `9 jobs: 7 finished, 2 killed`."""
     counts = pd.Series([state.state for state in states]).value_counts(sort=False)
     return f"{len(states)} {noun}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
 

@@ -6,16 +6,23 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxlearn.core import options, step
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.functional import Functional
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused.drifts import has_fused_drift, make_drift
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.fused.tanh_tiled import TILE, TiledTanhDrift
 from proxlearn.core.hyper import Hyper
+from proxlearn.core.losses import find_loss
+from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from tests.conftest import paper_cloud, randomness
 from tests.core.fused.test_fused_step import RHO, WDBC, assert_equal_weights, dtypes
@@ -25,7 +32,7 @@ from tests.core.fused.test_fused_step import RHO, WDBC, assert_equal_weights, dt
 @pytest.mark.parametrize("drift", ["paper", "first_variation"])
 @pytest.mark.parametrize("potential", ["paper", "first_variation"])
 def test_tiles_make_no_difference_but_rounding(
-    standardised: Problem,
+    standardised: Risk,
     generator: torch.Generator,
     dtype: torch.dtype,
     drift: options.Drift,
@@ -65,7 +72,7 @@ def test_the_fused_softmax_neuron_equals_the_reference(
     X = torch.randn(n, n_x, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, classes, (n,), generator=generator)
     neuron = SoftmaxNeuron(classes, intercept)
-    problem = Problem(neuron, Samples(X, torch.ones(n, dtype=torch.float64), labels)).to("cpu", dtype)
+    problem = Risk.from_samples(neuron, Samples(X, torch.ones(n, dtype=torch.float64), labels)).to("cpu", dtype)
     p = num_parameters(neuron, n_x)
     log_rho = torch.randn(N, generator=generator, dtype=torch.float64) - 3
     cloud = PointCloud(torch.randn(N, p, generator=generator, dtype=torch.float64), log_rho).to("cpu", dtype)
@@ -77,3 +84,47 @@ def test_the_fused_softmax_neuron_equals_the_reference(
     expected, _ = step.step(problem, cloud, hyper, noise, z0)
     assert_equal_weights(actual, expected)
     torch.testing.assert_close(actual.theta, expected.theta, rtol=RHO[dtype], atol=RHO[dtype])
+
+
+def weighted_risk(loss: str, outputs: int, activation: str, confinement: float, weighted: bool, seed: int) -> Risk:
+    """Return the risk of random data in float64 for a loss and a neuron with that many outputs."""
+    generator = torch.Generator().manual_seed(seed)
+    n, neuron = 31, Perceptron(ACTIVATIONS[activation], outputs)
+    labels = torch.randint(0, max(2, outputs), (n,), generator=generator)
+    y = torch.randn(outputs, n, generator=generator, dtype=torch.float64) if loss == "huber" else neuron.targets(labels)
+    samples = Samples(torch.randn(n, 4, generator=generator, dtype=torch.float64), y if outputs > 1 else y.flatten())
+    if weighted:
+        samples = samples.with_weights(torch.rand(n, generator=generator, dtype=torch.float64))
+    return Risk.from_samples(neuron, samples, find_loss(loss), confinement)
+
+
+@dtypes
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([("quadratic", 1), ("logistic", 1), ("huber", 1), ("quadratic", 3), ("cross_entropy", 3)]),
+    st.sampled_from(["tanh", "relu", "cos"]),
+    st.sampled_from([0.0, 0.3]),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_the_drift_of_every_loss_equals_autodiff_of_the_objective(
+    dtype: torch.dtype, case: tuple[str, int], activation: str, confinement: float, weighted: bool, seed: int
+) -> None:
+    """Compiled passes where the neuron has them, and plain torch elsewhere, with sample weights and confinement."""
+    loss, outputs = case
+    exact = weighted_risk(loss, outputs, activation, confinement, weighted, seed)
+    assert has_fused_drift(exact) == (activation == "tanh")
+    generator, N = torch.Generator().manual_seed(seed), 19
+    theta = torch.randn(N, outputs + 5, generator=generator, dtype=torch.float64)
+    rho = torch.rand(N, generator=generator, dtype=torch.float64) + 0.1
+    hyper = Hyper(beta=1.0, h=1.0, epsilon=1.0, drift="first_variation", prox_potential="first_variation")
+    drift = make_drift(exact.to("cpu", dtype), hyper, N, 1)
+    moved, w = drift(theta.to(dtype), rho.to(dtype).numpy(), torch.zeros(N, outputs + 5, dtype=dtype))
+    expected = Functional.potentials(exact, theta, rho, hyper)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-11
+    scale = float(1 + expected.gradient.abs().max() + theta.abs().max())
+    torch.testing.assert_close(moved.double(), theta - expected.gradient, rtol=0, atol=tolerance * scale)
+    actual_w = torch.from_numpy(w).double()
+    # A constant in w does not change the step.
+    difference = (actual_w - actual_w.mean()) - (expected.w - expected.w.mean())
+    assert float(difference.abs().max()) <= tolerance * float(1 + expected.w.abs().max())

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from proxlearn.bench.recursion import spread_cloud
 from proxlearn.core import options, step
-from proxlearn.core.cloud import PointCloud, draw_normal
+from proxlearn.core.cloud import PointCloud, draw_cloud, draw_normal
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep, IdentityInfo
+from proxlearn.core.fused.log_kernel import FusedLogKernel
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
+from proxlearn.errors import RunError
 from proxlearn.run.experiment import build_experiment, first_checkpoint
-from proxlearn.training.stepper import draw_noise
+from proxlearn.training.stepper import Stepper, draw_noise
 from tests.conftest import config_of, paper_cloud, randomness
 
 WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
@@ -38,7 +40,7 @@ def regime(info: step.Info | None, cloud: PointCloud) -> str:
 
 @dtypes
 def test_every_regime_of_a_run_equals_the_dense_log_kernel(
-    wdbc: Problem, generator: torch.Generator, dtype: torch.dtype
+    wdbc: Risk, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
     """From the same cloud, along a run from k = 0 until no particle has neighbours."""
     problem, cloud = wdbc.to("cpu", dtype), paper_cloud(wdbc, 120, generator).to("cpu", dtype)
@@ -74,7 +76,7 @@ def test_every_regime_of_a_run_equals_the_dense_log_kernel(
 @pytest.mark.parametrize("orientation", ["paper", "consistent"])
 @pytest.mark.parametrize("tolerance", ["paper", "log"])
 def test_every_reading_equals_the_reference(
-    standardised: Problem,
+    standardised: Risk,
     generator: torch.Generator,
     dtype: torch.dtype,
     drift: options.Drift,
@@ -137,7 +139,7 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
     cloud = some_cloud(seed, N, kind, orders, dtype, unit=epsilon**0.5)
     generator = torch.Generator().manual_seed(seed + 1)
     X, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((7, 2), (7,)))
-    problem = Problem(TanhNeuron(), Samples(X, y)).to("cpu", dtype)
+    problem = Risk.from_samples(Perceptron(), Samples(X, y)).to("cpu", dtype)
     h, beta = 0.01, kappa * 0.01 / epsilon
     # A fixed number of rounds: a tolerance could be met one round earlier by a rounding error.
     hyper = Hyper(
@@ -165,7 +167,7 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
 
 
 def test_the_result_depends_on_the_state_alone_and_not_on_the_engines_past(
-    wdbc: Problem, generator: torch.Generator
+    wdbc: Risk, generator: torch.Generator
 ) -> None:
     """A resume relies on this: a new engine continues with the same bits."""
     problem, cloud = wdbc.to("cpu", torch.float32), paper_cloud(wdbc, 60, generator).to("cpu", torch.float32)
@@ -186,7 +188,7 @@ def test_the_result_depends_on_the_state_alone_and_not_on_the_engines_past(
         cloud = after
 
 
-def test_saturated_rows_are_left_out_and_the_gradient_is_the_same(wdbc: Problem, generator: torch.Generator) -> None:
+def test_saturated_rows_are_left_out_and_the_gradient_is_the_same(wdbc: Risk, generator: torch.Generator) -> None:
     problem = wdbc.to("cpu", torch.float32)
     cloud = paper_cloud(wdbc, 100, generator)
     cloud = replace(cloud, theta=cloud.theta * 30).to("cpu", torch.float32)
@@ -200,7 +202,7 @@ def test_saturated_rows_are_left_out_and_the_gradient_is_the_same(wdbc: Problem,
 
 
 def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domain(
-    standardised: Problem, generator: torch.Generator
+    standardised: Risk, generator: torch.Generator
 ) -> None:
     """beta = 1e4 and a kappa of 1e-3: z spans hundreds of orders of magnitude."""
     hyper = Hyper(beta=1e4, h=0.1, epsilon=1e-8, delta=1e-3, L=40, tolerance="log", drift="first_variation")
@@ -213,7 +215,7 @@ def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domai
     assert float(actual.rho.double().sum()) == pytest.approx(float(cloud.rho.double().sum()), rel=1e-5)
 
 
-def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Problem, generator: torch.Generator) -> None:
+def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Risk, generator: torch.Generator) -> None:
     """A spread cloud: one list serves many steps, and the weights stay as they are, bit for bit."""
     problem, cloud = wdbc.to("cpu", torch.float32), paper_cloud(wdbc, 80, generator)
     cloud = replace(cloud, theta=60 * cloud.theta).to("cpu", torch.float32)
@@ -267,7 +269,7 @@ def test_screened_equals_dense_log_along_each_papers_run(dataset: str, request: 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
-    wdbc: Problem, generator: torch.Generator, bad: float
+    wdbc: Risk, generator: torch.Generator, bad: float
 ) -> None:
     """The loop sees it and stops or changes precision; the engine must not stumble over it first."""
     cloud = paper_cloud(wdbc, 30, generator)
@@ -278,7 +280,7 @@ def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
     assert not bool(torch.isfinite(after.theta).all())
 
 
-def test_numba_s_threads_do_not_change_torch_s(wdbc: Problem, generator: torch.Generator) -> None:
+def test_numba_s_threads_do_not_change_torch_s(wdbc: Risk, generator: torch.Generator) -> None:
     """Both share one OpenMP: torch must not use all cores in a run with one thread."""
     before = torch.get_num_threads()
     cloud = paper_cloud(wdbc, 30, generator)
@@ -288,7 +290,7 @@ def test_numba_s_threads_do_not_change_torch_s(wdbc: Problem, generator: torch.G
 
 
 def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
-    standardised: Problem, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+    standardised: Risk, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tuned run's first step: epsilon is a tenth of the neighbours' squared distances, and z spans e^100."""
     hyper = Hyper(
@@ -302,7 +304,9 @@ def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
         orientation="consistent",
     )
     problem = standardised.to("cpu", torch.float32)
-    cloud = draw_normal(problem.neuron.coordinates(30), 30, 0.5, 60, generator).to("cpu", torch.float32)
+    cloud = draw_normal(problem.neuron.coordinates(30), problem.neuron.initial_deviations(30, 0.5), 60, generator).to(
+        "cpu", torch.float32
+    )
     noise, z0 = randomness(cloud, generator)
     monkeypatch.delattr(FusedStep, "_in_log_domain")
     fused = FusedStep(problem, hyper, 60, threads=1)
@@ -311,3 +315,33 @@ def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
     exact = replace(hyper, kernel="log")
     expected, _ = step.step(standardised, cloud.to("cpu", torch.float64), exact, noise.double(), z0.double())
     torch.testing.assert_close(actual.log_rho.double(), expected.log_rho, rtol=0, atol=1e-3)
+
+
+# A cloud that diverges keeps its mass in every step, until the run stops and names the step and the quantity.
+@pytest.mark.parametrize("seed", [0, 1, 6, 7])
+def test_an_exploding_run_keeps_its_mass_until_it_stops(seed: int) -> None:
+    X = torch.from_numpy(np.random.default_rng(seed).normal(size=(60, 3)))
+    y = (X[:, 0] + 0.5 * X[:, 1] > 0).double() * 2 - 1
+    box = {"a": (0.9, 1.1), "b": (-0.1, 0.1), "w": (-1.0, 1.0)}
+    cloud = draw_cloud({"a": 1, "b": 1, "w": 3}, box, 20, "uniform", torch.Generator().manual_seed(seed))
+    cloud = cloud.to("cpu", torch.float32)
+    hyper = Hyper(beta=1e4, h=3.0, epsilon=1.0, delta=1e-3, L=300)
+    advance = Stepper(
+        Risk.from_samples(Perceptron(), Samples(X, y)), hyper, "fused", 1, torch.Generator().manual_seed(seed)
+    )
+
+    def explode() -> None:
+        nonlocal cloud
+        for _ in range(60):
+            cloud, _ = advance(cloud)
+            assert float(cloud.rho.sum()) == pytest.approx(1, abs=1e-5)
+
+    with pytest.raises(RunError, match=r"is not finite after step \d+; choose a smaller h"):
+        explode()
+
+
+def test_two_equal_entries_of_a_row_share_its_mass_beside_huge_logarithms() -> None:
+    rows = np.zeros((3, 2))
+    kernel = FusedLogKernel(rows, rows, 1.0, np.empty((3, 3)), 1)
+    moved = kernel.log_transport(torch.zeros(3).double(), torch.full((3,), 1e25).double())
+    torch.testing.assert_close(moved.exp(), torch.ones(3).double())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.core import options
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.drift_base import FusedDrift
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES, look_up, patterns
@@ -18,7 +19,6 @@ from proxlearn.core.fused.softmax_binary_features import LEAST, BinaryFeaturesDr
 from proxlearn.core.fused.softmax_drift import SoftmaxDrift
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.problem import Problem
 from proxlearn.core.samples import Samples
 from proxlearn.training.stepper import Stepper
 from tests.conftest import paper_cloud
@@ -36,7 +36,7 @@ def black_and_white(
     intercept: bool = False,
     dtype: torch.dtype = torch.float64,
     values: str = "signs",
-) -> Problem:
+) -> Risk:
     """A third of the pixels are set; a few columns are constant, the rest share two values, or have two values each."""
     generator = torch.Generator().manual_seed(seed)
     above = torch.rand(n, n_x, generator=generator) < torch.rand(n_x, generator=generator).round(decimals=1)
@@ -46,10 +46,10 @@ def black_and_white(
         lo, hi = torch.tensor(VALUES[values], dtype=dtype)[:, None].expand(2, n_x)
     labels = torch.randint(classes, (n,), generator=generator)
     neuron = SoftmaxNeuron(classes, intercept)
-    return Problem(neuron, Samples(torch.where(above, hi, lo), neuron.targets(labels).to(dtype), labels))
+    return Risk.from_samples(neuron, Samples(torch.where(above, hi, lo), neuron.targets(labels).to(dtype), labels))
 
 
-def some_cloud(problem: Problem, N: int, seed: int) -> tuple[torch.Tensor, np.ndarray, torch.Tensor]:
+def some_cloud(problem: Risk, N: int, seed: int) -> tuple[torch.Tensor, np.ndarray, torch.Tensor]:
     """theta, rho and noise."""
     X, generator = problem.samples.X, torch.Generator().manual_seed(seed)
     p = sum(problem.neuron.coordinates(X.shape[1]).values())
@@ -58,7 +58,7 @@ def some_cloud(problem: Problem, N: int, seed: int) -> tuple[torch.Tensor, np.nd
     return theta / X.shape[1] ** 0.5, rho.numpy(), noise
 
 
-def tolerance(problem: Problem, theta: torch.Tensor) -> float:
+def tolerance(problem: Risk, theta: torch.Tensor) -> float:
     """What rounding may do to a logit, and that to a gradient."""
     X = problem.samples.X
     largest = float(X.abs().max())
@@ -170,7 +170,7 @@ def test_signs_say_what_the_features_are_and_a_third_value_is_seen(seed: int, dt
     assert signs(X) is None
 
 
-def chosen(problem: Problem, N: int) -> type[FusedDrift]:
+def chosen(problem: Risk, N: int) -> type[FusedDrift]:
     return type(FusedStep(problem, HYPER, N, threads=1).drift)
 
 

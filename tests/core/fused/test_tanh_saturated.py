@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.saturated_rows import NEAR
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.fused.tanh_saturated import SATURATED, SaturatedTanhDrift, saturates
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.problem import Problem
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from tests.conftest import paper_cloud, randomness
 from tests.core.fused.test_vector_math import apply_tanh
@@ -27,14 +27,14 @@ WDBC = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=300)
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
-def some_problem(seed: int, n: int, n_x: int, scale: float, dtype: torch.dtype) -> Problem:
+def some_problem(seed: int, n: int, n_x: int, scale: float, dtype: torch.dtype) -> Risk:
     """Columns whose scales differ by orders of magnitude, all of one sign or of both."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(n, n_x, generator=generator, dtype=torch.float64)
     X = scale * 10 ** (2 * torch.rand(n_x, generator=generator, dtype=torch.float64) - 2) * X
     X = X.abs() if seed % 2 else X
     y = torch.randn(n, generator=generator, dtype=torch.float64).sign()
-    return Problem(TanhNeuron(), Samples(X, y)).to("cpu", dtype)
+    return Risk.from_samples(Perceptron(), Samples(X, y)).to("cpu", dtype)
 
 
 @given(
@@ -70,7 +70,7 @@ def test_the_bits_are_those_of_a_drift_without_a_past(
 @dtypes
 @pytest.mark.parametrize("size", [0.1, 5.0, 30.0])
 def test_the_bits_are_the_same_after_many_steps(
-    wdbc: Problem, generator: torch.Generator, dtype: torch.dtype, size: float
+    wdbc: Risk, generator: torch.Generator, dtype: torch.dtype, size: float
 ) -> None:
     """Lists that fill, stay valid and are built again: WDBC's samples, from few saturated neurons to nearly all."""
     N, problem = 60, wdbc.to("cpu", dtype)
@@ -97,7 +97,7 @@ def test_the_bits_are_the_same_after_many_steps(
 @pytest.mark.parametrize("potential", ["paper", "first_variation"])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
 def test_the_drift_is_that_of_the_products(
-    wdbc: Problem,
+    wdbc: Risk,
     generator: torch.Generator,
     dtype: torch.dtype,
     drift: options.Drift,
@@ -130,7 +130,7 @@ def test_tanh_is_exactly_one_from_where_rows_are_called_saturated(dtype: type) -
         assert np.all(out == sign)
 
 
-def test_a_spread_cloud_computes_a_part_of_its_rows(wdbc: Problem, generator: torch.Generator) -> None:
+def test_a_spread_cloud_computes_a_part_of_its_rows(wdbc: Risk, generator: torch.Generator) -> None:
     """As at k = 1e5 of the paper's run: the list of a row is valid for many steps."""
     N, problem = 400, wdbc.to("cpu", torch.float32)
     theta = 63 * torch.randn(N, 32, generator=generator)
@@ -147,7 +147,7 @@ def test_a_spread_cloud_computes_a_part_of_its_rows(wdbc: Problem, generator: to
 
 @dtypes
 def test_rows_that_are_not_finite_are_computed_and_stay_so(
-    wdbc: Problem, generator: torch.Generator, dtype: torch.dtype
+    wdbc: Risk, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
     problem = wdbc.to("cpu", dtype)
     theta = torch.randn(8, 32, generator=generator, dtype=dtype)
@@ -165,7 +165,7 @@ def test_rows_that_are_not_finite_are_computed_and_stay_so(
 
 @dtypes
 def test_what_is_no_number_spreads_as_it_does_through_products(
-    wdbc: Problem, generator: torch.Generator, dtype: torch.dtype
+    wdbc: Risk, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
     """An infinite weight of a feature that is 0 for a few samples, so few that the row is not dense."""
     problem = wdbc.to("cpu", dtype)
@@ -181,10 +181,10 @@ def test_what_is_no_number_spreads_as_it_does_through_products(
         assert not bool(torch.isfinite(after).all(1).any())
 
 
-def test_raw_features_are_recognised_by_the_data_alone(wdbc: Problem, standardised: Problem) -> None:
+def test_raw_features_are_recognised_by_the_data_alone(wdbc: Risk, standardised: Risk) -> None:
     assert saturates(wdbc)
     assert not saturates(standardised)
-    assert not saturates(Problem(wdbc.neuron, wdbc.samples, batch=True))
+    assert not saturates(Risk.from_samples(wdbc.neuron, wdbc.samples, batch=True))
     cloud = PointCloud(torch.zeros(5, 32), torch.zeros(5))
     for problem, kind in ((wdbc, SaturatedTanhDrift), (standardised, TanhDrift)):
         fused_step = FusedStep(problem.to("cpu", torch.float32), WDBC, len(cloud.theta), threads=1)

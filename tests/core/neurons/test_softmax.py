@@ -10,12 +10,12 @@ from torch import Tensor
 
 from proxlearn.core import literal, step
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.problem import Problem
-from proxlearn.core.risk import potentials
 from proxlearn.core.samples import Samples
+from tests.conftest import potentials
 
 torch.set_num_threads(1)
 
@@ -24,7 +24,7 @@ shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12),
 
 def problem_and_cloud(
     seed: int, N: int, n: int, n_x: int, C: int, spread: float = 1.0, intercept: bool = False
-) -> tuple[Problem, PointCloud]:
+) -> tuple[Risk, PointCloud]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -34,7 +34,7 @@ def problem_and_cloud(
     samples = Samples(normal(n, n_x), torch.ones(n, dtype=torch.float64), labels)
     rho = normal(N).exp() / N
     neuron = SoftmaxNeuron(C, intercept)
-    return Problem(neuron, samples), PointCloud(spread * normal(N, num_parameters(neuron, n_x)), rho.log())
+    return Risk.from_samples(neuron, samples), PointCloud(spread * normal(N, num_parameters(neuron, n_x)), rho.log())
 
 
 @given(shapes)
@@ -116,7 +116,7 @@ def test_a_common_shift_of_all_classes_changes_nothing(shape: tuple[int, int, in
 def test_no_overflow_for_huge_logits() -> None:
     problem, cloud = problem_and_cloud(0, 5, 7, 3, 4, spread=1e6)
     now = potentials(problem, cloud.theta, cloud.rho, "paper")
-    assert all(bool(torch.isfinite(t).all()) for t in (now.u, now.v, now.gradient))
+    assert all(bool(torch.isfinite(t).all()) for t in (now.w, now.gradient))
 
 
 @given(shapes)

@@ -11,31 +11,29 @@ from torch import Tensor
 from proxlearn.core import literal, options, step
 from proxlearn.core.cloud import PointCloud, draw_normal
 from proxlearn.core.estimates import estimates
+from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
-from proxlearn.core.problem import Problem
-from proxlearn.core.risk import potentials, risk
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import scores
-from tests.conftest import randomness
+from tests.conftest import potentials, randomness
 
 shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
 drifts = st.sampled_from(["paper", "first_variation"])
 
 
-def problem_and_cloud(seed: int, N: int, n: int, n_x: int, C: int) -> tuple[Problem, PointCloud]:
+def problem_and_cloud(seed: int, N: int, n: int, n_x: int, C: int) -> tuple[Risk, PointCloud]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    neuron = TanhOutputsNeuron(C)
+    neuron = Perceptron(num_outputs=C)
     cloud = PointCloud(normal(N, num_parameters(neuron, n_x)), normal(N) - 2)
-    return Problem(neuron, Samples(normal(n, n_x), normal(C, n))), cloud
+    return Risk.from_samples(neuron, Samples(normal(n, n_x), normal(C, n))), cloud
 
 
 @given(shapes, drifts)
@@ -49,8 +47,7 @@ def test_closed_form_drift_equals_autodiff(shape: tuple[int, int, int, int, int]
     (expected,) = torch.autograd.grad((-2 / n * P @ y + factor / n * P @ (other.T @ rho)).sum(), theta)
     actual = potentials(problem, cloud.theta, rho, drift)
     torch.testing.assert_close(actual.gradient, expected, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(actual.v, (-2 / n * P @ y).detach())
-    torch.testing.assert_close(actual.u, (P @ (P.T @ rho) / n).detach())
+    torch.testing.assert_close(actual.w, (-2 / n * P @ y + P @ (P.T @ rho) / n).detach())
 
 
 @given(shapes)
@@ -60,20 +57,20 @@ def test_the_first_variation_is_the_gradient_of_the_risk(shape: tuple[int, int, 
     problem, cloud = problem_and_cloud(*shape)
     theta = cloud.theta.clone().requires_grad_()
     f = torch.einsum("i,icm->cm", cloud.rho, problem.neuron.outputs(theta, problem.samples.X))
-    (expected,) = torch.autograd.grad(risk(f, problem.samples.y), theta)
+    (expected,) = torch.autograd.grad(problem.loss.mean(f, problem.samples.y), theta)
     actual = potentials(problem, cloud.theta, cloud.rho, "first_variation").gradient
     torch.testing.assert_close(cloud.rho[:, None] * actual, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_one_output_is_the_paper_s_neuron() -> None:
     problem, cloud = problem_and_cloud(0, 7, 11, 3, 1)
-    single = Problem(TanhNeuron(), Samples(problem.samples.X, problem.samples.y[0]))
+    single = Risk.from_samples(Perceptron(), Samples(problem.samples.X, problem.samples.y[0]))
     for drift in ("paper", "first_variation"):
         ours, theirs = (potentials(case, cloud.theta, cloud.rho, drift) for case in (problem, single))
         torch.testing.assert_close(ours.gradient, theirs.gradient)
-        torch.testing.assert_close(ours.u, theirs.u)
-    assert isinstance(NEURONS["tanh_outputs"](2), TanhNeuron)
-    assert NEURONS["tanh_outputs"](3) == TanhOutputsNeuron(3)
+        torch.testing.assert_close(ours.w, theirs.w)
+    assert isinstance(NEURONS["tanh_outputs"](2), Perceptron)
+    assert NEURONS["tanh_outputs"](3) == Perceptron(num_outputs=3)
 
 
 @given(shapes)
@@ -106,9 +103,9 @@ def test_fused_equals_reference(dtype: torch.dtype, drift: options.Drift, potent
 def test_scores_of_many_outputs_are_those_of_their_mean() -> None:
     """Regressed answers are no probabilities: negative ones count as 0, the rest is normalised."""
     generator = torch.Generator().manual_seed(2)
-    neuron, labels = TanhOutputsNeuron(3), torch.randint(0, 3, (20,), generator=generator)
+    neuron, labels = Perceptron(num_outputs=3), torch.randint(0, 3, (20,), generator=generator)
     X = torch.randn(20, 2, generator=generator, dtype=torch.float64)
-    cloud = draw_normal(neuron.coordinates(2), 2, 1.0, 15, generator)
+    cloud = draw_normal(neuron.coordinates(2), neuron.initial_deviations(2, 1.0), 15, generator)
     samples = Samples(X, neuron.targets(labels), labels)
     actual, f = scores(neuron, cloud, samples), estimates(neuron, cloud, X)["weighted"]
     one_hot = torch.eye(3, dtype=torch.float64)[labels].T

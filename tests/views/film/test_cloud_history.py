@@ -5,9 +5,9 @@ import pytest
 import torch
 from small_runs import run, small
 
+from proxlearn.core.neurons.function_neuron import FunctionNeuron
+from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
-from proxlearn.core.neurons.tanh import TanhNeuron
-from proxlearn.core.neurons.tanh_outputs import TanhOutputsNeuron
 from proxlearn.errors import InputError
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
@@ -86,7 +86,15 @@ def test_a_run_that_stored_nothing_is_refused(tmp_path):
         read_cloud_history(tmp_path)
 
 
-@pytest.mark.parametrize("neuron", [TanhNeuron(), SoftmaxNeuron(3), SoftmaxNeuron(3, True), TanhOutputsNeuron(3)])
+@pytest.mark.parametrize("blocks", [{"c": 1}, {"w": 5}, {"c": 5}, {"c": 2, "w": 3}, {"c": 3}, {"c": 6, "d": 7}])
+@pytest.mark.parametrize("classes", [(), ("red", "green"), ("red", "green", "blue")])
+def test_a_block_of_any_name_and_length_has_names(blocks, classes):
+    neuron = FunctionNeuron(lambda theta, x: x.sum(), blocks)
+    names = coordinate_names(neuron, ("x0", "x1"), classes)
+    assert len(set(names)) == len(names) == sum(blocks.values())
+
+
+@pytest.mark.parametrize("neuron", [Perceptron(), SoftmaxNeuron(3), SoftmaxNeuron(3, True), Perceptron(num_outputs=3)])
 @pytest.mark.parametrize("n_x", [1, 2, 3])
 def test_every_coordinate_has_a_name_of_its_own(neuron, n_x):
     names = coordinate_names(neuron, tuple(f"x{i}" for i in range(n_x)), ("red", "green", "blue"))

@@ -89,7 +89,9 @@ def test_fewer_frames_than_requested_give_a_notice(
     checkpoints = len(list_checkpoints(sine / "checkpoints"))
     command = ["film", str(sine), "-o", str(tmp_path / "film.gif"), "--frames"]
     assert cli.main([*command, str(checkpoints + 1)]) == 0
-    expected = f"proxlearn: {checkpoints} frames instead of {checkpoints + 1}: the run has stored no more; train with"
+    expected = (
+        f"proxlearn: {checkpoints} frames instead of {checkpoints + 1}: the run has no more checkpoints; train with"
+    )
     assert expected in capsys.readouterr().err
     assert cli.main([*command, str(checkpoints)]) == 0
     assert "instead of" not in capsys.readouterr().err
@@ -189,11 +191,11 @@ def test_wrong_arguments_are_one_line_and_write_nothing(
     shutil.rmtree(cleared / "checkpoints")
     here = str(sine)
     for arguments, message in {
-        ("nowhere",): "no folder nowhere",
+        ("nowhere",): "the folder nowhere does not exist",
         (str(empty),): "not a run folder",
         (str(cleared),): "holds no valid checkpoint",
-        (here, "-o", "film.avi"): "cannot write a film as a .avi; name a file.mp4 or a file.gif",
-        (here, "-o", "film"): "name a file.mp4 or a file.gif",
+        (here, "-o", "film.avi"): "cannot write a film as a .avi file; give a file that ends in .mp4 or .gif",
+        (here, "-o", "film"): "give a file that ends in .mp4 or .gif",
         (here, "-o", "nowhere/film.gif"): "cannot write to nowhere/film.gif",
         (here, "--frames", "0"): "--frames must be a whole number >= 1",
         (here, "--seconds", "nan"): "--seconds must be a finite number",
@@ -211,7 +213,7 @@ def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert cli.main(["film", str(sine), "-o", str(tmp_path / "film.mp4")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "write a .gif, install ffmpeg, or pip install 'proxlearn[film]'" in line
+    assert "write a .gif, install ffmpeg, or run `pip install 'proxlearn[film]'`" in line
     assert not (tmp_path / "film.mp4").exists()
 
 

@@ -92,9 +92,9 @@ def test_status_shows_sweeps_and_runs_without_torch(outputs, tmp_path):
 
 def test_status_says_what_to_do_where_there_is_nothing(tmp_path, capsys):
     assert main(["status", str(tmp_path / "nosuch")]) == 2
-    assert "no folder" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     assert main(["status", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"no runs below {tmp_path}\n"
+    assert capsys.readouterr().out == f"there are no runs below {tmp_path}\n"
 
 
 def test_a_malformed_sweep_folder_gets_one_line(tmp_path, capsys):

@@ -1,0 +1,3 @@
+"""The functionals to be minimised; each is a function of the measure of the cloud, with a first variation and a
+gradient.
+"""

@@ -1,0 +1,133 @@
+"""Energies without data: F(rho) = <V, rho> + <rho, W rho>, where V and W are plain torch functions.
+
+Pairs are evaluated in tiles of rows, so that the largest temporary is N x tile and no N x N matrix is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.functionals.functional import Functional, Potentials, require_finite
+from proxlearn.core.hyper import Hyper
+from proxlearn.errors import InputError
+
+__all__ = ["Energy"]
+
+TILE_PAIRS = 2**20
+"""Maximum number of pairs of particles that are evaluated at once."""
+
+
+class Energy(Functional):
+    """An energy with a potential V(theta) and a symmetric interaction W(theta, theta').
+
+    Parameters
+    ----------
+    V : callable, optional
+        ``V(theta)`` for one particle (a tensor of length p), returning a scalar.
+    W : callable, optional
+        ``W(theta, other)`` for two particles, returning a scalar, with W(theta, other) = W(other, theta).
+    p : int
+        Dimension of a particle.
+    blocks : Mapping[str, int], optional
+        Names and lengths of the blocks of theta. By default, there is one block ``theta`` of length ``p``.
+
+    Examples
+    --------
+    A double well in one dimension:
+
+    >>> import proxlearn as pl
+    >>> well = pl.Energy(V=lambda theta: ((theta**2 - 1) ** 2).sum(), p=1)
+    >>> cloud = pl.init(well, N=50, seed=0)
+    >>> float(well.value(cloud.theta, cloud.rho)) > 0
+    True
+    """
+
+    def __init__(
+        self,
+        V: Callable[[Tensor], Tensor] | None = None,
+        W: Callable[[Tensor, Tensor], Tensor] | None = None,
+        *,
+        p: int | None = None,
+        blocks: Mapping[str, int] | None = None,
+    ) -> None:
+        if V is None and W is None:
+            raise InputError("an Energy without V and W is zero", "give V=..., W=..., or both")
+        if blocks is None and p is None:
+            raise InputError("an Energy does not know the dimension of a particle", "give p=..., or blocks={...}")
+        self.V, self.W = V, W
+        self._blocks = dict(blocks) if blocks is not None else {"theta": int(p or 0)}
+        if p is not None and p != sum(self._blocks.values()):
+            raise InputError(f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates", "leave p out")
+
+    @property
+    def blocks(self) -> Mapping[str, int]:
+        return self._blocks
+
+    @property
+    def has_paper_readings(self) -> bool:
+        return True
+
+    def value(self, theta: Tensor, rho: Tensor) -> Tensor:
+        total = rho.new_zeros(())
+        if self.V is not None:
+            total = total + rho @ self._potential(theta)
+        if self.W is not None:
+            inner = [self._interaction(theta[rows], theta) @ rho for rows in _tiles(len(theta))]
+            total = total + rho @ torch.cat(inner)
+        return total
+
+    def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
+        return self._weighted(theta, rho, 2.0)
+
+    def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
+        """Return V + 2 W rho and its gradient; under the ``paper`` readings, the interaction has the factor 1 instead
+        of 2.
+        """
+        w = self._weighted(theta, rho, 1.0 if hyper.prox_potential == "paper" else 2.0)
+        # The gradient of sum_k (V_k + (W rho)_k) with respect to theta_i holds W twice, once with the weight rho_i.
+        gradients = []
+        for rows in _tiles(len(theta)):
+            tile = theta[rows].detach().requires_grad_()
+            weights = rho + rho[rows, None] if hyper.drift == "paper" else 2 * rho
+            with torch.enable_grad():
+                total = tile.new_zeros(())
+                if self.V is not None:
+                    total = total + self._potential(tile).sum()
+                if self.W is not None:
+                    total = total + (self._interaction(tile, theta.detach()) * weights).sum()
+                gradients.append(torch.autograd.grad(total, tile)[0])
+        return Potentials(w, require_finite(torch.cat(gradients)))
+
+    def _weighted(self, theta: Tensor, rho: Tensor, factor: float) -> Tensor:
+        """Return V + factor W rho for every particle."""
+        w = self._potential(theta) if self.V is not None else torch.zeros_like(rho)
+        if self.W is not None:
+            inner = [self._interaction(theta[rows], theta) @ rho for rows in _tiles(len(theta))]
+            w = w + factor * torch.cat(inner)
+        return w
+
+    def _potential(self, theta: Tensor) -> Tensor:
+        assert self.V is not None
+        return _scalars(torch.func.vmap(self.V)(theta), (len(theta),), "V(theta)")
+
+    def _interaction(self, rows: Tensor, columns: Tensor) -> Tensor:
+        assert self.W is not None
+        over_columns = torch.func.vmap(self.W, in_dims=(None, 0))
+        values = torch.func.vmap(over_columns, in_dims=(0, None))(rows, columns)
+        return _scalars(values, (len(rows), len(columns)), "W(theta, other)")
+
+
+def _tiles(N: int) -> Iterator[slice]:
+    size = max(1, TILE_PAIRS // max(1, N))
+    for first in range(0, N, size):
+        yield slice(first, first + size)
+
+
+def _scalars(values: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+    if values.numel() != torch.Size(shape).numel():
+        returned = tuple(values.shape[len(shape) :])
+        raise InputError(f"{name} returned a tensor of shape {returned}", "return one number, for example with .sum()")
+    return values.reshape(shape)

@@ -1,0 +1,159 @@
+"""The protocol of a functional F(rho), with default methods based on automatic differentiation.
+
+A step needs of F, at the present cloud, a potential w per particle for the weights and a gradient per particle for the
+motion. With F's *first variation* phi_rho they are w_i = phi_rho(theta_i) and grad phi_rho(theta_i). Both follow from
+the value alone: dF/drho_i = phi_rho(theta_i), and dF/dtheta_i = rho_i grad phi_rho(theta_i).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import DefaultReading, Hyper, Hyperparameters
+from proxlearn.errors import InputError
+
+__all__ = ["Functional", "Potentials"]
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """The potential and the gradient of a functional for each particle of the current cloud."""
+
+    w: Tensor
+    """Linear part of the proximal objective per unit of mass, shape (N,), before multiplication by h. Additive
+    constants have no effect."""
+    gradient: Tensor
+    """Gradient of the potential of the drift with respect to theta, shape (N, p)."""
+
+
+class Functional(ABC):
+    """A functional F(rho) of a weighted cloud, to be minimised.
+
+    Subclasses define ``value`` and ``blocks``. ``potentials`` is found by automatic differentiation of the value
+    unless it is overridden by a closed form, which is what Risk and Energy do.
+
+    Examples
+    --------
+    The variance of a cloud, which no Risk or Energy with one V expresses:
+
+    >>> import torch, proxlearn as pl
+    >>> class Variance(pl.Functional):
+    ...     blocks = {"theta": 2}
+    ...     def value(self, theta, rho):
+    ...         mean = rho @ theta
+    ...         return rho @ (theta - mean).square().sum(1)
+    >>> cloud = pl.init(Variance(), N=30, seed=0)
+    >>> hyper = pl.Hyper(beta=1e6, h=0.1, epsilon=0.1)
+    >>> *_, (last, info) = pl.iterate(Variance(), cloud, hyper, steps=20)
+    >>> bool(Variance().value(last.theta, last.rho) < Variance().value(cloud.theta, cloud.rho))
+    True
+    """
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the data of the functional, or float64 if it has no data; an initial cloud has this
+        precision."""
+        return torch.float64
+
+    @property
+    @abstractmethod
+    def blocks(self) -> Mapping[str, int]:
+        """Names and lengths of the blocks of theta, in order."""
+
+    @abstractmethod
+    def value(self, theta: Tensor, rho: Tensor) -> Tensor:
+        """Return F at a cloud.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Locations of the particles.
+        rho : Tensor, shape (N,)
+            Weights of the particles.
+
+        Returns
+        -------
+        Tensor, a scalar
+        """
+
+    def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
+        """Return the first variation phi_rho(theta_i) for every particle, shape (N,)."""
+        rho = rho.detach().requires_grad_()
+        with torch.enable_grad():
+            (variation,) = torch.autograd.grad(self.value(theta, rho), rho)
+        return variation
+
+    def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
+        """Return w and the gradient, as defined by ``hyper.drift`` and ``hyper.prox_potential``."""
+        self.check_readings(hyper)
+        theta = theta.detach().requires_grad_()
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(self.value(theta, rho), theta)
+        # A particle without mass does not move F: its gradient would be 0 / 0.
+        mass = torch.where(rho > 0, rho, torch.ones_like(rho))
+        gradient = require_finite(slope / mass[:, None])
+        return Potentials(self.first_variation(theta.detach(), rho), gradient)
+
+    def initial_deviations(self, scale: float) -> Mapping[str, float]:
+        """Return the standard deviation of each block of theta in a normal initial cloud; by default it is
+        ``scale``."""
+        return dict.fromkeys(self.blocks, scale)
+
+    @property
+    def has_paper_readings(self) -> bool:
+        """Whether drift="paper" and prox_potential="paper" are defined, as they are for the quadratic loss and for
+        Energy.
+        """
+        return False
+
+    def check_readings(self, hyper: Hyperparameters[Any]) -> None:
+        """Raise InputError if ``hyper`` requests a ``paper`` reading that is not defined for this functional."""
+        for option in () if self.has_paper_readings else ("drift", "prox_potential"):
+            if getattr(hyper, option) == "paper":
+                problem = f"{option}=paper is defined for the quadratic loss and for Energy only"
+                raise InputError(problem, f"use {option}=first_variation")
+
+    def with_readings(self, hyper: Hyper) -> Hyper:
+        """Return ``hyper`` with undefined default readings of the paper replaced by ``first_variation``.
+
+        Raise InputError if the user explicitly requested a reading that is not defined.
+        """
+        if self.has_paper_readings:
+            return hyper
+        options = ("drift", "prox_potential")
+        left_open = [option for option in options if isinstance(getattr(hyper, option), DefaultReading)]
+        if left_open:
+            hyper = replace(hyper, **dict.fromkeys(left_open, "first_variation"))  # type: ignore[arg-type]
+        self.check_readings(hyper)
+        return hyper
+
+    def check_cloud(self, cloud: PointCloud) -> None:
+        """Raise InputError if the particles of the cloud do not have the coordinates of this functional."""
+        p = sum(self.blocks.values())
+        if cloud.theta.ndim != 2 or cloud.theta.shape[1] != p:
+            blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
+            problem = f"theta has the shape {tuple(cloud.theta.shape)}, and a particle has {p} coordinates ({blocks})"
+            raise InputError(problem, f"give N x {p} locations, or draw them with proxlearn.init")
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
+        """Return the functional with its data on a device and in a precision, or the functional itself if it has no
+        data.
+        """
+        return self
+
+
+def require_finite(gradient: Tensor) -> Tensor:
+    """Return the gradient (N x p) of a user's function; raise InputError if it is not finite."""
+    finite = torch.isfinite(gradient)
+    if not bool(finite.all()):
+        bad = int((~finite).any(dim=1).nonzero()[0])
+        problem = f"the gradient of the energy is not finite at particle {bad}"
+        raise InputError(problem, "let the energy be differentiable there, or choose a smaller h")
+    return gradient

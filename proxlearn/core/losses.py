@@ -1,0 +1,222 @@
+"""Losses l(y, f) of the risk F(rho) = (1/n) sum_m l(y_m, f_m): convex in f, with their derivatives.
+
+A loss enters a recursion only through c_m = l'(y_m, f_m) / n, one number per sample and output, so that every neuron
+and every compiled pass serves every loss. A loss that states only its value is differentiated automatically; the
+losses here state the derivative in closed form, and tests compare the two.
+
+Outputs f and targets y have the same shape: n for one output, C x n for C outputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.options import Task
+from proxlearn.core.registry import LOSS_GROUP, Registry
+from proxlearn.errors import InputError
+
+__all__ = ["LOSSES", "CrossEntropy", "Huber", "Logistic", "Loss", "Quadratic", "cross_entropy", "huber", "logistic",
+           "quadratic"]  # fmt: skip
+
+
+class Loss(ABC):
+    """A loss that is convex in the output f.
+
+    Subclasses define ``value``; ``derivative`` is found by automatic differentiation unless it is overridden.
+
+    Examples
+    --------
+    The absolute error, which is minimised by the median:
+
+    >>> import torch, proxlearn as pl
+    >>> class Absolute(pl.losses.Loss):
+    ...     name = "absolute"
+    ...     def value(self, f, y):
+    ...         return (f - y).abs()
+    >>> Absolute().derivative(torch.tensor([1.0, -2.0]), torch.zeros(2))
+    tensor([ 1., -1.])
+    """
+
+    name: ClassVar[str] = "custom"
+    """Name in configs and files."""
+    tasks: ClassVar[tuple[Task, ...]] = ("binary", "multiclass", "regression")
+    """The tasks that the loss is meant for."""
+    smoothness: ClassVar[float] = 2.0
+    """Upper bound of the second derivative in f. Step sizes are chosen in proportion to its reciprocal, so that they
+    mean the same for every loss; the value of the quadratic loss is the reference."""
+
+    @abstractmethod
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return the losses of the samples.
+
+        Parameters
+        ----------
+        f : Tensor, shape (n,) or (C, n)
+            Outputs of the network.
+        y : Tensor, same shape
+            Targets: real numbers, -1 and +1 for two classes, or one-hot columns for C classes.
+
+        Returns
+        -------
+        Tensor, shape (n,)
+        """
+
+    def derivative(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return the derivative of the value with respect to ``f``, in the shape of ``f``."""
+        f = f.detach().requires_grad_()
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(self.value(f, y).sum(), f)
+        return slope
+
+    def mean(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss over the samples, a scalar."""
+        return self.value(f, y).mean()
+
+    def cotangent(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return c_m = l'(y_m, f_m) / n, what the risk's gradient needs of the loss."""
+        return self.derivative(f, y) / y.shape[-1]
+
+    def probabilities(self, f: Tensor) -> Tensor | None:
+        """Return class probabilities, C x n in float64, of the mean outputs f (C x n, or 1 x n for two classes).
+
+        None where the loss defines none, as for regression.
+        """
+        return None
+
+    def __repr__(self) -> str:
+        return f"<loss {self.name}>"
+
+
+class Quadratic(Loss):
+    """(y - f)^2, summed over the outputs: the paper's loss."""
+
+    name = "quadratic"
+    tasks = ("binary", "multiclass", "regression")
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        return _sum_outputs((y - f).square())
+
+    def derivative(self, f: Tensor, y: Tensor) -> Tensor:
+        return 2 * (f - y)
+
+    def mean(self, f: Tensor, y: Tensor) -> Tensor:
+        # This and the cotangent are in the order of version 0.1's arithmetic, whose bits are kept.
+        mean = (y - f).square().mean()
+        return mean * len(y) if y.ndim == 2 else mean
+
+    def cotangent(self, f: Tensor, y: Tensor) -> Tensor:
+        return (f - y) * (2 / y.shape[-1])
+
+
+class Logistic(Loss):
+    """log(1 + exp(-y f)) for y = -1, +1; the probability of the second class is 1 / (1 + exp(-f))."""
+
+    name = "logistic"
+    tasks = ("binary",)
+    smoothness = 0.25
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        # logsigmoid is finite for every finite argument, where exp overflows from 88 (float32) or 709 (float64).
+        return -torch.nn.functional.logsigmoid(y * f)
+
+    def derivative(self, f: Tensor, y: Tensor) -> Tensor:
+        return -y * torch.sigmoid(-y * f)
+
+    def probabilities(self, f: Tensor) -> Tensor:
+        second = torch.sigmoid(f[0].double())
+        return torch.stack((torch.sigmoid(-f[0].double()), second))
+
+
+class CrossEntropy(Loss):
+    """logsumexp(f) - f_y for C outputs; the probabilities are softmax(f)."""
+
+    name = "cross_entropy"
+    tasks = ("multiclass",)
+    smoothness = 0.5
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        # Largest output first: the difference of two outputs of 1e30 is exact, their exponentials do not exist.
+        shifted = f - f.amax(dim=0)
+        return torch.logsumexp(shifted, dim=0) - (y * shifted).sum(dim=0)
+
+    def derivative(self, f: Tensor, y: Tensor) -> Tensor:
+        return torch.softmax(f, dim=0) - y
+
+    def probabilities(self, f: Tensor) -> Tensor:
+        return torch.softmax(f.double(), dim=0)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """r^2 / 2 where |r| <= delta, else delta (|r| - delta / 2), with r = f - y: regression with outliers."""
+
+    delta: float = 1.0
+    name: ClassVar[str] = "huber"
+    tasks: ClassVar[tuple[Task, ...]] = ("regression",)
+    smoothness: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            problem = f"the threshold of the Huber loss must be positive, got {self.delta!r}"
+            raise InputError(problem, "give delta > 0, in the units of y")
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        distance = (f - y).abs()
+        inside = distance.clamp_max(self.delta)
+        # inside^2/2 + delta (distance - inside) is both cases in one formula, without squaring a large distance.
+        return _sum_outputs(inside.square() / 2 + self.delta * (distance - inside))
+
+    def derivative(self, f: Tensor, y: Tensor) -> Tensor:
+        return (f - y).clamp(-self.delta, self.delta)
+
+
+def _sum_outputs(values: Tensor) -> Tensor:
+    return values.sum(dim=0) if values.ndim == 2 else values
+
+
+quadratic = Quadratic()
+logistic = Logistic()
+cross_entropy = CrossEntropy()
+huber = Huber()
+
+LOSSES: Registry[Callable[[], Loss] | Loss] = Registry(
+    "loss",
+    LOSS_GROUP,
+    {
+        "quadratic": Quadratic,
+        "logistic": Logistic,
+        "cross_entropy": CrossEntropy,
+        "huber": Huber,
+    },
+    "a Loss, or a function without arguments that returns one",
+    lambda part: isinstance(part, Loss) or callable(part),
+)
+"""Losses by their name in a config.
+
+An entry point of the group ``proxlearn.losses`` is a Loss, or a class or function that returns one."""
+
+
+RECOMMENDED_LOSSES: dict[Task, str] = {
+    "binary": "logistic",
+    "multiclass": "cross_entropy",
+    "regression": "quadratic",
+}
+"""The loss of each task where a config leaves it open (loss=null)."""
+
+
+def recommended_loss(task: Task, readings: Iterable[str] = ()) -> str:
+    """Return the name of the loss of a task where it is left open; the paper's readings need the quadratic loss."""
+    return "quadratic" if "paper" in readings else RECOMMENDED_LOSSES[task]
+
+
+def find_loss(name: str | None) -> Loss:
+    """Return the loss of a name in a config or a file; None, as in files of version 0.1, is the quadratic loss."""
+    if name is None:
+        return quadratic
+    return LOSSES.make(name, Loss)  # type: ignore[type-abstract]

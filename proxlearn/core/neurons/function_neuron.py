@@ -1,0 +1,76 @@
+"""Neurons given by a function phi(theta, x) of one particle and one sample, differentiated automatically."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.errors import InputError
+
+__all__ = ["FunctionNeuron"]
+
+
+class FunctionNeuron(Neuron):
+    """A neuron Phi(x, theta) = phi(theta, x) from a function of the user.
+
+    Parameters
+    ----------
+    phi : callable
+        ``phi(theta, x)`` for one particle and one sample: ``theta`` is a mapping from block names to tensors of the
+        blocks' lengths, ``x`` a tensor of length n_x. It returns a scalar, or a tensor of ``outputs`` numbers, and is
+        made of torch operations that ``torch.func.vmap`` can vectorise.
+    blocks : Mapping[str, int] or callable
+        Names and lengths of the blocks of theta, in order; or a function of n_x that returns them. Initial clouds,
+        confinement per block, checkpoints and reports speak of theta by these names.
+    outputs : int, default=1
+        Number of outputs.
+    name : str, default="function"
+        Name of the neuron in messages. A neuron that is not registered is trained with ``iterate``; run folders need a
+        neuron with a registered name.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> wave = pl.neurons.FunctionNeuron(lambda theta, x: theta["a"][0] * torch.cos(theta["w"] @ x), {"a": 1, "w": 2})
+    >>> wave.outputs(torch.zeros(5, 3), torch.zeros(7, 2)).shape
+    torch.Size([5, 1, 7])
+    """
+
+    def __init__(
+        self,
+        phi: Callable[[Mapping[str, Tensor], Tensor], Tensor],
+        blocks: Mapping[str, int] | Callable[[int], Mapping[str, int]],
+        outputs: int = 1,
+        name: str = "function",
+    ) -> None:
+        self.function, self.blocks, self.num_outputs, self._name = phi, blocks, outputs, name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def coordinates(self, n_x: int) -> dict[str, int]:
+        return dict(self.blocks(n_x) if callable(self.blocks) else self.blocks)
+
+    def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
+        blocks = self.coordinates(X.shape[1])
+        if theta.shape[1] != sum(blocks.values()):
+            problem = f"the neuron `{self.name}` has {sum(blocks.values())} parameters, and theta has {theta.shape[1]}"
+            raise InputError(problem, "let the blocks' lengths add up to the number of columns of theta")
+
+        def one(parameters: Tensor, x: Tensor) -> Tensor:
+            parts = torch.split(parameters, list(blocks.values()))
+            value = self.function(dict(zip(blocks, parts, strict=True)), x)
+            if not isinstance(value, Tensor) or value.numel() != self.num_outputs:
+                shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                problem = f"phi of the neuron `{self.name}` returned {shape} for one particle and one sample"
+                numbers = "a scalar" if self.num_outputs == 1 else f"{self.num_outputs} numbers"
+                raise InputError(problem, f"return {numbers}, or set outputs to what it returns")
+            return value.reshape(self.num_outputs)
+
+        over_samples = torch.func.vmap(one, in_dims=(None, 0), out_dims=1)
+        values: Tensor = torch.func.vmap(over_samples, in_dims=(0, None))(theta, X)
+        return values

@@ -1,0 +1,340 @@
+"""Runs from Python: train in a run folder as the command line does, and read a run folder.
+
+A run is described by a config, so it can be resumed, swept and compared. A neuron or a loss made from a function of the
+user is not in a config; it is trained with ``proxlearn.iterate``, or registered by an entry point of a package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.estimates import ESTIMATES
+from proxlearn.errors import InputError, StoppedBySignal
+from proxlearn.files.user_paths import absolute_folder, display_path, user_path
+from proxlearn.predict.model import Model, Prediction
+from proxlearn.predict.model_loader import load_model
+from proxlearn.run import checkpoint as checkpoints
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, checkpoint_path, list_checkpoints
+from proxlearn.run.observers import StepEvent
+from proxlearn.run.overwrite import refuse_interrupted
+from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_identity import read_identity, require_same_run
+from proxlearn.views.run.run_data import RunData, read_run_data
+
+__all__ = ["Clouds", "Run", "StepEvent", "load_run", "train"]
+
+
+class Run:
+    """A run folder, read on demand: it may belong to a run that is still going on in another process.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder that ``train`` or ``proxlearn train`` wrote.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> run = pl.train("dataset=sine", "N=20", "steps=10", "checkpoint_every=5", verbose=False, plots=False)
+    >>> run.state, run.step, run.config["N"]
+    ('finished', 10, 20)
+    >>> list(run.clouds)
+    [0, 1, 2, 3, 4, 5, 6, 10]
+    >>> run.clouds[5]
+    PointCloud(N=20, p=3, step=5, float32)
+    >>> run.metrics[["step", "train_risk_weighted"]].shape[1]
+    2
+    >>> run.predict([[0.0], [1.0]]).shape
+    (2,)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = absolute_folder(user_path("folder", os.fspath(folder)))
+        if not self.folder.is_dir():
+            raise InputError(f"no folder {folder}", "name a folder that `proxlearn train` created")
+        refuse_interrupted(self.folder)
+        # A folder that holds no run is refused now and not when something of it is used.
+        RunFolder(self.folder).read_config()
+
+    def __repr__(self) -> str:
+        status = self.status
+        return f"Run({display_path(self.folder)!r}, {status['state']} at step {status['step']})"
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The content of status.json: state, step, seconds, engine, threads, versions, error and more."""
+        return self._data().status
+
+    @property
+    def state(self) -> str:
+        """``running``, ``finished``, ``stopped`` or ``failed``."""
+        state: str = self.status["state"]
+        return state
+
+    @property
+    def step(self) -> int:
+        """The newest step that status.json names."""
+        step: int = self.status["step"]
+        return step
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings as nested plain values, with the values that selection chose."""
+        return self._data().config
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """The rows of metrics.csv, one per logged step."""
+        return self._data().metrics
+
+    @property
+    def clouds(self) -> Clouds:
+        """The stored checkpoints as a mapping from step to PointCloud, in ascending order; a cloud is read on use."""
+        return Clouds(RunFolder(self.folder))
+
+    @property
+    def cloud(self) -> PointCloud:
+        """The newest cloud whose checkpoint is valid."""
+        clouds = self.clouds
+        for step in reversed(list(clouds)):
+            with contextlib.suppress(CheckpointError):
+                return clouds[step]
+        raise InputError(f"{self.folder} holds no valid checkpoint", "wait for the first checkpoint, or train again")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; empty where the target is a real number."""
+        return load_model(self.folder).classes
+
+    def predict(self, X: Any, estimate: str = "weighted") -> np.ndarray:
+        """Predict rows with the newest cloud.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame, shape (n, n_x)
+            Features in the units of the training data, in their order; the columns of a DataFrame are matched by name.
+        estimate : {"weighted", "unweighted"}, default="weighted"
+            Mean over the particles with their weights, or without.
+
+        Returns
+        -------
+        ndarray, shape (n,) or (n, targets)
+            Names of classes (as in ``classes``), or values in the target's units.
+        """
+        model, prediction = self._predict(X, estimate)
+        return np.array(model.classes)[prediction.predicted] if model.classes else prediction.predicted
+
+    def predict_proba(self, X: Any, estimate: str = "weighted") -> np.ndarray:
+        """Return the probabilities of the classes, shape (n, C), in the order of ``classes``."""
+        model, prediction = self._predict(X, estimate)
+        if not model.classes:
+            raise InputError("the target of this run is a real number, which has no classes", "use predict")
+        return prediction.probabilities
+
+    def _predict(self, X: Any, estimate: str) -> tuple[Model, Prediction]:
+        if estimate not in ESTIMATES:
+            raise InputError(f"no estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
+        model = load_model(self.folder)
+        return model, model.predict(_rows(X, model), estimate)
+
+    def _data(self) -> RunData:
+        return read_run_data(self.folder)
+
+
+class CheckpointError(InputError, KeyError):
+    """A step has no valid checkpoint; also a KeyError, because ``Clouds`` is a mapping."""
+
+    __str__ = Exception.__str__
+
+
+class Clouds(Mapping[int, PointCloud]):
+    """The stored clouds of a run by their step; a cloud is read from its checkpoint when it is asked for."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(step for step, _ in list_checkpoints(self._folder.checkpoints)))
+
+    def __len__(self) -> int:
+        return len(list_checkpoints(self._folder.checkpoints))
+
+    def __contains__(self, step: object) -> bool:
+        return step in list(self)
+
+    def __getitem__(self, step: int) -> PointCloud:
+        if step not in self:
+            steps = list(self)
+            shown = ", ".join(map(str, steps[-10:]))
+            remedy = f"choose from {'..., ' if len(steps) > 10 else ''}{shown}" if steps else "wait for a checkpoint"
+            raise CheckpointError(f"{self._folder.path} has no checkpoint of step {step!r}", remedy)
+        path = checkpoint_path(self._folder.checkpoints, step)
+        try:
+            checkpoint = checkpoints.load(path)
+            require_same_run(checkpoint.run, read_identity(self._folder))
+        except InvalidCheckpoint as error:
+            raise CheckpointError(
+                f"{path.name} is not a checkpoint of this run: {error}", "use another step"
+            ) from error
+        return checkpoint.cloud
+
+    def __repr__(self) -> str:
+        return f"Clouds(steps={list(self)})"
+
+
+def load_run(folder: str | os.PathLike[str]) -> Run:
+    """Return the run in a folder; a folder without a run raises InputError.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder that ``train`` or ``proxlearn train`` wrote.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> folder = pl.train("dataset=sine", "N=20", "steps=10", verbose=False, plots=False).folder
+    >>> pl.load_run(folder).cloud
+    PointCloud(N=20, p=3, step=10, float32)
+    """
+    return Run(folder)
+
+
+def train(
+    *overrides: str,
+    callbacks: Sequence[Callable[[StepEvent], object]] = (),
+    plots: bool = True,
+    verbose: bool = True,
+) -> Run:
+    """Train in a run folder, exactly as ``proxlearn train`` does with the same words.
+
+    A run that exists is continued, and a finished one is returned as it is. The result is bit for bit that of the
+    command.
+
+    Parameters
+    ----------
+    *overrides : str
+        Words of the command line: ``"dataset=wdbc"``, ``"beta=0.05"``, ``"hydra.run.dir=FOLDER"``,
+        ``"--config-dir=FOLDER"``.
+    callbacks : sequence of callables, optional
+        Each is called with a StepEvent (``step``, ``cloud``, ``info``, and ``row``, which is None at steps that are not
+        logged) for the initial cloud of a new run and after every step. A true result stops the run after its
+        checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted run.
+        An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
+    plots : bool, default=True
+        Whether to draw the plots and tables into the folder, as the command does.
+    verbose : bool, default=True
+        Whether to print the summary, and the progress on stderr.
+
+    Returns
+    -------
+    Run
+        The run, ``finished`` or ``stopped``.
+
+    Raises
+    ------
+    InputError
+        Where the command would end with exit code 2.
+    RunError
+        Where a run that was started cannot continue.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> run = pl.train("dataset=sine", "N=20", "steps=50", callbacks=[lambda event: event.step == 30], verbose=False)
+    >>> run.state, run.step
+    ('stopped', 30)
+    >>> pl.train("dataset=sine", "N=20", "steps=50", verbose=False).step
+    50
+    """
+    for word in overrides:
+        if not isinstance(word, str):
+            raise InputError(f"train takes words of the command line, got {word!r:.100}", 'write "beta=0.05"')
+    for callback in callbacks:
+        if not callable(callback):
+            raise InputError(f"the callback {callback!r:.100} is not callable", "give functions of one argument")
+    # Hydra takes half a second to import, and reading a run does not need it.
+    from proxlearn.commands.train import RunPlan, preflight
+    from proxlearn.run.folder_checks import nearest_existing_folder, remove_if_empty
+    from proxlearn.train_session import train_and_draw
+
+    with _no_other_hydra():
+        plan = preflight(list(overrides))
+    if not isinstance(plan, RunPlan):
+        if plan is None:
+            raise InputError("these words print something and train nothing", "use them on the command line")
+        raise InputError(
+            "a sweep has many runs, and train returns one", "call train in a loop, or `proxlearn train -m`"
+        )
+    command = shlex.join(["proxlearn", "train", *overrides])
+    existing = nearest_existing_folder(plan.folder)
+    try:
+        with _same_torch_threads():
+            outcome = train_and_draw(
+                plan.config, plan.folder, command, callbacks=callbacks, plots=plots, verbose=verbose
+            )
+    except StoppedBySignal as stopped:
+        signal.raise_signal(stopped.exit_code - 128)
+        raise
+    finally:
+        # A run that fails while its data are read has created a folder and stored nothing.
+        remove_if_empty(plan.folder, existing)
+    if outcome.signal is not None:
+        # The run is stored. The signal was meant for the whole program: Ctrl-C raises KeyboardInterrupt as usual.
+        signal.raise_signal(outcome.signal)
+    return Run(plan.folder)
+
+
+@contextlib.contextmanager
+def _no_other_hydra() -> Iterator[None]:
+    """Hide the Hydra of the calling program, if it has one: only one can be initialised at a time."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    hydra = GlobalHydra.instance()
+    other, hydra.hydra = hydra.hydra, None
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().hydra = other
+
+
+@contextlib.contextmanager
+def _same_torch_threads() -> Iterator[None]:
+    """Restore the number of torch's threads, which a run sets to its own."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _rows(X: Any, model: Model) -> np.ndarray:
+    """Return the rows to predict, n x n_x in float64."""
+    names = getattr(X, "columns", None)
+    if names is not None:
+        missing = [name for name in model.columns if name not in names]
+        if missing:
+            raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(model.columns[:20])}")
+        X = X[list(model.columns)]
+    try:
+        # One memory layout, because the last bits of a product depend on it.
+        rows = np.asarray(X, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InputError("X is not a matrix of numbers", "give one row of numbers per sample") from error
+    if rows.ndim != 2 or rows.shape[1] != len(model.columns):
+        problem = f"X has the shape {rows.shape}, and the run has {len(model.columns)} features"
+        raise InputError(problem, f"give n x {len(model.columns)} numbers")
+    if not np.isfinite(rows).all():
+        row = int((~np.isfinite(rows)).any(axis=1).argmax())
+        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace those rows")
+    return rows

@@ -1,0 +1,305 @@
+"""The public interface: what `import proxlearn` offers, its examples, and how it answers wrong input."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+import proxlearn as pl
+from proxlearn.run.experiment import build_experiment, first_checkpoint
+from tests.conftest import config_of
+
+HYPER = pl.Hyper(beta=100.0, h=0.02, epsilon=0.1)
+PUBLIC_MODULES = (
+    *("proxlearn", "proxlearn.neurons", "proxlearn.losses", "proxlearn.flow", "proxlearn.runs"),
+    *("proxlearn.core.cloud", "proxlearn.core.hyper", "proxlearn.core.losses", "proxlearn.core.step"),
+    *("proxlearn.core.functionals.energy", "proxlearn.core.functionals.functional", "proxlearn.core.functionals.risk"),
+    *("proxlearn.core.neurons.activations", "proxlearn.core.neurons.function_neuron"),
+    *("proxlearn.core.neurons.neuron", "proxlearn.core.neurons.perceptron", "proxlearn.core.neurons.softmax"),
+)
+
+
+class Repulsion(pl.Functional):
+    """A functional of the user: only its value is given."""
+
+    blocks = {"place": 2}  # noqa: RUF012
+
+    def value(self, theta: Tensor, rho: Tensor) -> Tensor:
+        distances = (theta[:, None] - theta).square().sum(2)
+        return rho @ torch.exp(-distances) @ rho + rho @ theta.square().sum(1)
+
+
+def sine_risk(dtype: torch.dtype = torch.float64, **arguments: Any) -> pl.Risk:
+    x = torch.linspace(-2, 2, 30, dtype=dtype)
+    return pl.Risk(x[:, None], torch.sin(2 * x), **arguments)
+
+
+FUNCTIONALS: dict[str, Callable[[], pl.Functional]] = {
+    "risk": sine_risk,
+    "huber": lambda: sine_risk(loss=pl.losses.huber, neuron=pl.neurons.Softplus()),
+    "energy": lambda: pl.Energy(V=lambda t: t.square().sum(), W=lambda t, s: torch.exp(-(t - s).square().sum()), p=2),
+    "own": Repulsion,
+}
+
+
+def test_the_import_is_light_and_every_name_is_there() -> None:
+    code = (
+        "import sys, proxlearn as pl\n"
+        "assert set(pl.__all__) <= set(dir(pl))\n"
+        "heavy = {'torch', 'numpy', 'sklearn', 'hydra', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "for name in pl.__all__: getattr(pl, name)\n"
+        "from proxlearn import *\n"
+        "assert Risk is pl.Risk and neurons.Tanh and losses.quadratic\n"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    with pytest.raises(AttributeError, match="no attribute 'Rosk'"):
+        _ = pl.Rosk
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(pl.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    typed = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed == {**pl._MODULE_OF, "losses": "proxlearn", "neurons": "proxlearn"}
+    assert set(typed) | {"__version__"} == set(pl.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_the_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    assert module.__all__
+    results = doctest.testmod(module)
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(pl.__all__) - {"__version__"}))
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    documentation = getattr(pl, name).__doc__
+    assert documentation
+    assert not documentation.startswith(f"{name}(")
+
+
+def test_init_and_iterate_are_those_of_a_tuned_run() -> None:
+    numbers = ("h=0.1", "beta=1000", "epsilon=0.5", "steps=5", "init_scale=1.5", "N=20", "seed=3", "loss=quadratic")
+    experiment = build_experiment(config_of("dataset=sine", "recipe=tuned", *numbers))
+    start = first_checkpoint(experiment)
+    cloud = pl.init(experiment.source, N=20, seed=3, scale=1.5, dtype=torch.float32)
+    assert torch.equal(cloud.theta, start.cloud.theta)
+    assert torch.equal(cloud.log_rho, start.cloud.log_rho)
+    generator = torch.Generator()
+    generator.set_state(start.generator)
+    ours = list(pl.iterate(experiment.source, cloud, experiment.hyper, steps=5, seed=3))
+    theirs = list(pl.iterate(experiment.source, cloud, experiment.hyper, steps=5, generator=generator))
+    assert torch.equal(ours[-1][0].theta, theirs[-1][0].theta)
+
+
+@pytest.mark.parametrize("engine", ["fused", "eager"])
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_ten_steps_and_ten_more_are_twenty(name: str, engine: str) -> None:
+    functional = FUNCTIONALS[name]()
+    start = pl.init(functional, N=25, seed=1)
+    assert start.theta.dtype == torch.float64
+    whole = list(pl.iterate(functional, start, HYPER, steps=20, seed=5, engine=engine))
+    generator = torch.Generator().manual_seed(0)
+    *_, (once, _) = pl.iterate(functional, start, HYPER, steps=20, generator=generator, engine=engine)
+    generator.manual_seed(0)
+    *_, (half, _) = pl.iterate(functional, start, HYPER, steps=10, generator=generator, engine=engine)
+    *_, (twice, info) = pl.iterate(functional, half, HYPER, steps=10, generator=generator, engine=engine)
+    assert half.step == 10
+    assert twice.step == once.step == 20
+    assert torch.equal(once.theta, twice.theta)
+    assert torch.equal(once.log_rho, twice.log_rho)
+    assert not torch.equal(whole[-1][0].theta, once.theta), "another seed, other noise"
+    assert isinstance(info, pl.Info)
+
+
+def test_the_engines_agree_and_step_is_one_iterate() -> None:
+    for functional in (FUNCTIONALS["energy"](), Repulsion(), sine_risk()):
+        start, generator = pl.init(functional, N=20), torch.Generator().manual_seed(3)
+        noise = torch.randn(start.theta.shape, generator=generator, dtype=torch.float64)
+        z0 = 1 - torch.rand(20, generator=generator, dtype=torch.float64)
+        once, _ = pl.step(functional, start, HYPER, noise, z0)
+        for engine in ("eager", "fused"):
+            generator.manual_seed(3)
+            ((first, _),) = pl.iterate(functional, start, HYPER, steps=1, generator=generator, engine=engine)
+            torch.testing.assert_close(first.theta, once.theta, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(first.log_rho, once.log_rho, rtol=1e-9, atol=1e-9)
+
+
+def test_readings_left_alone_follow_the_functional_and_typed_ones_are_refused() -> None:
+    y = torch.tensor([-1.0, 1.0, 1.0])
+    logistic = pl.Risk(torch.eye(3), y, loss=pl.losses.logistic)
+    cloud = pl.init(logistic, N=10)
+    scheduled = replace(HYPER, h=0.5, h_schedule="cosine")
+    for hyper in (HYPER, scheduled):
+        *_, (_, info) = pl.iterate(logistic, cloud, hyper, steps=2)
+        assert info is not None
+        assert info.hyper.drift == info.hyper.prox_potential == "first_variation"
+    energy = FUNCTIONALS["energy"]()
+    ((_, info),) = pl.iterate(energy, pl.init(energy, N=10), HYPER, steps=1)
+    assert info is not None
+    assert info.hyper.drift == info.hyper.prox_potential == "paper"
+    noise, z0 = torch.zeros(10, 5), torch.ones(10)
+    pl.step(logistic, cloud, HYPER, noise, z0)
+    for option in ("drift", "prox_potential"):
+        typed = replace(HYPER, **{option: "paper"})  # type: ignore[arg-type]
+        assert typed == HYPER
+        for call, randomness in ((pl.iterate, ()), (pl.step, (noise, z0))):
+            with pytest.raises(pl.InputError, match=f"{option}=paper .* not for logistic; use {option}=first_var"):
+                call(logistic, cloud, typed, *randomness)  # type: ignore[operator]
+        with pytest.raises(pl.InputError, match=f"{option}=paper"):
+            pl.iterate(Repulsion(), pl.init(Repulsion(), N=3), typed)
+
+
+def test_classes_become_the_targets_of_the_neuron_and_the_loss() -> None:
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    labels = np.array([0, 1, 2, 2, 1, 0])
+    one_hot = np.eye(3)[labels]
+    for y in (labels, labels.astype(float), one_hot, pd.Series(labels)):
+        for neuron in (None, pl.neurons.Tanh(outputs=3)):
+            risk = pl.Risk(X, y, neuron, loss=pl.losses.cross_entropy)
+            assert torch.equal(risk.samples.y, torch.from_numpy(one_hot.T))
+    for y in (labels, one_hot):
+        softmax = pl.Risk(pd.DataFrame(X), y, pl.neurons.Softmax(3, intercept=True))
+        assert softmax.samples.labels is not None
+        assert softmax.samples.labels.tolist() == labels.tolist()
+        assert softmax.samples.y.tolist() == [1.0] * 6
+        assert len(list(pl.iterate(softmax, pl.init(softmax, N=5), HYPER, steps=2))) == 2
+    soft = pl.Risk(X, np.full((6, 3), 1 / 3), loss=pl.losses.cross_entropy)
+    assert soft.neuron.num_outputs == 3
+    for y in (labels > 0, (labels > 0).astype(int), np.where(labels > 0, 1.0, -1.0)):
+        risk = pl.Risk(X.astype("float32"), y, loss=pl.losses.logistic)
+        assert risk.samples.y.tolist() == [-1, 1, 1, 1, 1, -1]
+        assert pl.init(risk, N=2).theta.dtype == torch.float32
+    column = pl.Risk(X, labels[:, None] * 1.5)
+    assert column.samples.y.tolist() == (labels * 1.5).tolist()
+
+
+def flat(theta: Any, x: Tensor) -> Tensor:
+    return theta["w"] * x
+
+
+X4, Y4 = np.ones((4, 2)), np.arange(4.0)
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "phi": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 2})), r"phi .* returned \(2,\)"),
+    "phi fails": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 3})), "cannot be evaluated"),
+    "block": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"v": 2})), "cannot be evaluated"),
+    "activation": (lambda: pl.neurons.Perceptron("tahn"), "unknown activation `tahn`; did you mean `tanh`?"),
+    "activation name": (
+        lambda: pl.neurons.Perceptron(pl.neurons.Activation("tanh", torch.sin)),
+        "there is an activation called `tanh` already; choose another name",
+    ),
+    "outputs": (lambda: pl.neurons.Tanh(outputs=0), "cannot have 0 outputs"),
+    "logistic": (lambda: pl.Risk(X4, Y4, loss=pl.losses.logistic), "must hold -1 and .1"),
+    "logistic outputs": (
+        lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(2), pl.losses.logistic),
+        "one output, and the neuron has 2; use losses.cross_entropy",
+    ),
+    "labels": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(3), pl.losses.cross_entropy), "class labels from 0 to 2"),
+    "text": (lambda: pl.Risk(X4, list("abcd")), "y is not an array of numbers"),
+    "one-hot": (lambda: pl.Risk(X4, X4, loss=pl.losses.cross_entropy), "one-hot, or probabilities"),
+    "one output": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(), pl.losses.cross_entropy), "output per class"),
+    "columns": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh(3)), "y has 2 columns, and the neuron has 3 outputs"),
+    "columns of one": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh()), "y has 2 columns, and the neuron has 1 output"),
+    "softmax loss": (
+        lambda: pl.Risk(X4, Y4, pl.neurons.Softmax(4), pl.losses.cross_entropy),
+        "softmax neuron cannot be trained with the loss cross_entropy",
+    ),
+    "infinite X": (lambda: pl.Risk(X4 * np.inf, Y4), "X holds a number that is not finite in row 0"),
+    "infinite y": (lambda: pl.Risk(X4, Y4 * np.nan), "y holds a number that is not finite"),
+    "rows": (lambda: pl.Risk(X4, Y4[:3]), r"y has the shape \(3,\), and X has 4 rows"),
+    "vector X": (lambda: pl.Risk(Y4, Y4), r"X has the shape \(4,\)"),
+    "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement names the block `v`"),
+    "huber": (lambda: pl.losses.Huber(-1.0), "must be positive"),
+    "V": (
+        lambda: list(pl.iterate(energy_of(lambda t: t.abs().sqrt().sum()), zeros(1), HYPER, steps=1)),
+        "gradient of the energy is not finite at particle 0",
+    ),
+    "V shape": (lambda: list(pl.iterate(energy_of(lambda t: t), zeros(2), HYPER, steps=1)), r"theta has the shape"),
+    "V vector": (
+        lambda: pl.Energy(V=lambda t: t, p=2).value(zeros(2).theta, zeros(2).rho),
+        r"V\(theta\) returned a tensor of shape \(2,\)",
+    ),
+    "theta": (lambda: pl.iterate(sine_risk(), zeros(2), HYPER), r"has 3 coordinates \(a: 1, b: 1, w: 1\)"),
+    "beta": (lambda: pl.iterate(sine_risk(), zeros(3), replace(HYPER, beta=-1.0)), "beta must be a finite number > 0"),
+    "steps": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, steps=-1), "steps must be a whole number >= 0"),
+    "engine": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, engine="fast"), "no engine 'fast'"),
+    "batch": (
+        lambda: pl.iterate(Repulsion(), zeros(2), replace(HYPER, batch_size=3)),
+        "batch_size=3, but this functional has no samples; leave out batch_size",
+    ),
+    "literal": (
+        lambda: list(pl.iterate(Repulsion(), zeros(2), HYPER, steps=1, engine="literal")),
+        "the literal engine is Algorithms 1 and 2",
+    ),
+    "noise": (lambda: pl.step(Repulsion(), zeros(2), HYPER, torch.zeros(4, 3), torch.ones(4)), "draw a normal tensor"),
+    "N": (lambda: pl.init(Repulsion(), N=0), "N must be a whole number >= 1"),
+    "dtype": (lambda: pl.init(Repulsion(), N=1, dtype=torch.float16), "cannot have the dtype torch.float16"),
+    "box block": (lambda: pl.init(Repulsion(), N=1, box={"plce": (0, 1)}), "did you mean `place`"),
+    "box": (lambda: pl.init(sine_risk(), N=1, box={"a": (0, 1)}), "no interval for the block `b`"),
+    "weights": (lambda: pl.PointCloud.from_arrays(X4, [1, 1, 1, 0]), "not finite and > 0"),
+    "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "4 particles; give one weight per particle"),
+    "locations": (lambda: pl.PointCloud.from_arrays(Y4), r"theta has the shape \(4,\)"),
+}
+
+
+def energy_of(V: Callable[[Tensor], Tensor]) -> pl.Energy:
+    return pl.Energy(V=V, p=1)
+
+
+def zeros(p: int) -> pl.PointCloud:
+    return pl.PointCloud.from_arrays(np.zeros((4, p)))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_refused_in_one_sentence_with_a_remedy(name: str) -> None:
+    call, message = WRONG[name]
+    with pytest.raises(pl.InputError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, pl.ProxlearnError)
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_an_own_activation_and_an_own_loss_train() -> None:
+    class Absolute(pl.losses.Loss):
+        def value(self, f: Tensor, y: Tensor) -> Tensor:
+            return (f - y).abs()
+
+    swish = pl.neurons.Activation("swish", lambda z: z * torch.sigmoid(z))
+    risk = sine_risk(neuron=pl.neurons.Perceptron(swish), loss=Absolute())
+    start = pl.init(risk, N=50)
+    *_, (cloud, _) = pl.iterate(risk, start, replace(HYPER, beta=1e6, h=0.1), steps=50)
+    assert risk.value(cloud.theta, cloud.rho) < risk.value(start.theta, start.rho)
+
+
+def test_a_cloud_has_the_precision_that_is_asked_for() -> None:
+    risk = sine_risk(torch.float32)
+    assert pl.init(risk, N=4).theta.dtype == torch.float32
+    wide = pl.init(risk, N=4, dtype=torch.float64)
+    assert wide.theta.dtype == torch.float64
+    ((after, _),) = pl.iterate(risk, wide, HYPER, steps=1)
+    assert after.theta.dtype == torch.float64
+    assert re.fullmatch(r"PointCloud\(N=4, p=3, step=1, float64\)", repr(after))
+    box = pl.init(risk, N=500, box={"a": (1, 2), "b": (-1, 1), "w": (5, 6)})
+    low, high = box.theta.amin(0), box.theta.amax(0)
+    assert bool((low >= torch.tensor([1.0, -1.0, 5.0])).all())
+    assert bool((high <= torch.tensor([2.0, 1.0, 6.0])).all())
+    assert float(box.rho.sum()) == pytest.approx(1)
