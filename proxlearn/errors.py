@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from proxlearn.text import printable
+from proxlearn.printable_text import printable
 
 SAME_COMMAND = "the same command"
 MAX_NAMES = 20

@@ -249,10 +249,10 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
         """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
 
-        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if nothing was selected. The
-        candidate of the selection was fitted on fewer rows. At a step that selection did not choose, the candidate may
-        have stopped earlier or may by chance have a lower risk than the fit, so the larger of the two values is
-        returned.
+        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if selection has no
+        risk for the number of steps of the fit. Otherwise the held-out value is that of the selected candidate, which
+        was fitted on fewer rows. If the fit has another number of steps than the selected one, the candidate may by
+        chance have a lower risk than the fit; the larger of the two standard deviations is then returned.
         """
         selection, step = self._selection, self.n_steps_
         risk = None if selection is None else selection.risk_at(step)

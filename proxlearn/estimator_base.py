@@ -28,9 +28,9 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_errors
 from proxlearn.predict.model import Model, Prediction
 from proxlearn.training.engine import choose_engine
+from proxlearn.training.fit import FitInterrupted, FitState, fit
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import Selection, select
-from proxlearn.training.trainer import FitInterrupted, FitState, fit
 
 
 @dataclasses.dataclass(frozen=True)

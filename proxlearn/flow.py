@@ -13,8 +13,8 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.training.engine import choose_engine, fused_obstacle
+from proxlearn.training.fit import split_seed
 from proxlearn.training.iterate import iterate as iterate_until
-from proxlearn.training.trainer import split_seed
 from proxlearn.validators import integer, intervals, real
 
 __all__ = ["init", "iterate"]

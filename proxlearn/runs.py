@@ -266,13 +266,13 @@ def train(
     # Hydra takes half a second to import, and reading a run does not need it.
     from proxlearn.commands.train import RunPlan, preflight
     from proxlearn.run.folder_checks import nearest_existing_folder, remove_if_empty
-    from proxlearn.train_session import train_and_draw
+    from proxlearn.train_and_draw import train_and_draw
 
     with _no_other_hydra():
         plan = preflight(list(overrides))
     if not isinstance(plan, RunPlan):
         if plan is None:
-            raise InputError("these words print something and train nothing", "use them on the command line")
+            raise InputError("these arguments print information and start no run", "use them on the command line")
         raise InputError(
             "a sweep has many runs, and train returns one", "call train in a loop, or `proxlearn train -m`"
         )
@@ -336,5 +336,5 @@ def _rows(X: Any, model: Model) -> np.ndarray:
         raise InputError(problem, f"give n x {len(model.columns)} numbers")
     if not np.isfinite(rows).all():
         row = int((~np.isfinite(rows)).any(axis=1).argmax())
-        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace those rows")
+        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
     return rows

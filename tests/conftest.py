@@ -22,7 +22,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.registry import find_entry_points, load_plugin
 from proxlearn.core.samples import Samples
-from proxlearn.run.run_config import validate_config
+from proxlearn.run.config_validation import validate_config
 
 torch.set_num_threads(1)
 PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")

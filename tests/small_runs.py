@@ -10,8 +10,8 @@ from pathlib import Path
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.config_validation import validate_config
 from proxlearn.run.outcome import Outcome
-from proxlearn.run.run_config import validate_config
 from proxlearn.run.train import train
 
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"

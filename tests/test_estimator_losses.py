@@ -21,9 +21,9 @@ from proxlearn.core.samples import Samples
 from proxlearn.errors import InputError
 from proxlearn.estimator_parameters import DEFAULT_LOSS
 from proxlearn.training.engine import make_step
+from proxlearn.training.fit import initial_fit
 from proxlearn.training.iterate import iterate
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import initial_fit
 from tests.test_estimator import QUICK, moons, wave
 
 torch.set_num_threads(1)

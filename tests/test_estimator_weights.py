@@ -14,8 +14,8 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.data.scaling import standard
+from proxlearn.training.fit import risk_of
 from proxlearn.training.successive_halving import hold_out
-from proxlearn.training.trainer import risk_of
 from tests.test_estimator import QUICK, moons, wave
 from tests.test_estimator_losses import PAPER
 

@@ -22,7 +22,7 @@ def test_every_package_folder_is_listed() -> None:
 
 
 LAYERS = (
-    ("portability", "text"),
+    ("portability", "printable_text"),
     ("errors",),
     ("memory",),
     ("files.user_paths",),
@@ -41,7 +41,7 @@ LAYERS = (
     ("compare",),
     ("paper.published",),
     ("views",),
-    ("train_session",),
+    ("train_and_draw",),
     ("sweeps",),
     ("paper",),
     ("commands",),
@@ -98,7 +98,7 @@ def test_imports_go_one_way_only() -> None:
     [
         ("core/fused/fused_step.py", "from proxlearn.files.atomic import write_json"),
         ("core/cloud.py", "from proxlearn.config import schema"),
-        ("training/trainer.py", "import proxlearn.run.training_loop as loop"),
+        ("training/fit.py", "import proxlearn.run.training_loop as loop"),
         ("bench/timing.py", "def now():\n    from proxlearn.views.style import figure"),
         ("run/training_loop.py", "from proxlearn import views"),
         ("compare/cells.py", "from proxlearn.views import tables"),

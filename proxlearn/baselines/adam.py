@@ -18,14 +18,14 @@ import numpy as np
 import torch
 
 from proxlearn.baselines.method import FittedMethod, Preset, Request
-from proxlearn.baselines.networks import cloud_predictor, make_problem, network_settings
+from proxlearn.baselines.recursion import cloud_predictor, make_problem, network_settings
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.schedules import is_log_spaced
+from proxlearn.training.fit import LOGGED_PER_DECADE, initial_cloud, risk_of
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, RUNGS, hold_out
-from proxlearn.training.trainer import LOGGED_PER_DECADE, initial_cloud, risk_of
 
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """Candidate pairs of init_scale and learning rate."""

@@ -16,25 +16,25 @@ OURS = "proxlearn"
 """Name of the method with which all others are compared."""
 
 _ALL = (
-    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.networks:proximal", revision=2),
+    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.recursion:proximal", revision=2),
     Method(
         "uniform",
         "noisy gradient descent (uniform weights)",
         "network",
-        "proxlearn.baselines.networks:uniform",
+        "proxlearn.baselines.recursion:uniform",
         revision=2,
     ),
-    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.networks:fisher_rao", revision=2),
+    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.recursion:fisher_rao", revision=2),
     Method("adam", "Adam", "network", "proxlearn.baselines.adam:fit", revision=2),
     Method("jko_icnn", "JKO-ICNN", "sampler", "proxlearn.baselines.jko_icnn:fit"),
     Method("swgf", "SWGF + RealNVP", "sampler", "proxlearn.baselines.swgf:fit"),
     Method("svgd", "SVGD", "sampler", "proxlearn.baselines.svgd:fit"),
     Method("langevin", "unadjusted Langevin", "sampler", "proxlearn.baselines.langevin:fit"),
-    Method("majority", "majority class", "reference", "proxlearn.baselines.references:majority"),
-    Method("logistic", "logistic regression", "reference", "proxlearn.baselines.references:logistic"),
-    Method("svm", "RBF-SVM", "reference", "proxlearn.baselines.references:svm"),
-    Method("boosting", "gradient boosting", "reference", "proxlearn.baselines.references:boosting"),
-    Method("bayes", "Bayes rule", "reference", "proxlearn.baselines.references:bayes", "none", ("twonorm",)),
+    Method("majority", "majority class", "reference", "proxlearn.baselines.reference_classifiers:majority"),
+    Method("logistic", "logistic regression", "reference", "proxlearn.baselines.reference_classifiers:logistic"),
+    Method("svm", "RBF-SVM", "reference", "proxlearn.baselines.reference_classifiers:svm"),
+    Method("boosting", "gradient boosting", "reference", "proxlearn.baselines.reference_classifiers:boosting"),
+    Method("bayes", "Bayes rule", "reference", "proxlearn.baselines.reference_classifiers:bayes", "none", ("twonorm",)),
 )
 METHODS: dict[str, Method] = {find_method.name: find_method for find_method in _ALL}
 """Methods by name, in the order of the tables."""

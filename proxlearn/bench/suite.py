@@ -14,14 +14,14 @@ import torch
 from tqdm import tqdm
 
 from proxlearn.bench.end_to_end import measure_end_to_end
-from proxlearn.bench.functionals import measure_functionals
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
+from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench
 from proxlearn.bench.timing import busy_share, machine_info
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.run.run_config import validate_config
+from proxlearn.run.config_validation import validate_config
 from proxlearn.terminal.notice import notice
 
 DATASETS = ("wdbc", "diabetes", "shd", "banana", "sine")

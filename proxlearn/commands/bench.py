@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 from proxlearn.errors import InputError
-from proxlearn.run.output_file import check_output, is_written_through, write_output
-from proxlearn.run.ownership import begins_with
+from proxlearn.run.folder_recognition import begins_with
+from proxlearn.run.user_output_file import check_output, is_written_through, write_output
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 
 PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')

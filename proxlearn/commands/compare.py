@@ -27,7 +27,7 @@ from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.jobs.runner import JobLauncher
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 from proxlearn.validators import choice, integer, parse_number, real
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
@@ -55,14 +55,14 @@ def main(args: list[str]) -> int:
     launcher = parse_launcher(options, output)
     if OURS not in {method.name for method in spec.methods}:
         notice(f"`{OURS}` is not among the methods, so differences from it are not shown")
-    from proxlearn.compare.comparison import write_plan
+    from proxlearn.compare.comparison_files import write_plan
+    from proxlearn.compare.foreign_files import refuse_foreign_files
     from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
-    from proxlearn.compare.output_files import refuse_foreign_files
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
     from proxlearn.jobs.result_cache import ResultCache
     from proxlearn.run.folder_checks import check_writable
+    from proxlearn.run.folder_recognition import require_comparison_or_empty
     from proxlearn.run.lock import FolderLock
-    from proxlearn.run.ownership import require_comparison_or_empty
 
     check_writable(output, "choose another --output")
     require_comparison_or_empty(output)
@@ -179,7 +179,7 @@ def parse_spec(options: argparse.Namespace) -> ComparisonSpec:
         check_authors(protocol, names)
     methods = tuple(method for method in methods if not method.only or names.keys() & set(method.only))
     from proxlearn.config.compose import compose, parse
-    from proxlearn.run.run_config import validate_config
+    from proxlearn.run.config_validation import validate_config
 
     configs = tuple(validate_config(compose(parse([f"dataset={name}"]))).dataset for name in names)
     return ComparisonSpec(
@@ -238,7 +238,7 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
 
 def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
     """Return the launcher of the comparison's jobs: a pool of processes on this machine, or a Hydra launcher."""
-    from proxlearn.jobs.launchers import available_cores
+    from proxlearn.jobs.launcher_setup import available_cores
     from proxlearn.jobs.local_pool import LocalPool
 
     whole = integer(at_least=1, below=4097, example=1)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from proxlearn.errors import InputError
-from proxlearn.predict.table_input import add_table_arguments, with_progress
+from proxlearn.predict.table_arguments import add_table_arguments, with_progress
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\
 Compute the metrics of a run's newest cloud on labelled rows, for both estimates. Only the run folder is needed, not the
@@ -34,7 +34,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(args)
 
-    from proxlearn.data.row_reader import ColumnSpec, RowReader
+    from proxlearn.data.new_rows import ColumnSpec, RowReader
     from proxlearn.predict.evaluate import evaluate
     from proxlearn.predict.model_loader import load_model
 

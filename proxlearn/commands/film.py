@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 from proxlearn.errors import InputError
-from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.user_output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 from proxlearn.validators import integer, real
 
 DESCRIPTION = """\

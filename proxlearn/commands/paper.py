@@ -9,7 +9,7 @@ from pathlib import Path
 from proxlearn.errors import InputError
 from proxlearn.paper.target_names import MEASUREMENTS, RUNS, parse_targets
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 from proxlearn.validators import integer, parse_number
 
 DESCRIPTION = """\
@@ -98,7 +98,7 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
     if not names:
         return 0
     # torch, pandas and matplotlib are imported only after the arguments are validated.
-    from proxlearn.jobs.launchers import available_cores
+    from proxlearn.jobs.launcher_setup import available_cores
     from proxlearn.paper.archive import Archive
     from proxlearn.paper.builders import build, target_entries
     from proxlearn.paper.packing import pack_new_runs
@@ -125,7 +125,8 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
 
 def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None) -> int:
     """Compute the missing fits of a page if requested, write the page, and return the exit code."""
-    from proxlearn.paper import losses_page, tuned_page, weights_page
+    from proxlearn.paper import losses_page, tuned_page
+    from proxlearn.paper import weight_updates_page as weights_page
 
     page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS, "losses": losses_page.LOSSES}[name]
     code = page.measure(folder, parallel or 1) if makes_fits else 0

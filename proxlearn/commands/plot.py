@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 from proxlearn.errors import InputError
+from proxlearn.run.folder_recognition import is_run
 from proxlearn.run.overwrite import refuse_interrupted
-from proxlearn.run.ownership import is_run
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\
 Draw the tables and plots of runs and sweeps again. Only their folders are needed, not the data.

@@ -8,7 +8,7 @@ from proxlearn.predict.prediction_table import (
     open_prediction_table,
     write_predictions,
 )
-from proxlearn.predict.table_input import add_table_arguments, with_progress
+from proxlearn.predict.table_arguments import add_table_arguments, with_progress
 from proxlearn.terminal.argument_parser import command_parser
 
 DESCRIPTION = """\
@@ -54,7 +54,7 @@ def main(args: list[str]) -> int:
     check_prediction_output(options.output, options.data)
 
     # torch takes seconds to import: the arguments are checked first.
-    from proxlearn.data.row_reader import ColumnSpec, RowReader
+    from proxlearn.data.new_rows import ColumnSpec, RowReader
     from proxlearn.predict.model_loader import load_model
 
     with RowReader(options.data) as rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxlearn.errors import InputError
-from proxlearn.run.output_file import check_output, check_replaced, is_written_through, write_output
+from proxlearn.run.user_output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\
 Write one HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions. The page is one

@@ -15,7 +15,7 @@ from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder_checks import check_writable
 from proxlearn.run.overwrite import recover_locked
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.train_session import run_session
+from proxlearn.train_and_draw import run_session
 from proxlearn.validators import integer, parse_number
 
 

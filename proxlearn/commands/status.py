@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proxlearn.errors import InputError
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 from proxlearn.views.status_table import status_tables
 
 DESCRIPTION = """\

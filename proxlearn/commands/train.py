@@ -24,12 +24,12 @@ from proxlearn.config.user_configs import register_search_path
 from proxlearn.errors import InputError, continue_command
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
+from proxlearn.run.config_validation import validate_config, validated_run_name
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder_checks import check_writable, nearest_existing_folder, remove_if_empty
-from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
-from proxlearn.run.run_config import validate_config, validated_run_name
+from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
 from proxlearn.sweeps.plan import SweepPlan, plan_sweep
-from proxlearn.train_session import run_session
+from proxlearn.train_and_draw import run_session
 
 
 @dataclass(frozen=True)

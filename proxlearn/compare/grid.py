@@ -20,7 +20,7 @@ JOBS_FOLDER = ".proxlearn-jobs"
 """Name of the subfolder of the output folder that exists while cells are computed."""
 PRELOAD = (
     "proxlearn.compare.measure",
-    "proxlearn.baselines.networks",
+    "proxlearn.baselines.recursion",
     "proxlearn.core.fused.fused_step",
     "sklearn.calibration",
     "sklearn.ensemble",

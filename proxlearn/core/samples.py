@@ -76,7 +76,7 @@ def make_features(X: Any) -> Tensor:
         raise InputError(f"X has the shape {tuple(features.shape)}", "give a matrix, one row per sample")
     if not bool(torch.isfinite(features).all()):
         row = int((~torch.isfinite(features)).any(dim=1).nonzero()[0])
-        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace those rows")
+        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
     return features
 
 

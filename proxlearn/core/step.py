@@ -13,7 +13,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernel import offdiagonal_share
 from proxlearn.core.motion import euler_maruyama
 from proxlearn.core.proximal import ProximalSolution
-from proxlearn.core.weights import UPDATES, cost_rows_columns
+from proxlearn.core.weight_updates import UPDATES, cost_rows_columns
 from proxlearn.errors import InputError
 
 __all__ = ["Info", "step"]

@@ -40,7 +40,7 @@ def make_targets(y: Tensor, neuron: Neuron, loss: Loss, n: int) -> tuple[Tensor,
         problem = f"y has the shape {tuple(y.shape)}, and X has {n} rows"
         raise InputError(problem, "give one target, or one row of targets, per sample")
     if not bool(torch.isfinite(y).all()):
-        raise InputError("y holds a number that is not finite", "remove or replace those rows")
+        raise InputError("y holds a number that is not finite", "remove or replace such targets")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if neuron.losses is not None and loss.name not in neuron.losses:
         problem = f"the {neuron.name} neuron cannot be trained with the loss {loss.name}"

@@ -15,7 +15,7 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import csv_file, npz_file
 from proxlearn.data.dataset_files import digest
 from proxlearn.data.labels import infer_target, keep_spelling
-from proxlearn.data.row_reader import check_finite
+from proxlearn.data.new_rows import check_finite
 from proxlearn.data.table import DatasetInfo, Table
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import unreadable_as_input_error, user_path

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from proxlearn.config.compose import compose_with_loader, parse
 from proxlearn.config.hydra_internals import launcher_context
-from proxlearn.jobs import launchers
+from proxlearn.jobs import launcher_setup
 from proxlearn.jobs.job import JobBatch
 
 
@@ -24,13 +24,13 @@ class HydraLauncher:
         self._master, self._loader, self._folder = master, loader, folder
 
     def open(self) -> None:
-        launchers.setup_launcher(self._master, self._folder)
+        launcher_setup.setup_launcher(self._master, self._folder)
 
     def batch_size(self, jobs: int) -> int:
-        return launchers.batch_size(self._master, jobs)
+        return launcher_setup.batch_size(self._master, jobs)
 
     def threads_per_job(self, jobs: int) -> int | None:
-        return launchers.threads_per_job(self._master, jobs)
+        return launcher_setup.threads_per_job(self._master, jobs)
 
     def launch(self, batch: JobBatch) -> None:
         """Run all jobs of the batch; raise an error if the launcher cannot run them."""
@@ -40,14 +40,14 @@ class HydraLauncher:
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=context, task_function=batch, config=self._master
         )
-        launchers.end_workers_with_command(self._master, launcher)
+        launcher_setup.end_workers_with_command(self._master, launcher)
         overrides = [folder_overrides(job.run_folder or batch.folder) for job in batch.jobs]
         for ended in launcher.launch(overrides, initial_job_idx=0):
             # A failed job has its record; an error raised here prevented the launcher from running it.
             _ = ended.return_value
 
     def close(self) -> None:
-        launchers.shutdown_launcher(self._master)
+        launcher_setup.shutdown_launcher(self._master)
 
 
 def named_launcher(name: str, settings: Sequence[str], folder: Path) -> HydraLauncher:

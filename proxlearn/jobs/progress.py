@@ -13,9 +13,9 @@ from tqdm import tqdm
 from proxlearn.jobs.job import Job
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.run.run_snapshot import take_snapshot
+from proxlearn.printable_text import printable
+from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.streams import try_write
-from proxlearn.text import printable
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 30.0

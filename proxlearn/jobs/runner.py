@@ -42,7 +42,7 @@ from proxlearn.jobs.progress import JobsWatcher, store_result
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.run.folder_checks import nearest_existing_folder
-from proxlearn.run.run_snapshot import take_snapshot
+from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.notice import notice
 
 ROUNDS = 2

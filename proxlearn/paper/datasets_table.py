@@ -9,7 +9,7 @@ from proxlearn.paper import published
 from proxlearn.paper.archive import Archive, ArchivedRun
 from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableColumn, TableRow
 from proxlearn.paper.verdicts import conclusion, is_complete, length_text, verdict
-from proxlearn.views.run.tables import majority_share
+from proxlearn.views.run.accuracy_page import majority_share
 
 MAJORITY_NOTE = "Majority class: the test accuracy of always answering the training part's more frequent class."
 

@@ -16,11 +16,11 @@ from proxlearn.compare.statistics import paired, summarise
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.losses import RECOMMENDED_LOSSES
 from proxlearn.core.tasks import scores
-from proxlearn.paper.fit_measurement import HALF, FitMeasurement, FitResult, majority_accuracy
+from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult, majority_accuracy
 from proxlearn.paper.result_table import cell_text, markdown_table
 from proxlearn.run.experiment import build_experiment
+from proxlearn.training.fit import fit
 from proxlearn.training.successive_halving import select
-from proxlearn.training.trainer import fit
 
 FIGURES = {"log_loss": "log-loss", "accuracy": "accuracy", "calibration_error": "calibration error"}
 SPLITS = 5

@@ -26,8 +26,8 @@ from proxlearn.paper.archive import Archive
 from proxlearn.paper.packing import pack_runs
 from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlanEntry, PlannedRun
 from proxlearn.run.checkpoint_file import list_checkpoints
+from proxlearn.run.config_validation import validate_config
 from proxlearn.run.lock import FolderLock
-from proxlearn.run.run_config import validate_config
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.train import train
 from proxlearn.terminal.notice import notice

@@ -14,11 +14,11 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.tasks import scores
 from proxlearn.paper import published
-from proxlearn.paper.fit_measurement import HALF, FitMeasurement, FitResult, majority_accuracy
+from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult, majority_accuracy
 from proxlearn.paper.result_table import cell_text, markdown_table
 from proxlearn.run.experiment import Experiment, build_experiment
+from proxlearn.training.fit import fit
 from proxlearn.training.successive_halving import select
-from proxlearn.training.trainer import fit
 
 SELECTED = ("init_scale", "h", "beta", "epsilon", "steps")
 

@@ -13,8 +13,8 @@ from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.samples import Samples
 from proxlearn.data import labels
 from proxlearn.data.magnitude import MAX_MAGNITUDE, max_scaled_magnitude
+from proxlearn.data.new_rows import Chunk
 from proxlearn.data.numerals import parse_numeral
-from proxlearn.data.row_reader import Chunk
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from proxlearn.errors import InputError
-from proxlearn.run.output_file import check_output, open_output, same_file
-from proxlearn.text import printable_lines
+from proxlearn.printable_text import printable_lines
+from proxlearn.run.user_output_file import check_output, open_output, same_file
 
 if TYPE_CHECKING:  # torch and pandas take seconds to import, and the output is checked before they are needed.
-    from proxlearn.data.row_reader import Chunk
+    from proxlearn.data.new_rows import Chunk
     from proxlearn.predict.model import Model
 
 STDIN = STDOUT = "-"

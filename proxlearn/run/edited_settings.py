@@ -1,4 +1,4 @@
-"""Detection of a config.yaml that was edited after its run started, so that the results belong to other settings."""
+"""Detection of a config.yaml that was edited after its run started and no longer matches the run's results."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.samples import Samples
-from proxlearn.core.weights import UPDATES
+from proxlearn.core.weight_updates import UPDATES
 from proxlearn.data import registry
 from proxlearn.data.prepare import PreparedData, check_magnitudes, prepare
 from proxlearn.data.table import Table
@@ -28,9 +28,9 @@ from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.device import check_outputs_memory, resolve_device
+from proxlearn.training.fit import initial_fit, split_seed
 from proxlearn.training.settings import Settings
 from proxlearn.training.stepper import is_finite
-from proxlearn.training.trainer import initial_fit, split_seed
 
 
 @dataclass(frozen=True)

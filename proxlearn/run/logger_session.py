@@ -12,8 +12,8 @@ from proxlearn.config.run_name import NOT_TRAJECTORY
 from proxlearn.config.schema import LoggerConfig, config_values
 from proxlearn.errors import RunError
 from proxlearn.loggers.logger import NoLogger, RunInfo, RunLogger, open_logger
+from proxlearn.run.observed_status import take_snapshot
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.run.selection import read_chosen
 from proxlearn.terminal.notice import notice
 

@@ -16,11 +16,11 @@ from proxlearn.loggers.logger import RunLogger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
 from proxlearn.run.log_schedule import is_logged, is_stored
+from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.metrics import MetricsLog, Row, measure
 from proxlearn.run.resume_point import final_row_step
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_state import Observer, RunState
-from proxlearn.run.status import Status
+from proxlearn.run.status_writer import Status
 
 
 class MetricsRows(Observer):

@@ -28,8 +28,8 @@ from proxlearn.errors import InputError, RunError
 from proxlearn.files.atomic import disk_errors_as_run_error, is_temporary, remove_temporaries, sync_folder, write_json
 from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.checkpoint_file import valid_checkpoints
+from proxlearn.run.folder_recognition import STAGES
 from proxlearn.run.lock import FolderLock, FolderLost, is_locked
-from proxlearn.run.ownership import STAGES
 from proxlearn.run.run_folder import RunFolder
 
 NEW, READY, OLD, PLACED = STAGES

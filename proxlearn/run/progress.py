@@ -9,8 +9,8 @@ from types import TracebackType
 from tqdm import tqdm
 
 from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.metrics import Row
-from proxlearn.run.run_state import Observer, RunState
 from proxlearn.run.step_rate import StepRate
 from proxlearn.terminal.streams import try_write
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from proxlearn.files.atomic import break_hard_links
-from proxlearn.text import printable
+from proxlearn.printable_text import printable
 
 
 class QuietFileHandler(logging.FileHandler):

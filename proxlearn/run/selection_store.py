@@ -22,8 +22,8 @@ from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
 from proxlearn.run.run_folder import list_candidates
+from proxlearn.training.fit import FitState
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import FitState
 
 
 class SelectionFiles:

@@ -20,7 +20,7 @@ from proxlearn.run.resume_point import convert_metrics
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_log import open_run_log
 from proxlearn.run.signals import StopRequest
-from proxlearn.run.status import Status
+from proxlearn.run.status_writer import Status
 from proxlearn.run.training_loop import training_loop
 
 

@@ -19,7 +19,7 @@ from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
-from proxlearn.run.run_snapshot import NEWEST, RunSnapshot, take_snapshot
+from proxlearn.run.observed_status import NEWEST, RunSnapshot, take_snapshot
 
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
 """Columns of the tables of a sweep; no swept key may have one of these names."""

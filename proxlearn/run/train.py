@@ -18,18 +18,18 @@ from proxlearn.files.atomic import CONTINUES_FROM_CHECKPOINT, disk_errors_as_run
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run import result_files
 from proxlearn.run.experiment import build_experiment, first_checkpoint
+from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.observers import SessionOptions
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.overwrite import recover, staged_run, swap_in
-from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty
 from proxlearn.run.previous_session import retention_settings
 from proxlearn.run.resume_point import ResumePoints, load_resume_point
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.session import run_session, write_first_state
 from proxlearn.run.signals import Interrupted, StopRequest
-from proxlearn.run.status import Status
+from proxlearn.run.status_writer import Status
 from proxlearn.training.engine import choose_engine
 
 OLD_RUN_UNCHANGED = f"{SAME_COMMAND} starts again (the old run is unchanged)"

@@ -14,6 +14,7 @@ from proxlearn.core.step import Info
 from proxlearn.loggers.logger import RunLogger
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment, dtype_of
+from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.metrics import MetricsLog
 from proxlearn.run.observers import (
     Callbacks,
@@ -25,9 +26,8 @@ from proxlearn.run.observers import (
 )
 from proxlearn.run.progress import Progress
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_state import Observer, RunState
 from proxlearn.run.signals import Interrupted, StopRequest
-from proxlearn.run.status import Status
+from proxlearn.run.status_writer import Status
 from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import not_finite_error
 

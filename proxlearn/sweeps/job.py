@@ -7,7 +7,7 @@ from pathlib import Path
 from proxlearn.jobs.job import JobStopped
 from proxlearn.run.device import check_memory
 from proxlearn.run.sweep_folder import SweepFolder
-from proxlearn.train_session import train_and_draw
+from proxlearn.train_and_draw import train_and_draw
 
 PRELOAD = (
     "proxlearn.sweeps.job",

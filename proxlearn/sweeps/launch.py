@@ -11,7 +11,7 @@ from proxlearn.jobs.runner import run_jobs
 from proxlearn.sweeps.job import PRELOAD, train_job
 from proxlearn.sweeps.plan import SweepPlan
 from proxlearn.terminal.notice import notice
-from proxlearn.train_session import echo
+from proxlearn.train_and_draw import echo
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:

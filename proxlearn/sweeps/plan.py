@@ -21,14 +21,14 @@ from proxlearn.config.schema import DatasetConfig, TrainConfig
 from proxlearn.config.sweep_grid import count_combinations, expand_grid
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
-from proxlearn.jobs.launchers import runs_here
+from proxlearn.jobs.launcher_setup import runs_here
 from proxlearn.jobs.records import DONE
 from proxlearn.loggers.logger import check_logger
+from proxlearn.run.config_validation import validate_config, validated_run_name
 from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder_checks import check_writable
+from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
 from proxlearn.run.overwrite import is_interrupted
-from proxlearn.run.ownership import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
-from proxlearn.run.run_config import validate_config, validated_run_name
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.terminal.notice import notice

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from proxlearn.printable_text import printable
 from proxlearn.terminal.streams import try_write
-from proxlearn.text import printable
 
 
 def notice(text: str) -> None:

@@ -18,7 +18,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.core.step import Info
-from proxlearn.core.weights import ess_below, resample_systematic
+from proxlearn.core.weight_updates import ess_below, resample_systematic
 from proxlearn.errors import InputError, RunError
 from proxlearn.training.engine import Step, make_step
 

@@ -18,8 +18,8 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
+from proxlearn.training.fit import FitState, fit
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import FitState, fit
 
 CANDIDATES: tuple[dict[str, float], ...] = tuple(
     {"init_scale": s, "h": h, "epsilon": epsilon, "beta": beta}

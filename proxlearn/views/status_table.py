@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proxlearn.jobs.records import DONE
+from proxlearn.printable_text import printable
+from proxlearn.run.folder_recognition import STAGES
+from proxlearn.run.observed_status import RunSnapshot, take_snapshot
 from proxlearn.run.overwrite import is_interrupted
-from proxlearn.run.ownership import STAGES
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
 from proxlearn.run.sweep_folder import JobState, SweepFolder
-from proxlearn.text import printable
 
 HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "remark")
 RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy")

@@ -15,7 +15,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from proxlearn import cli
-from proxlearn.data import row_reader as rows_module
+from proxlearn.data import new_rows as rows_module
 from proxlearn.predict.model_loader import load_model
 from tests.small_runs import composed, run
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.compare.output_files import KNOWN_NAMES, PLAN, recorded_names, table_names
-from proxlearn.run.ownership import is_comparison
+from proxlearn.compare.foreign_files import KNOWN_NAMES, PLAN, recorded_names, table_names
+from proxlearn.run.folder_recognition import is_comparison
 
 COMMITTED = Path(__file__).resolve().parents[2] / "outputs" / "compare"
 WORDS = ["compare", "--dataset", "wdbc", "--splits", "1", "--jobs", "1", "--threads", "1", "--output", "out"]

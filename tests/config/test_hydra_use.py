@@ -16,7 +16,7 @@ from proxlearn.cli import main
 from proxlearn.commands import train
 from proxlearn.config import compose, schema
 from proxlearn.errors import InputError
-from proxlearn.run import run_config
+from proxlearn.run import config_validation
 from proxlearn.sweeps import plan
 
 ROOT = Path(__file__).parents[2]
@@ -61,9 +61,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     (loader,) = ConfigLoader.__subclasses__()
     count(loader, "load_configuration", "composed")
-    for module in (train, plan, run_config):
+    for module in (train, plan, config_validation):
         count(module, "validate_config", "validated")
-    count(run_config, "build", "built")
+    count(config_validation, "build", "built")
     return counter
 
 
@@ -134,7 +134,7 @@ def test_a_folder_of_configs_may_have_any_name(name: str, tmp_path: Path) -> Non
     (folder / "own.yaml").write_text("defaults: [train, _self_]\nseed: 5\n")
     words = ["--config-dir", str(folder), "--config-name", "own", "dataset=sine", "recipe=mine"]
     composed = compose.compose(compose.parse(words))
-    config = run_config.validate_config(composed)
+    config = config_validation.validate_config(composed)
     assert (config.beta, config.seed, config.recipe) == (7, 5, "mine")
     sweep = train.preflight([*words, "-m", "epsilon=1,2"])
     assert isinstance(sweep, plan.SweepPlan)

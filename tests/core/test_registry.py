@@ -16,7 +16,7 @@ from proxlearn.core.losses import LOSSES, Loss, find_loss
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.registry import LOSS_GROUP, Registry, accept_any_name, plugin_names, registered
-from proxlearn.core.weights import UPDATES
+from proxlearn.core.weight_updates import UPDATES
 from proxlearn.errors import InputError
 
 

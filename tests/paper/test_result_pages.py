@@ -12,7 +12,7 @@ from proxlearn.paper.archive import Archive
 from proxlearn.paper.builders import build
 from proxlearn.paper.target_names import TARGETS
 from proxlearn.paper.tuned_page import TUNED
-from proxlearn.paper.weights_page import WEIGHTS
+from proxlearn.paper.weight_updates_page import WEIGHTS
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"
 PAGES = sorted(path for path in OUTPUTS.rglob("*.md") if "runs" not in path.parts)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from proxlearn.data.row_reader import Chunk
+from proxlearn.data.new_rows import Chunk
 from proxlearn.errors import InputError
 from proxlearn.predict import model as model_module
 from proxlearn.predict.evaluate import evaluate

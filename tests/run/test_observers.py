@@ -9,7 +9,7 @@ from small_runs import assert_same_run, run, small, status
 
 from proxlearn.run import training_loop
 from proxlearn.run.experiment import build_experiment, first_checkpoint
-from proxlearn.run.run_state import Observer, RunState
+from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.signals import StopRequest
 from proxlearn.training.stepper import Stepper
 

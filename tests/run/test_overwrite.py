@@ -13,12 +13,12 @@ from proxlearn.cli import main
 from proxlearn.errors import InputError, RunError
 from proxlearn.run import overwrite
 from proxlearn.run.checkpoint import newest_valid
+from proxlearn.run.folder_recognition import STAGES
 from proxlearn.run.lock import FolderLock
+from proxlearn.run.observed_status import take_snapshot
 from proxlearn.run.overwrite import NEW, READY
 from proxlearn.run.overwrite import OLD as OLD_FILES
-from proxlearn.run.ownership import STAGES
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import take_snapshot
 from proxlearn.views.run.run_views import render_run
 from tests.run.test_faults import Failing
 

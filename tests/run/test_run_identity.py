@@ -7,7 +7,7 @@ from small_runs import run, small
 
 from proxlearn.predict.model_loader import load_model
 from proxlearn.run import checkpoint_file, run_identity
-from proxlearn.run.run_config import newest_cloud_sha256
+from proxlearn.run.config_validation import newest_cloud_sha256
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.film.cloud_history import clouds
 

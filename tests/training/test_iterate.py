@@ -14,9 +14,9 @@ from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError, RunError
+from proxlearn.training.fit import fit, initial_fit
 from proxlearn.training.iterate import iterate
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import fit, initial_fit
 
 HYPER = Hyper(beta=1e3, h=0.1, epsilon=0.5, L=50, tolerance="log", epsilon_quantile=0.5, h_schedule="cosine")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxlearn.run.run_snapshot import RunSnapshot
+from proxlearn.run.observed_status import RunSnapshot
 from proxlearn.views.status_table import HEADER, format_duration, format_table, table_row
 
 CELLS = st.text(alphabet="ab \n\x1b", max_size=6)

@@ -1,8 +1,9 @@
 """The protocol of a functional F(rho), with default methods based on automatic differentiation.
 
-A step needs of F, at the present cloud, a potential w per particle for the weights and a gradient per particle for the
-motion. With F's *first variation* phi_rho they are w_i = phi_rho(theta_i) and grad phi_rho(theta_i). Both follow from
-the value alone: dF/drho_i = phi_rho(theta_i), and dF/dtheta_i = rho_i grad phi_rho(theta_i).
+At the current cloud, a step needs two things from F for each particle: a potential w_i, which updates the weight, and a
+gradient, which moves the particle. With the *first variation* phi_rho of F they are w_i = phi_rho(theta_i) and
+grad phi_rho(theta_i). Both follow from the value alone: dF/drho_i = phi_rho(theta_i), and
+dF/dtheta_i = rho_i grad phi_rho(theta_i).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from proxlearn.core.kernel import KernelTooLarge
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
-from proxlearn.core.weights import UPDATES, cost_rows_columns, proximal_weights
+from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_weights
 
 MOST_DENSE = 8192
 """Number of particles above which an N x N matrix is never formed."""

@@ -33,11 +33,11 @@ class Response(ABC):
 
     @abstractmethod
     def over_particles(self, weights: Tensor) -> Tensor:
-        """Return P^T weights: N x k -> n x k."""
+        """Return the product P^T @ weights: N x k -> n x k."""
 
     @abstractmethod
     def over_samples(self, vectors: Tensor) -> Tensor:
-        """Return P vectors: n x k -> N x k."""
+        """Return the product P @ vectors: n x k -> N x k."""
 
     @abstractmethod
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
-from proxlearn.compare.comparison import Comparison
+from proxlearn.compare.comparison_files import Comparison
 from proxlearn.compare.statistics import Interval, paired, summarise
 from proxlearn.views.latex import tabular
 

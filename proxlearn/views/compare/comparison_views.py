@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxlearn.baselines.method import Block
-from proxlearn.compare.comparison import Comparison, read_comparison
-from proxlearn.compare.output_files import (
+from proxlearn.compare.comparison_files import Comparison, read_comparison
+from proxlearn.compare.foreign_files import (
     BLOCK_FILES,
     REFERENCES,
     record_names,
@@ -20,8 +20,8 @@ from proxlearn.compare.output_files import (
 from proxlearn.files.atomic import write_atomically
 from proxlearn.views.compare.block_tables import Section, as_csv, as_latex, csv_text, tables
 from proxlearn.views.compare.page import document, either, narrow_tables, unfinished_cells
-from proxlearn.views.compare.paper_table import paper_table
 from proxlearn.views.compare.plot import draw_block
+from proxlearn.views.compare.published_values import paper_table
 from proxlearn.views.latex import tabular
 from proxlearn.views.style import house_style
 

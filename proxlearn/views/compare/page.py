@@ -9,12 +9,12 @@ import pandas as pd
 
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
-from proxlearn.compare.comparison import Comparison
-from proxlearn.compare.output_files import PLAN
+from proxlearn.compare.comparison_files import Comparison
+from proxlearn.compare.foreign_files import PLAN
 from proxlearn.compare.spec import CELLS
 from proxlearn.compare.statistics import summarise
 from proxlearn.views.compare.block_tables import Section, difference, is_for, tables
-from proxlearn.views.compare.paper_table import dataset_tables, paper_table
+from proxlearn.views.compare.published_values import dataset_tables, paper_table
 from proxlearn.views.markdown import markdown
 
 MAX_WIDTH = 110

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
-from proxlearn.compare.comparison import Comparison
+from proxlearn.compare.comparison_files import Comparison
 from proxlearn.compare.statistics import Interval, interval, paired
 from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, save
 

@@ -17,9 +17,9 @@ from proxlearn.paper.published import Figures, PublishedExperiment, find_experim
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.views.markdown import format_cell
 from proxlearn.views.report.report_runs import SINGLE_RUNS, ReportRuns, RunEntry, flatten
+from proxlearn.views.run.accuracy_page import remarks, table_notes
 from proxlearn.views.run.curves import SMALLEST_SHARE
 from proxlearn.views.run.run_data import RunData
-from proxlearn.views.run.tables import remarks, table_notes
 from proxlearn.views.sweep.sweep_views import count_states, mean_over_seeds, readable_table
 
 Table = dict[str, Any]

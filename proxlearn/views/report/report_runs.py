@@ -9,9 +9,9 @@ from typing import Any
 from proxlearn.config.run_name import NOT_TRAJECTORY
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
+from proxlearn.run.observed_status import RunSnapshot, take_snapshot
 from proxlearn.run.overwrite import is_interrupted, refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_snapshot import RunSnapshot, take_snapshot
 from proxlearn.run.sweep_folder import JobState, SweepFolder, SweepJob
 from proxlearn.views.run.run_data import RunData, read_run_data
 

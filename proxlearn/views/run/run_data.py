@@ -22,7 +22,7 @@ from proxlearn.run.model_description import read_description
 from proxlearn.run.previous_session import figures_step
 from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder
 from proxlearn.validators import choice, integer, optional, real, text
-from proxlearn.views.run.run_tables import read_accuracy, read_confusion, read_metrics, read_points
+from proxlearn.views.run.run_csv_files import read_accuracy, read_confusion, read_metrics, read_points
 
 COUNT = integer(at_least=0, example=0)
 STATUS = {

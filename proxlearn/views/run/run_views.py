@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proxlearn.files.user_paths import display_path
 from proxlearn.views.markdown import markdown
-from proxlearn.views.run import confusion, curves, images, learned_function, regions, tables
+from proxlearn.views.run import accuracy_page, confusion, curves, learned_function, particle_images, regions
 from proxlearn.views.run.run_data import RunData, read_run_data
 from proxlearn.views.style import house_style
 
@@ -14,7 +14,7 @@ from proxlearn.views.style import house_style
 def render_run(folder: Path) -> list[Path]:
     """Write all tables and plots for which the run folder has the necessary files; return their paths."""
     run = read_run_data(folder)
-    paths = tables.write_accuracy(run)
+    paths = accuracy_page.write_accuracy(run)
     with house_style():
         paths += curves.draw_risk(run) + curves.draw_health(run)
         if run.confusion is not None:
@@ -24,7 +24,7 @@ def render_run(folder: Path) -> list[Path]:
         if has_regions(run):
             paths += regions.draw_regions(run)
         if run.model["image"] and run.model["neuron"].startswith("softmax"):
-            paths += images.draw_images(run)
+            paths += particle_images.draw_images(run)
     return paths
 
 
@@ -45,7 +45,7 @@ def summary(folder: Path) -> str:
     lines = [f"\n{run.title}: {status['state']} at step {status['step']} after {status['seconds']:.1f} s\n"]
     if run.accuracy is not None:
         lines.append(markdown(run.accuracy))
-        lines += [tables.as_sentence(run.results_note)] if run.results_note else []
-    lines += tables.remarks(run)
+        lines += [accuracy_page.as_sentence(run.results_note)] if run.results_note else []
+    lines += accuracy_page.remarks(run)
     lines.append(f"\nRisk curve: {display_path(folder / 'risk.png')}; the other results are in the same folder.")
     return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ from proxlearn.files.safe_read import AbsentFile, UnreadableFile
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.terminal.notice import notice
-from proxlearn.views.run.run_tables import read_metrics
+from proxlearn.views.run.run_csv_files import read_metrics
 
 REPEATS = ("seed", "split_seed")
 """Swept keys that repeat an experiment instead of changing it; the plots show means over their values."""

@@ -9,8 +9,8 @@ import pytest
 from small_runs import run, small, status
 
 from proxlearn.cli import main
-from proxlearn.run.run_state import RunState
-from proxlearn.run.status import Status
+from proxlearn.run.loop_state import RunState
+from proxlearn.run.status_writer import Status
 from proxlearn.views.report.page import PageBuilder, render_page
 from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.run_views import summary

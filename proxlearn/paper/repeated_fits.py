@@ -25,13 +25,13 @@ from proxlearn.jobs.job import Job
 from proxlearn.jobs.local_pool import LocalPool
 from proxlearn.jobs.result_cache import ResultCache, canonical_json
 from proxlearn.jobs.runner import run_jobs
+from proxlearn.run.config_validation import validate_config
+from proxlearn.run.folder_recognition import begins_with
 from proxlearn.run.lock import FolderLock
-from proxlearn.run.ownership import begins_with
-from proxlearn.run.run_config import validate_config
 
 HALF = ("dataset.split=shuffled", "dataset.train_fraction=0.5")
 """Overrides that split a dataset into random halves."""
-PRELOAD = ("proxlearn.paper.fit_measurement", "proxlearn.run.experiment", "proxlearn.core.fused.fused_step")
+PRELOAD = ("proxlearn.paper.repeated_fits", "proxlearn.run.experiment", "proxlearn.core.fused.fused_step")
 
 FitResult = dict[str, Any]
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from proxlearn.config.launcher_defaults import LAUNCHERS, launcher_name
 from proxlearn.errors import InputError
-from proxlearn.jobs.worker import end_with_parent
+from proxlearn.jobs.orphaned_workers import end_with_parent
 
 
 def available_cores() -> int:

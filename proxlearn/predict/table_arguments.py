@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # pandas takes seconds to import, and `--help` needs only the arguments.
-    from proxlearn.data.row_reader import Chunk, RowReader
+    from proxlearn.data.new_rows import Chunk, RowReader
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from proxlearn.baselines.method import Method
 from proxlearn.baselines.registry import OURS
 from proxlearn.compare.cells import Cell, CellResult, parse_result
-from proxlearn.compare.output_files import PLAN, UNREADABLE, recorded_names
+from proxlearn.compare.foreign_files import PLAN, UNREADABLE, recorded_names
 from proxlearn.compare.spec import AUTHORS, CELLS, ComparisonSpec, SplitName
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_json

@@ -17,7 +17,7 @@ from proxlearn.compare.spec import CELLS, LOG, SPLITS, ComparisonSpec
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_json
 from proxlearn.files.safe_read import UnreadableFile, read_json
-from proxlearn.run.ownership import PLAN_START, RESULTS_START, begins_with, is_lock, is_regular
+from proxlearn.run.folder_recognition import PLAN_START, RESULTS_START, begins_with, is_lock, is_regular
 
 PLAN = "plan.json"
 UNREADABLE = (UnreadableFile, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)

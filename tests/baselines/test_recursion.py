@@ -1,4 +1,4 @@
-"""The networks of the comparison are those of recipe=tuned, and Adam is Adam."""
+"""The recursion of the comparison are those of recipe=tuned, and Adam is Adam."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_runs import composed, run
 
-from proxlearn.baselines import adam, networks
+from proxlearn.baselines import adam, recursion
 from proxlearn.baselines.method import Request
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.predict import model_loader
@@ -44,7 +44,7 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
     )
     run(config, tmp_path / "run")
     prepared = build_experiment(config).prepared
-    fit = getattr(networks, weights)
+    fit = getattr(recursion, weights)
     fitted = fit(prepared.train.X.numpy(), prepared.train.y.numpy(), Request("csv", seed=4))
     theirs = (
         model_loader.load_model(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
@@ -55,7 +55,7 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
 
 def test_adam_is_torchs_adam_on_the_risk() -> None:
     X, y = moons(30)
-    problem = networks.make_problem(X, y)
+    problem = recursion.make_problem(X, y)
     start = adam.draw_initial_cloud(problem, 7, 1.0, 0)
     samples = problem.samples.to("cpu", adam.DTYPE)
     *_, cloud = adam.descend(problem, start, 0.05, 25)
@@ -82,7 +82,7 @@ def test_adam_lowers_its_risk_learns_and_is_the_same_every_time() -> None:
 
 def test_adam_takes_the_candidate_and_step_of_the_least_held_out_risk() -> None:
     X, y = moons(60)
-    problem = networks.make_problem(X, y)
+    problem = recursion.make_problem(X, y)
     chosen = adam.select_candidate(problem, 40, Request("moons", 2))
     training, held_out = adam.hold_out(problem.samples, 2)
     part = Risk.from_samples(problem.neuron, training)

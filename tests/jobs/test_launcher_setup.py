@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn.config.compose import compose, parse
-from proxlearn.jobs import launchers, sacct_shim
+from proxlearn.jobs import launcher_setup, sacct_shim
 
 
 def master(*words):
@@ -28,14 +28,14 @@ def master(*words):
     ],
 )
 def test_threads_of_a_job_are_cores_over_jobs_side_by_side(words, jobs, threads, monkeypatch):
-    monkeypatch.setattr(launchers, "available_cores", lambda: 8)
-    assert launchers.threads_per_job(master(*words), jobs) == threads
+    monkeypatch.setattr(launcher_setup, "available_cores", lambda: 8)
+    assert launcher_setup.threads_per_job(master(*words), jobs) == threads
 
 
 def test_submitit_local_starts_no_more_jobs_than_there_are_cores(monkeypatch):
-    monkeypatch.setattr(launchers, "available_cores", lambda: 8)
-    assert launchers.batch_size(master("hydra/launcher=submitit_local"), 100) == 8
-    assert launchers.batch_size(master("hydra/launcher=joblib"), 100) == 100
+    monkeypatch.setattr(launcher_setup, "available_cores", lambda: 8)
+    assert launcher_setup.batch_size(master("hydra/launcher=submitit_local"), 100) == 8
+    assert launcher_setup.batch_size(master("hydra/launcher=joblib"), 100) == 100
 
 
 def test_our_defaults_are_in_the_plugins_configs_and_can_be_overridden():
@@ -59,12 +59,12 @@ def test_sacct_answers_from_scontrol():
 def test_cores_are_counted_where_the_system_knows_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS is simulated: os.sched_getaffinity does not exist there."""
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert launchers.available_cores() == os.cpu_count()
+    assert launcher_setup.available_cores() == os.cpu_count()
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert launchers.available_cores() == 1
+    assert launcher_setup.available_cores() == 1
 
 
 def test_nothing_else_asks_for_the_affinity() -> None:
-    package = Path(launchers.__file__).parent.parent
+    package = Path(launcher_setup.__file__).parent.parent
     users = [path.name for path in package.rglob("*.py") if "sched_getaffinity" in path.read_text(encoding="utf-8")]
-    assert users == ["launchers.py"]
+    assert users == ["launcher_setup.py"]

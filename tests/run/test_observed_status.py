@@ -11,7 +11,7 @@ from small_runs import FORKSERVER, run, small, status
 
 from proxlearn.cli import main
 from proxlearn.run.lock import FolderLock, is_locked
-from proxlearn.run.run_snapshot import SILENT_SECONDS, take_snapshot
+from proxlearn.run.observed_status import SILENT_SECONDS, take_snapshot
 
 
 def set_status(folder, **values):

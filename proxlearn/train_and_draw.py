@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.files.user_paths import display_path
+from proxlearn.printable_text import printable_lines
 from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import try_write
-from proxlearn.text import printable_lines
 
 if TYPE_CHECKING:  # torch takes seconds to import, and the input is checked first.
     from proxlearn.run.observers import Callback

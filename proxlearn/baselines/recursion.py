@@ -25,7 +25,7 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none
 from proxlearn.predict.model import Model
-from proxlearn.training import trainer as recursion
+from proxlearn.training import fit as recursion
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import (
     CANDIDATES,

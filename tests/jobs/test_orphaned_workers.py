@@ -12,14 +12,14 @@ import pytest
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from proxlearn.jobs import worker
-worker.POLL_SECONDS = 0.05
-worker.end_with_parent(int(sys.argv[1]))
+from proxlearn.jobs import orphaned_workers
+orphaned_workers.POLL_SECONDS = 0.05
+orphaned_workers.end_with_parent(int(sys.argv[1]))
 folder = Path(sys.argv[2])
 (folder / "pid").write_text(str(os.getpid()))
 if sys.argv[3] == "busy":
-    with worker.JOB_RUNNING:
-        while not worker.is_orphaned():
+    with orphaned_workers.JOB_RUNNING:
+        while not orphaned_workers.is_orphaned():
             time.sleep(0.01)
         time.sleep(0.5)
         (folder / "stored").touch()

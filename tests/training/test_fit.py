@@ -17,8 +17,8 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_for_step, schedule_factor, with_measured_epsilon
 from proxlearn.errors import RunError
 from proxlearn.run.experiment import settings_from_config
+from proxlearn.training.fit import FitInterrupted, FitState, fit, initial_fit, risk_of
 from proxlearn.training.settings import Settings
-from proxlearn.training.trainer import FitInterrupted, FitState, fit, initial_fit, risk_of
 from tests.conftest import config_of
 
 SMALL = Settings(N=30, steps=40, init_scale=1.0, h=0.3, beta=1e3, epsilon=0.5)
@@ -123,7 +123,7 @@ def test_a_step_that_is_too_large_is_an_error_with_its_remedy(wave: Risk) -> Non
 def test_risk_in_pieces_is_the_risk(iris: Risk, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = fit(iris, SMALL, seed=0, steps=3).newest.to("cpu", torch.float64)
     whole = risk_of(iris, cloud, iris.samples)
-    monkeypatch.setattr("proxlearn.training.trainer.PIECE", 30 * 7)
+    monkeypatch.setattr("proxlearn.training.fit.PIECE", 30 * 7)
     assert risk_of(iris, cloud, iris.samples) == pytest.approx(whole, rel=1e-12)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from proxlearn.cli import main
 from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
-from proxlearn.run.output_file import check_output, write_output
+from proxlearn.run.user_output_file import check_output, write_output
 from tests.small_runs import run, small
 
 

@@ -19,11 +19,11 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.options import Weights
 from proxlearn.core.tasks import scores
-from proxlearn.paper.fit_measurement import HALF, FitMeasurement, FitResult, majority_accuracy
+from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult, majority_accuracy
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.run.experiment import build_experiment
+from proxlearn.training.fit import fit
 from proxlearn.training.successive_halving import select
-from proxlearn.training.trainer import fit
 
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 OTHERS = UPDATES[1:]

@@ -13,11 +13,12 @@ import pytest
 from proxlearn.compare.statistics import Interval
 from proxlearn.config.schema import TrainConfig
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.paper import published, tuned_page, weights_page
-from proxlearn.paper.fit_measurement import HALF, FitMeasurement, FitResult
+from proxlearn.paper import published, tuned_page
+from proxlearn.paper import weight_updates_page as weights_page
 from proxlearn.paper.losses_page import LOSSES
+from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult
 from proxlearn.paper.tuned_page import PAPER, TUNED, measure_fit
-from proxlearn.paper.weights_page import WEIGHTS, measure_updates
+from proxlearn.paper.weight_updates_page import WEIGHTS, measure_updates
 
 
 def count_call(config: TrainConfig) -> FitResult:

@@ -1,4 +1,4 @@
-"""The time of one recursion for other losses and neurons than the paper's, on the paper's diabetes and on digits.
+"""The time of one recursion for losses and neurons other than the paper's, on diabetes and on digits.
 
 All recursions of a dataset start from the same cloud, after some recursions of a real run, and take turns. The first
 case of each dataset has compiled passes and the quadratic loss: the others are compared with it.

@@ -18,7 +18,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
-from proxlearn.core.weights import UPDATES, ess_below, resample_systematic
+from proxlearn.core.weight_updates import UPDATES, ess_below, resample_systematic
 from tests.conftest import randomness
 
 HYPER = Hyper(beta=50.0, h=0.3, epsilon=0.5, delta=1e-9, L=500, tolerance="log", orientation="consistent")

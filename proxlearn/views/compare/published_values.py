@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxlearn.baselines.registry import METHODS, OURS
-from proxlearn.compare.comparison import Comparison
+from proxlearn.compare.comparison_files import Comparison
 from proxlearn.compare.spec import AUTHORS
 from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
