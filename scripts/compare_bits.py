@@ -141,6 +141,12 @@ def available_datasets(tree: Path) -> list[str]:
     return available
 
 
+def quadratic_loss(tree: Path) -> list[str]:
+    """Return the argument for the loss of version 0.1, which had no other one; recipe=tuned has another default now."""
+    recipe = tree / "configs" / "recipe" / "tuned.yaml"
+    return ["loss=quadratic"] if "\nloss:" in recipe.read_text(encoding="utf-8") else []
+
+
 def compare(cases: Iterable[Case], reference: Path, folder: Path, steps: int, N: int | None) -> int:
     """Train each case with both trees, print a line per case, and return the number of cases that differ."""
     print(HEADER, flush=True)
@@ -149,7 +155,10 @@ def compare(cases: Iterable[Case], reference: Path, folder: Path, steps: int, N:
         start = time.monotonic()
         words = case.words(steps, N)
         try:
-            clouds = [train(tree, words, folder / f"{number}-{tree.name}") for tree in (reference, ROOT)]
+            clouds = [
+                train(tree, [*words, *quadratic_loss(tree)], folder / f"{number}-{tree.name}")
+                for tree in (reference, ROOT)
+            ]
             text = difference(*clouds)
         except RunFailed as error:
             text = str(error)
