@@ -43,13 +43,17 @@ class PointCloud:
     theta: Tensor
     """Locations, N x p."""
     log_rho: Tensor
-    """Logarithms of the weights, N."""
+    """Logarithms of the weights, N, in float64 for every precision of theta: rounding would change the mass."""
     step: int = 0
     screen: Screen | None = None
     """The neighbour list in use, if any. It is part of the state because the last bits of sums depend on it."""
     epsilon: float | None = None
     """The value of epsilon in use, if epsilon is relative to the cloud. It is part of the state because it was measured
     at an earlier step."""
+
+    def __post_init__(self) -> None:
+        if self.log_rho.dtype != torch.float64:
+            object.__setattr__(self, "log_rho", self.log_rho.double())
 
     @classmethod
     def from_arrays(cls, theta: Any, rho: Any = None) -> PointCloud:
@@ -76,12 +80,12 @@ class PointCloud:
             raise InputError("theta holds a number that is not finite", "correct the locations")
         if not bool((torch.isfinite(weights) & (weights > 0)).all()):
             raise InputError("rho holds a number that is not finite and > 0", "leave out particles without mass")
-        return cls(locations.contiguous(), weights.log().to(locations.device, locations.dtype))
+        return cls(locations.contiguous(), weights.log().to(locations.device))
 
     @property
     def rho(self) -> Tensor:
-        """Weights of the particles, shape (N,)."""
-        return self.log_rho.exp()
+        """Weights of the particles, shape (N,), in the precision of theta."""
+        return self.log_rho.exp().to(self.theta.dtype)
 
     def __repr__(self) -> str:
         N, p = self.theta.shape
@@ -92,7 +96,7 @@ class PointCloud:
         needed."""
         if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
             return self
-        return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device, dtype), screen=None)
+        return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device), screen=None)
 
 
 Intervals = Mapping[str, tuple[float, float]]

@@ -1,13 +1,19 @@
-"""The fixed point of Algorithm 1 with an absorbed kernel; rounds, returned pair and error are as in proximal.solve."""
+"""The fixed point of Algorithm 1 with an absorbed kernel; rounds, returned pair and error are as in proximal.solve.
+
+The rounds are one function of two operations of the kernel, ``build`` and ``sweep``. For the kernels in memory it is
+compiled as a whole, so that a fixed point is one call; for a streamed kernel, whose sweeps take long, Python runs it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel
+from proxlearn.core.fused import absorbed_kernel
+from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.options import Tolerance
 
@@ -53,13 +59,12 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
     """
     change = reach = 0.0
     least = np.inf
-    of_q = 1 / max(1.0, share * q.astype(np.float64).sum())
+    of_q = 1 / max(1.0, share * q.sum())
     for j in range(len(log_z)):
-        total = 0.0
-        for t in range(len(v)):
-            total += v[t, j]
-        least = min(least, of_q * total, u[j])
-        log_Gq[j] = np.log(total) + unit - gamma[j]
+        # Negated comparisons, so that NaN counts as the smallest.
+        entry = min(of_q * v[j], u[j]) if u[j] > 0 and v[j] > 0 else 0.0
+        least = min(least, entry)
+        log_Gq[j] = np.log(v[j]) + unit - gamma[j]
         next_z[j] = (log_xi[j] - log_Gq[j]) / (1 + kappa)
         change = max(change, abs(next_z[j] - log_z[j]))
         reach = max(reach, abs(next_z[j] - gamma[j]))
@@ -67,21 +72,84 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
 
 
 @compile_pass()
-def _unscaled(q, scale):  # type: ignore[no-untyped-def]
-    """Return q from q^; q may overflow even if the weights are in range."""
-    return q * scale
+def _scaled_z(log_z, gamma, z):  # type: ignore[no-untyped-def]
+    """Compute z^ = exp(log z - gamma)."""
+    for j in range(len(z)):
+        z[j] = np.exp(log_z[j] - gamma[j])
 
 
 @compile_pass()
-def _distance(x, y):  # type: ignore[no-untyped-def]
+def _scaled_distance(x, x_log_scale, y, y_log_scale, log_unit):  # type: ignore[no-untyped-def]
+    """Return the Euclidean distance of e^x_log_scale x and e^y_log_scale y, both times e^log_unit."""
     total = 0.0
     for i in range(len(x)):
-        total += (x[i] - y[i]) ** 2
+        total += (x[i] * np.exp(x_log_scale[i] + log_unit) - y[i] * np.exp(y_log_scale[i] + log_unit)) ** 2
     return np.sqrt(total)
 
 
+def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Callable[..., Any]:
+    """Return the function that runs the rounds with a kernel's two operations; it can be compiled."""
+
+    def rounds(kernel, gamma, rho, unit, log_xi, kappa, log_z, delta, L, by_norms, reach, smallest, share):  # type: ignore[no-untyped-def]
+        """Run the rounds from log_z; return whether the plain numbers stayed in range, and the pair of Algorithm 1.
+
+        ``gamma`` is memory for the shift, in the precision of K. ``by_norms`` selects the paper's criterion.
+        """
+        N = len(log_z)
+        changes = np.empty(L)
+        number, stopped = 0, False
+        z, u, q, v = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+        log_scale, log_Gq, next_z = np.empty(N), np.empty(N), np.empty(N)
+        gamma[:] = log_z
+        build(kernel, gamma, log_scale)
+        _scaled_z(log_z, gamma, z)
+        sweep(kernel, z, rho, u, q, v)
+        moved, away, least = _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
+        for _ in range(L):
+            if not least > smallest:
+                break
+            changes[number] = moved
+            number += 1
+            if not by_norms and 2 * moved <= delta:
+                stopped = True
+                break
+            new_gamma, new_scale = gamma, log_scale
+            if away > reach:
+                new_gamma, new_scale = np.empty_like(gamma), np.empty(N)
+                new_gamma[:] = next_z
+                build(kernel, new_gamma, new_scale)
+            new_z, new_u, new_q, new_v = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+            new_Gq, following = np.empty(N), np.empty(N)
+            _scaled_z(next_z, new_gamma, new_z)
+            sweep(kernel, new_z, rho, new_u, new_q, new_v)
+            moved, away, least = _next_z(
+                new_u, new_q, new_v, share, new_gamma, unit, log_xi, kappa, next_z, new_Gq, following
+            )
+            if by_norms:
+                # A change of z that is not small needs no distance of q.
+                near = _scaled_distance(new_z, new_gamma, z, gamma, 0.0) < delta
+                if near and _scaled_distance(new_q, new_scale, q, log_scale, unit) < delta:
+                    stopped = True
+                    break
+            gamma, log_scale, z, u, q, v = new_gamma, new_scale, new_z, new_u, new_q, new_v
+            log_z, log_Gq, next_z = next_z, new_Gq, following
+        log_Gz = np.log(u) - log_scale
+        # From z^ and v, and not from log z and log(Gamma^T q), whose rounding would change the mass where both are large.
+        log_rho = np.log(z * v) + unit
+        return stopped or least > smallest, number, stopped, log_rho, log_z, log_Gz, log_Gq, changes
+
+    return rounds
+
+
+_DENSE = compile_pass()(_make_rounds(absorbed_kernel.build_dense, absorbed_kernel.sweep_dense))
+_SHORT = compile_pass()(_make_rounds(absorbed_kernel.build_short, absorbed_kernel.sweep_short))
+_SPARSE = compile_pass()(_make_rounds(absorbed_kernel.build_sparse, absorbed_kernel.sweep_sparse))
+_ROUNDS: dict[type, Callable[..., Any]] = {DenseKernel: _DENSE, ShortKernel: _SHORT, SparseKernel: _SPARSE}
+
+
 def solve(
-    kernel: AbsorbedKernel,
+    kernel: Any,
+    log_rho: np.ndarray,
     log_xi: np.ndarray,
     kappa: float,
     log_z0: np.ndarray,
@@ -89,50 +157,31 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> FixedPoint | None:
-    """Run the rounds as in proximal.solve; return None if the plain numbers leave their range."""
-    reach, smallest, unit = SHIFT_LIMIT[kernel.dtype], SMALLEST[kernel.dtype], kernel.unit
-    share = OF_ALL_Q[kernel.dtype] / smallest
-    changes: list[float] = []
-    stopped = False
+    """Run the rounds as in proximal.solve; return None if the plain numbers leave their range.
 
-    def compute_next(log_z: np.ndarray, log_Gq: np.ndarray, next_z: np.ndarray) -> Any:
-        return _next_z(kernel.u, kernel.q, kernel.v, share, kernel.gamma, unit, log_xi, kappa, log_z, log_Gq, next_z)
-
-    log_z = log_z0
-    kernel.rebuild(log_z)
-    kernel.sweep(log_z)
-    q = _unscaled(kernel.q, kernel.q_scale)
-    log_Gq, next_Gq, next_z = np.empty_like(log_z), np.empty_like(log_z), np.empty_like(log_z)
-    moved, away, least = compute_next(log_z, log_Gq, next_z)
-    # log(Gamma z) and log q of the pair (log_z, q), taken before the kernel sweeps the next one.
-    pair = kernel.logarithms()
-    for _ in range(L):
-        if not least > smallest:
-            return None
-        changes.append(moved)
-        if tolerance == "log" and 2 * moved <= delta:
-            stopped = True
-            break
-        if away > reach:
-            kernel.rebuild(next_z)
-        kernel.sweep(next_z)
-        following = np.empty_like(next_z)
-        result = compute_next(next_z, next_Gq, following)
-        if tolerance == "paper":
-            next_q = _unscaled(kernel.q, kernel.q_scale)
-            if _distance(next_q, q) < delta and _distance(np.exp(next_z), np.exp(log_z)) < delta:
-                stopped = True
-                break
-            q = next_q
-        log_z, next_z, (moved, away, least) = next_z, following, result
-        log_Gq, next_Gq = next_Gq, log_Gq
-        pair = kernel.logarithms()
-    else:
-        # The pair of the last round has not been checked yet.
-        if not least > smallest:
-            return None
-    log_q, log_Gz = pair()
-    return FixedPoint(log_z + log_Gq, log_z, log_q, log_Gz, log_Gq, changes, stopped)
+    The kernel is a DenseKernel, a ShortKernel or a SparseKernel. All vectors are in float64.
+    """
+    unit = float(log_rho.max())
+    smallest = SMALLEST[kernel.dtype]
+    in_range, number, stopped, new_log_rho, log_z, log_Gz, log_Gq, changes = _ROUNDS[type(kernel)](
+        kernel,
+        np.empty(len(log_z0), kernel.dtype),
+        np.exp(log_rho - unit),
+        unit,
+        log_xi,
+        kappa,
+        log_z0,
+        delta,
+        L,
+        tolerance == "paper",
+        SHIFT_LIMIT[kernel.dtype],
+        smallest,
+        OF_ALL_Q[kernel.dtype] / smallest,
+    )
+    if not in_range:
+        return None
+    # log q is not computed from q^, which is 0 where a weight is beyond the range of plain numbers.
+    return FixedPoint(new_log_rho, log_z, log_rho - log_Gz, log_Gz, log_Gq, changes[:number].tolist(), stopped)
 
 
 def _logsumexp(x: np.ndarray) -> float:

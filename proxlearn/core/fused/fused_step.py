@@ -17,10 +17,11 @@ from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.fused import fixed_point
-from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel, DenseAbsorbedKernel, SparseAbsorbedKernel
+from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
+from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import make_drift
 from proxlearn.core.fused.fixed_point import FixedPoint
-from proxlearn.core.fused.log_kernel import FusedLogKernel, keeps_mass
+from proxlearn.core.fused.log_kernel import FusedLogKernel
 from proxlearn.core.fused.neighbour_list import NeighbourList, build_list, largest_displacement, widest_empty_radius
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.thread_layer import set_threads
@@ -37,19 +38,16 @@ MOST_DENSE = 8192
 
 LARGEST_LENGTH = 1e150
 """Largest step or cut-off that can be squared in every precision without overflow; in float32 the limit is lower."""
-LARGE_LOG = 2.0**23
-"""Size of log z up to which log rho = log z + log(Gamma^T q) conserves mass to 2^-29; above it, mass is checked."""
 
 
 class FusedStep:
     """The function ``core.step.step`` for one functional and one set of hyperparameters, with preallocated memory."""
 
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
-        self.hyper, self.N, self.threads = hyper, N, threads
+        self.hyper, self.N = hyper, N
         set_threads(threads)
         self.drift = make_drift(functional, hyper, N, threads)
         self.dtype = np.dtype(np.float64)
-        self._block = np.empty(threads, self.dtype)
         self._K: dict[np.dtype, np.ndarray] = {}
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
         self._lists: dict[int, tuple[Screen, NeighbourList | None]] = {}
@@ -67,7 +65,6 @@ class FusedStep:
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
         if cloud.theta.numpy().dtype != self.dtype:
             self.dtype = cloud.theta.numpy().dtype
-            self._block = np.empty(self.threads, self.dtype)
         rho, osc_log_rho = self._weights_of(cloud.log_rho)
         theta, w = self.drift(cloud.theta, rho, noise)
         hyper = self.hyper
@@ -77,7 +74,7 @@ class FusedStep:
             return PointCloud(theta, log_rho, cloud.step + 1), info
         if hyper.kernel != "auto":
             return self._with_reference_kernel(cloud, theta, w, z0)
-        max_step = largest_displacement(theta.numpy(), cloud.theta.numpy(), self._block)
+        max_step = largest_displacement(theta.numpy(), cloud.theta.numpy())
         osc_z0, osc_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
         osc_z = max(osc_z0, hyper.h / hyper.epsilon * osc_potential)
         radius = cutoff(max_step, osc_log_rho, osc_z, self.N, hyper.epsilon) if max_step < LARGEST_LENGTH else math.inf
@@ -89,9 +86,9 @@ class FusedStep:
         if fixed_point is None:
             after = PointCloud(theta, cloud.log_rho, cloud.step + 1, screen)
             return after, IdentityInfo(cloud, theta, hyper, w)
-        log_rho = torch.from_numpy(fixed_point.log_rho).to(theta.dtype)
-        info = Info(cloud, theta, hyper, torch.from_numpy(w), _proximal_solution(fixed_point, hyper, log_rho))
-        return PointCloud(theta, log_rho, cloud.step + 1, screen), info
+        solution = _proximal_solution(fixed_point, hyper)
+        info = Info(cloud, theta, hyper, torch.from_numpy(w), solution)
+        return PointCloud(theta, solution.log_rho, cloud.step + 1, screen), info
 
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
@@ -108,7 +105,7 @@ class FusedStep:
                     return screen, None
                 # A list that does not reach the cut-off would fail the bound, so there is no point in solving over it.
                 if neighbours is not None and not neighbours.empty and slack >= radius:
-                    solution = self._solve(self._sparse(cloud, theta, neighbours), w, z0)
+                    solution = self._solve(self._sparse(cloud, theta, neighbours), cloud, w, z0)
                     if solution is None:
                         crowded = False
                         break
@@ -146,28 +143,26 @@ class FusedStep:
 
     def _solve_dense(
         self, rows: np.ndarray, columns: np.ndarray, cloud: PointCloud, w: np.ndarray, z0: Tensor, limit: float
-    ) -> tuple[DenseAbsorbedKernel, FixedPoint | None]:
+    ) -> tuple[DenseKernel, FixedPoint | None]:
         """Solve with all pairs, in the precision of ``rows``; the kernel counts the pairs within ``limit``."""
-        log_rho, K = cloud.log_rho.numpy().astype(np.float64), self._memory(rows.dtype)
-        kernel = DenseAbsorbedKernel(rows, columns, self.hyper.epsilon, log_rho, self.threads, K, limit)
-        return kernel, self._solve(kernel, w, z0)
+        kernel = dense_kernel(rows, columns, self.hyper.epsilon, self._memory(rows.dtype), limit)
+        return kernel, self._solve(kernel, cloud, w, z0)
 
-    def _solve(self, kernel: AbsorbedKernel, w: np.ndarray, z0: Tensor) -> FixedPoint | None:
-        hyper = self.hyper
+    def _solve(
+        self, kernel: DenseKernel | SparseKernel | ShortKernel, cloud: PointCloud, w: np.ndarray, z0: Tensor
+    ) -> FixedPoint | None:
+        hyper, log_rho = self.hyper, cloud.log_rho.numpy()
         log_xi = -hyper.beta * w.astype(np.float64) - 1
         log_z0 = np.log(z0.numpy().astype(np.float64))
-        solution = fixed_point.solve(kernel, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
-        if solution is None or np.abs(solution.log_z).max() < LARGE_LOG or keeps_mass(solution.log_rho, kernel.log_rho):
-            return solution
-        return None
+        return fixed_point.solve(kernel, log_rho, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Run the reference solver in float64, for clouds whose plain numbers leave their range."""
         hyper = self.hyper
         kernel = FusedLogKernel(
-            *self._oriented(cloud.theta, theta), hyper.epsilon, self._memory(np.dtype(np.float64)), self.threads
+            *self._oriented(cloud.theta, theta), hyper.epsilon, self._memory(np.dtype(np.float64)), row_blocks(self.N)
         )
-        log_rho, log_w, z = cloud.log_rho.double(), torch.from_numpy(w).double(), z0.double()
+        log_rho, log_w, z = cloud.log_rho, torch.from_numpy(w).double(), z0.double()
         solution = proximal.solve(
             kernel, log_rho, -hyper.beta * log_w - 1, hyper.kappa, z.log(), hyper.delta, hyper.L, hyper.tolerance
         )
@@ -189,10 +184,8 @@ class FusedStep:
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
 
-    def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: NeighbourList) -> SparseAbsorbedKernel:
-        rows, columns = self._oriented(cloud.theta, new)
-        log_rho = cloud.log_rho.numpy().astype(np.float64)
-        return SparseAbsorbedKernel(rows, columns, self.hyper.epsilon, log_rho, self.threads, neighbours)
+    def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: NeighbourList) -> SparseKernel | ShortKernel:
+        return sparse_kernel(*self._oriented(cloud.theta, new), self.hyper.epsilon, neighbours)
 
     def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
         rows, columns = cost_rows_columns(old, new, self.hyper.orientation)
@@ -220,14 +213,14 @@ class FusedStep:
         if screen is None:
             return 0.0
         if self._moved[0] is not theta or self._moved[1] is not screen:
-            self._moved = (theta, screen, largest_displacement(theta.numpy(), screen.reference.numpy(), self._block))
+            self._moved = (theta, screen, largest_displacement(theta.numpy(), screen.reference.numpy()))
         return self._moved[2]
 
     def _weights_of(self, log_rho: Tensor) -> tuple[np.ndarray, float]:
         """Return rho and osc(log rho), which stay unchanged as long as the proximal step is the identity."""
         if self._weights[0] is not log_rho:
             values = log_rho.numpy()
-            self._weights = (log_rho, np.exp(values), oscillation(values))
+            self._weights = (log_rho, np.exp(values).astype(self.dtype), oscillation(values))
         return self._weights[1], self._weights[2]
 
 
@@ -259,7 +252,9 @@ class IdentityInfo(Info):
         return ProximalSolution(log_rho, log_z, log_rho - log_z + stay, 0, error, hyper.delta, stopped=True)
 
 
-def _proximal_solution(fixed_point: FixedPoint, hyper: Hyper, log_rho: Tensor) -> ProximalSolution:
-    log_z, log_q = (torch.from_numpy(values).to(log_rho.dtype) for values in (fixed_point.log_z, fixed_point.log_q))
+def _proximal_solution(fixed_point: FixedPoint, hyper: Hyper) -> ProximalSolution:
+    log_rho, log_z, log_q = (
+        torch.from_numpy(values) for values in (fixed_point.log_rho, fixed_point.log_z, fixed_point.log_q)
+    )
     changes = torch.tensor(fixed_point.changes, dtype=torch.float64)
     return ProximalSolution(log_rho, log_z, log_q, len(changes), changes, hyper.delta, fixed_point.stopped)

@@ -6,11 +6,13 @@ its own cell and the adjacent ones. The summation of a distance stops as soon as
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
 
+from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, from_sortable_int, sortable_int
 
@@ -153,7 +155,7 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
 def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the number of pairs within ``radius``, the pairs (at most ``capacity`` per block) and the least
     distance."""
-    dtype, blocks = grid.points.dtype, get_num_threads()
+    dtype, blocks = grid.points.dtype, row_blocks(grid.points.shape[1])
     counts, nearest, pairs = (
         np.empty(blocks, np.int64),
         np.empty(blocks, dtype),
@@ -207,7 +209,7 @@ def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
 def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
     """Return the list of a cloud for a radius, or None if it would have more than ``most`` entries."""
     grid = make_grid(cloud, radius)
-    capacity = min(16 * len(cloud), 2_000_000)
+    capacity = min(64 * len(cloud), 2**25) // row_blocks(len(cloud))
     counts, pairs, _ = _run_scan(grid, radius, radius, capacity)
     if 2 * int(counts.sum()) > most:
         return None
@@ -242,22 +244,37 @@ def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
     return radius
 
 
-@compile_pass(parallel=True, fastmath=FAST)
-def _largest_displacements(x, y, blocks):  # type: ignore[no-untyped-def]
-    N, p = x.shape
+@njit(fastmath=FAST)
+def _largest_square(x, y, first, last):  # type: ignore[no-untyped-def]
+    largest = x.dtype.type(0)
+    for i in range(first, last):
+        total = x.dtype.type(0)
+        for k in range(x.shape[1]):
+            total += (x[i, k] - y[i, k]) ** 2
+        largest = max(largest, total if total == total else x.dtype.type(np.inf))
+    return largest
+
+
+@compile_pass()
+def _largest_square_of_few(x, y):  # type: ignore[no-untyped-def]
+    return _largest_square(x, y, 0, len(x))
+
+
+@compile_pass(parallel=True)
+def _largest_squares(x, y, blocks):  # type: ignore[no-untyped-def]
+    N = len(x)
     for t in prange(len(blocks)):
-        largest = x.dtype.type(0)
-        for i in range(N * t // len(blocks), N * (t + 1) // len(blocks)):
-            total = x.dtype.type(0)
-            for k in range(p):
-                total += (x[i, k] - y[i, k]) ** 2
-            largest = max(largest, total if total == total else x.dtype.type(np.inf))
-        blocks[t] = largest
+        blocks[t] = _largest_square(x, y, N * t // len(blocks), N * (t + 1) // len(blocks))
 
 
-def largest_displacement(x: np.ndarray, y: np.ndarray, blocks: np.ndarray) -> float:
-    """Return the largest distance between the i-th rows of two clouds, or infinity for NaN; ``blocks`` is scratch
-    memory.
-    """
-    _largest_displacements(x, y, blocks)
+FEW = 2**17
+"""Number of coordinates up to which one thread computes the displacements before a second thread has started."""
+
+
+def largest_displacement(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the largest distance between the i-th rows of two clouds, or infinity for NaN."""
+    if x.size <= FEW:
+        return math.sqrt(_largest_square_of_few(x, y))
+    blocks = np.empty(row_blocks(len(x)), x.dtype)
+    _largest_squares(x, y, blocks)
     return float(np.sqrt(blocks.max()))
