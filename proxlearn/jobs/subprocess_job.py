@@ -76,7 +76,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Send SIGTERM to this process when its supervisor has ended, because its end could not be recorded."""
+    """Send SIGTERM to this process when its supervisor has ended, which could not record the end of this process."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -28,7 +28,7 @@ class RunState:
         self.generator = torch.Generator(experiment.device)
         self.generator.set_state(checkpoint.generator)
         self.stop_requested = False
-        """Whether an observer asks to end the session at this step, as a signal would."""
+        """Whether an observer has requested that the session end at this step."""
         self._first_step = checkpoint.cloud.step
 
     @property
