@@ -82,8 +82,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--into",
         metavar="FOLDER",
-        help="where results are read and written (outputs/paper; with --quick outputs/paper-quick; tuned, weights and "
-        "losses: outputs)",
+        help="folder of the runs and results (default: outputs/paper; with --quick: outputs/paper-quick; for tuned, "
+        "weights and losses: outputs)",
     )
     parser.add_argument(
         "--jobs",

@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def has_ours(self) -> bool:
-        """Whether ProxLearn is among the methods, so that the other methods can be compared with it."""
+        """Whether ProxLearn is among the methods; only then are differences from it shown."""
         return any(method.name == OURS for method in self.methods)
 
     @property
