@@ -99,7 +99,7 @@ def _config_files(folder: Path) -> Iterator[Path]:
         visited.add(real_path)
         entries += len(folders) + len(files)
         if entries > MAX_ENTRIES:
-            raise InputError(f"{folder} holds more than {MAX_ENTRIES} files", "give a folder that holds only configs")
+            raise InputError(f"{folder} holds more than {MAX_ENTRIES} files", "give a folder that holds configs only")
         yield from (Path(parent, name) for name in sorted(files) if name.lower().endswith(SUFFIXES))
 
 

@@ -20,7 +20,7 @@ class RunState:
     def __init__(self, experiment: Experiment, checkpoint: Checkpoint) -> None:
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint
-        """The state after the newest step; only ``generator`` and ``metrics`` are still those at the start of the session."""
+        """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""
         self.info: Info | None = None
         """Diagnostics of the step that led to the cloud, if this session made it."""
         self.row: Row | None = None
