@@ -36,7 +36,7 @@ from proxlearn.validators import flag
 
 MAX_JOBS = 10_000
 NOTICE_JOBS = 50
-"""Number of jobs from which a notice is printed before the jobs are composed, a tenth of a second each."""
+"""With at least this many jobs, a notice is printed first, because composing takes a tenth of a second per job."""
 NOT_NAMED = ("fail_fast", "logger.uri")
 """Further keys that affect no trajectory; the name of the sweep folder does not depend on them."""
 

@@ -29,7 +29,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class FitState:
-    """The state of a fit, from which it can predict and be continued."""
+    """The state of a fit, with everything that is needed to predict and to continue the fit."""
 
     cloud: PointCloud
     """The newest cloud; with a validation part, the cloud with the lowest validation risk."""

@@ -31,7 +31,9 @@ CANDIDATES: tuple[dict[str, float], ...] = tuple(
 RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
 """For each rung: the number of further steps per candidate, and the number of candidates that are kept after them."""
 PATIENCE = 12
-"""Number of logged steps without a lower validation risk after which a candidate stops; they span a factor of four."""
+"""Number of logged steps without a lower validation risk after which a candidate stops.
+
+Logged steps are log-spaced, 20 per decade, so the number of steps quadruples in the meantime."""
 MOST_PARTICLES = 200
 """Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles suffice to rank."""
 FEWEST_ROWS = 8
@@ -87,7 +89,7 @@ def select(
     progress: Callable[[str], None] = lambda text: None,
     store: CandidateStore | None = None,
 ) -> Selection:
-    """Choose the values of the fields that ``base`` leaves at their defaults, using only the training samples.
+    """Choose a candidate for the fields that ``base`` leaves at their defaults, using only the training samples.
 
     The candidates are by default those of the loss. A field of ``base`` keeps its value if this value is not its
     default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
