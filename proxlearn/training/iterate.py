@@ -40,7 +40,8 @@ def iterate(
     engine : "fused", "eager" or "literal"; None chooses "fused" if it can run, otherwise "eager".
     threads : number of threads of the compiled passes; None for as many as torch uses. The last bits of the result
         depend on this number.
-    fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises RunError.
+    fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises
+        RunError.
     on_switch : called with the non-finite cloud when the precision is switched.
     """
     hyper.check()
