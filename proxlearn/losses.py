@@ -1,8 +1,8 @@
-"""Losses l(y, f) of a Risk, convex in the output f.
+"""Losses l(y, f) for a Risk; all of them are convex in the output f.
 
-``quadratic`` (y - f)^2 is the paper's; ``logistic`` is for two classes, -1 and +1; ``cross_entropy`` is for C classes
-and a neuron with C outputs; ``huber`` is for regression with outliers, and ``Huber(delta)`` sets its threshold. A loss
-of one's own is a subclass of ``Loss`` that defines ``value(f, y)``.
+``quadratic``, which is (y - f)^2, is the loss of the paper; ``logistic`` is for two classes, -1 and +1;
+``cross_entropy`` is for C classes and a neuron with C outputs; ``huber`` is for regression with outliers, and
+``Huber(delta)`` sets its threshold. A custom loss is a subclass of ``Loss`` that defines ``value(f, y)``.
 
 Examples
 --------

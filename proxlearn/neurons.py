@@ -1,8 +1,9 @@
 """Neurons Phi(x, theta), the hidden units of the network.
 
-``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron a sigma(<w, x> + b) with that
-activation, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for several classes,
-and ``FunctionNeuron`` is made from a function phi(theta, x). ``Neuron`` is the base class of all of them.
+``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron a sigma(<w, x> + b) with the
+activation in their name, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for
+several classes, and ``FunctionNeuron`` is defined by a function phi(theta, x). ``Neuron`` is the base class of all of
+them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 
 
 def Tanh(outputs: int = 1) -> Perceptron:
-    """Return the neuron a tanh(<w, x> + b), the paper's, with compiled passes.
+    """Return the paper's neuron a tanh(<w, x> + b), which has compiled passes.
 
     Parameters
     ----------
@@ -66,5 +67,5 @@ def Sigmoid(outputs: int = 1) -> Perceptron:
 
 
 def Cos(outputs: int = 1) -> Perceptron:
-    """Return the neuron a cos(<w, x> + b), a random Fourier feature that learns, with ``outputs`` outputs."""
+    """Return the neuron a cos(<w, x> + b), a trainable random Fourier feature, with ``outputs`` outputs."""
     return Perceptron("cos", outputs)

@@ -17,7 +17,7 @@ NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 
 
 def user_id() -> int:
-    """Return the user ID of this process, as ``st_uid`` of its files has it; on Windows both are 0."""
+    """Return the user ID of this process, comparable with ``st_uid`` of a file; on Windows both are 0."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 

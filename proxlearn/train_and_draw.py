@@ -45,7 +45,7 @@ def train_and_draw(
     plots: bool = True,
     verbose: bool = True,
 ) -> Outcome:
-    """Train in ``folder``, draw the results and print the summary; errors are raised."""
+    """Train in ``folder``, draw the results, print the summary, and return the outcome of the session."""
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
     if verbose:

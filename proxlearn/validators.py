@@ -12,7 +12,7 @@ from proxlearn.files.user_paths import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38
-"""Largest magnitude of an end of an interval, because the initial cloud is drawn in single precision."""
+"""Largest magnitude of an end of an interval; the initial cloud is drawn in single precision."""
 
 
 def real(
@@ -112,7 +112,7 @@ def optional(check: Check) -> Check:
 
 
 def strengths(name: str, value: Any) -> float | dict[str, float]:
-    """Validate a confinement: a number >= 0, or a mapping of blocks of theta to such numbers."""
+    """Validate a confinement: a number >= 0, or a mapping from blocks of theta to such numbers."""
     check = real(at_least=0, example=1e-3)
     if isinstance(value, Mapping):
         return {str(key): check(f"{name}.{key}", strength) for key, strength in value.items()}

@@ -150,7 +150,7 @@ def test_a_failing_logger_does_not_stop_the_run(site: Path, tmp_path: Path) -> N
     done = proxlearn(site, tmp_path, *words, BUMP_LOGGER_FAILS="1")
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "run" / "train.log").read_text()
-    assert log.count("logger=jsonl failed (ConnectionError: the line is dead); metrics.csv has every row") == 1
+    assert log.count("logger=jsonl failed (ConnectionError: the line is dead); all rows are still written to") == 1
 
 
 CHOICES = ["dataset=hills", "dataset.neuron=bump", "loss=log_cosh", "weights=tempered", "logger=jsonl"]
@@ -229,12 +229,12 @@ def test_the_config_of_a_dataset_completes_the_common_one(fake_package: Callable
 @pytest.mark.parametrize(
     "config, problem",
     [
-        ("None", "has no CONFIG, a mapping of config values"),
+        ("None", "does not define CONFIG as a mapping of config values"),
         ("{'initial': {'_target_': 'os.system'}}", "is not allowed: CONFIG: _target_ would be imported and called"),
         ("{'initial': ({'_target_': 'os.system'},)}", "is not allowed: CONFIG: _target_ would be imported and called"),
-        ("{'points': np.int64(3)}", "has a CONFIG with other things than numbers, strings, lists and mappings"),
-        ("{'defaults': ['sine']}", "sets `defaults` in its CONFIG, which follows from its entry point"),
-        ("{'name': 'sine'}", "sets `name` in its CONFIG, which follows from its entry point"),
+        ("{'points': np.int64(3)}", "has a CONFIG with values that are not numbers, strings, lists or mappings"),
+        ("{'defaults': ['sine']}", "sets the reserved key `defaults` in its CONFIG"),
+        ("{'name': 'sine'}", "sets the reserved key `name` in its CONFIG"),
     ],
 )
 def test_the_config_of_a_dataset_holds_values_only(

@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "infinite y": (lambda: pl.Risk(X4, Y4 * np.nan), "y holds a number that is not finite"),
     "rows": (lambda: pl.Risk(X4, Y4[:3]), r"y has the shape \(3,\), and X has 4 rows"),
     "vector X": (lambda: pl.Risk(Y4, Y4), r"X has the shape \(4,\)"),
-    "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement names the block `v`"),
+    "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement names `v`, which is not a block"),
     "huber": (lambda: pl.losses.Huber(-1.0), "must be positive"),
     "V": (
         lambda: list(pl.iterate(energy_of(lambda t: t.abs().sqrt().sum()), zeros(1), HYPER, steps=1)),
@@ -247,7 +247,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "literal": (
         lambda: list(pl.iterate(Repulsion(), zeros(2), HYPER, steps=1, engine="literal")),
-        "the literal engine is Algorithms 1 and 2",
+        "the literal engine supports only a Risk",
     ),
     "noise": (lambda: pl.step(Repulsion(), zeros(2), HYPER, torch.zeros(4, 3), torch.ones(4)), "draw a normal tensor"),
     "N": (lambda: pl.init(Repulsion(), N=0), "N must be a whole number >= 1"),

@@ -33,7 +33,7 @@ MAX_STEPS = sum(steps for steps, _ in RUNGS)
 """Largest number of steps that the selection of the recursion can choose."""
 DTYPE = torch.float32
 READINGS = Hyper(beta=1.0, h=1.0, epsilon=1.0, drift="first_variation", prox_potential="first_variation")
-"""The gradient of the risk itself; the numbers play no role in it."""
+"""Hyperparameters for which the drift is the gradient of the risk; beta, h and epsilon do not affect it."""
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:

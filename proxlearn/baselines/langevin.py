@@ -2,7 +2,7 @@
 
     v <- v - eta L'grad V(L v) + sqrt(2 eta T) xi,     x = L v
 
-L L' is the inverse Hessian of V at the mode, so that one step size eta suits all coordinates (on banana, their scales
+L L' is the inverse Hessian of V at the mode, so one step size eta suits all coordinates (on banana, their scales
 differ by a factor of thirty). Far from the mode, V is steep and an explicit step would overshoot, so the drift is
 clipped to length 1, which is one posterior standard deviation; near the mode, it is always shorter. The variance of the
 samples is too large by a factor of 1 / (1 - eta / 2), the usual bias of a step without an acceptance test. There are no

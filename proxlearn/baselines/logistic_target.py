@@ -46,7 +46,7 @@ class Potential(Protocol):
         """
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:
-        """Return ``size`` random row numbers, or None, which stands for all rows, if no batch is needed."""
+        """Return ``size`` random row numbers, or None if the gradient is to use all rows."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temp
     """Append E[V] + T E[log rho] to the ledger, and whether it has decreased since the previous row.
 
     If ``log_rho`` is None, the density is unknown. The entropy is then replaced by that of the Gaussian with the same
-    covariance, which is the largest possible one, so that the result is a lower bound. Raise RunError if the result is
+    covariance, which is the largest possible one, so the result is a lower bound. Raise RunError if the result is
     not finite.
     """
     potential = float(target.value(x).double().mean())

@@ -20,7 +20,7 @@ DESCRIPTION = """\
 Measure the speed of the recursion on this machine. The variants take turns in one process, and the best of several
 repeats counts:
   - one recursion of the paper's experiments: this engine, Algorithms 1 and 2 as printed, and a lower bound for torch
-  - other losses and neurons than the paper's
+  - losses and neurons other than the paper's
   - how the time grows with N, and how it depends on epsilon
   - a whole run, and the start of a command
 The command takes several minutes, or about one minute with --quick. Stop other programs first, because they disturb the

@@ -63,7 +63,7 @@ def file_location(info: DatasetInfo) -> str:
 
 
 def report(action: Callable[[DatasetInfo], str], name: str) -> int:
-    """Print the result of an action on one dataset; return its exit code, so that a failure does not stop the rest."""
+    """Print the result or the error of an action on one dataset, and return an exit code."""
     try:
         info = registry.dataset_info(name)
         if info.file is None:

@@ -13,8 +13,8 @@ from proxlearn.train_and_draw import echo
 from proxlearn.validators import integer, parse_number
 
 DESCRIPTION = """\
-Build the paper's tables and figures from the stored runs, in seconds and without the data. If the first word is
-`runs`, the missing runs are trained first.
+Build the paper's tables and figures from the stored runs, in seconds and without the data. If the first argument
+is `runs`, the missing runs are trained first.
 
 targets:
   table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
@@ -82,8 +82,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--into",
         metavar="FOLDER",
-        help="where results are read and written (outputs/paper; with --quick outputs/paper-quick; tuned, weights and "
-        "losses: outputs)",
+        help="folder of the runs and results (default: outputs/paper; with --quick: outputs/paper-quick; for tuned, "
+        "weights and losses: outputs)",
     )
     parser.add_argument(
         "--jobs",

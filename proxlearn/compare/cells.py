@@ -96,7 +96,7 @@ def settings_text(settings: dict[str, Any]) -> str:
 
 
 def parse_result(values: Mapping[str, Any]) -> CellResult | None:
-    """Return the result that the cache stores as ``values``, or None if they are not those of a finished cell."""
+    """Return the result that the cache stores as ``values``, or None if they do not describe a finished cell."""
     try:
         figures = {name: values["figures"][name] for name in FIGURES}
         if not all(type(figure) is float and math.isfinite(figure) for figure in figures.values()):

@@ -50,14 +50,14 @@ class Comparison:
     exceptions: dict[str, int] = field(default_factory=dict)
     """Number of splits of each dataset that has a number other than ``splits``."""
     files: list[str] = field(default_factory=list)
-    """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0 (see output_files.py)."""
+    """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0 (see foreign_files.py)."""
 
     def splits_of(self, dataset: str) -> int:
         return self.exceptions.get(dataset, self.splits)
 
     @property
     def has_ours(self) -> bool:
-        """Whether ProxLearn is among the methods, so that the other methods can be compared with it."""
+        """Whether ProxLearn is among the methods; only then are differences from it shown."""
         return any(method.name == OURS for method in self.methods)
 
     @property

@@ -32,7 +32,7 @@ time."""
 
 
 def grid_cells(spec: ComparisonSpec, splits: ResultCache) -> list[Cell]:
-    """Return all cells of a comparison, ordered by split, so that an interrupted one has results for all methods."""
+    """Return all cells of a comparison, ordered by split, so that an interrupted comparison covers all methods."""
     tables = {config.name: registry.load(config) for config in spec.datasets}
     cells = []
     for config, name in dataset_splits(spec):

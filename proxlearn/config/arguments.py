@@ -137,7 +137,7 @@ def _comma_remedy(name: str, value: str) -> str:
 
 
 def _malformed_override(word: str) -> InputError:
-    """Return the error for a word that is not key=value, with a remedy."""
+    """Return the error, with a remedy, for an argument that is not of the form key=value."""
     problem = f"`{word}` is not of the form key=value"
     key, equals, value = (part.strip() for part in word.partition("="))
     if equals and key and _parse_override(f"{key}=0") is not None:

@@ -1,8 +1,8 @@
-"""The config groups that installed packages extend: `dataset=theirs` and `logger=theirs`, as a source of Hydra.
+"""A config source of Hydra for the datasets and loggers that installed packages add: `dataset=theirs`, `logger=theirs`.
 
-Hydra asks this source last, so that proxlearn's own options and the user's folder come first. The names of the options
-are read from the metadata of the installed packages; a package is imported only if its dataset is chosen. The values
-that it brings are checked like the user's configs: they hold values, never code.
+Hydra searches this source last, so proxlearn's own options and those in the user's folder take precedence. The names of
+the options are read from the metadata of the installed packages; a package is imported only if its dataset is chosen.
+The config of such a dataset is checked like the user's configs, which may contain values but no code.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from proxlearn.core.registry import DATASET_GROUP, LOGGER_GROUP, load_plugin, pl
 from proxlearn.errors import InputError
 
 PLUGIN_GROUPS = {"dataset": DATASET_GROUP, "logger": LOGGER_GROUP}
-"""Groups of configs, and the groups of entry points that extend them."""
+"""The entry-point group that extends each config group."""
 RESERVED_KEYS = ("name", "defaults")
-"""Keys of a dataset's config that follow from its entry point."""
+"""Keys that the CONFIG of a dataset must not set, because ``dataset_values`` sets them."""
 VALUES_ONLY = "remove it, because configs may contain only values"
 
 
 class EntryPointConfigs(ConfigSource):
-    """The datasets and loggers of installed packages as options of their config groups."""
+    """Config source that offers the datasets and loggers of installed packages as options of their config groups."""
 
     @staticmethod
     def scheme() -> str:
@@ -49,26 +49,26 @@ class EntryPointConfigs(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         group, name = _split(config_path)
-        # A logger of a package has the same keys as proxlearn's own, so that its package need not be imported here.
+        # A logger of a package has the same keys as proxlearn's own, so its package need not be imported here.
         values = dataset_values(name) if group == "dataset" else {"name": name, "uri": None}
         return ConfigResult(self.provider, self.full_path(), OmegaConf.create(values), {"package": None})
 
 
 def dataset_values(name: str) -> dict[str, Any]:
-    """Return the config of a package's dataset: its CONFIG, which completes configs/dataset_base.yaml."""
+    """Return the config of a package's dataset: its CONFIG, with defaults from configs/dataset_base.yaml."""
 
     def refusal(problem: str) -> InputError:
         return plugin_error("dataset", DATASET_GROUP, name, problem)
 
     config = getattr(load_plugin("dataset", DATASET_GROUP, name), "CONFIG", None)
     if not isinstance(config, Mapping):
-        raise refusal("has no CONFIG, a mapping of config values")
+        raise refusal("does not define CONFIG as a mapping of config values")
     values = _plain(config)
     if values is None:
-        raise refusal("has a CONFIG with other things than numbers, strings, lists and mappings")
+        raise refusal("has a CONFIG with values that are not numbers, strings, lists or mappings")
     for key in RESERVED_KEYS:
         if key in values:
-            raise refusal(f"sets `{key}` in its CONFIG, which follows from its entry point")
+            raise refusal(f"sets the reserved key `{key}` in its CONFIG")
     try:
         refuse_targets(values, "CONFIG: ")
     except InputError as error:
@@ -77,13 +77,13 @@ def dataset_values(name: str) -> dict[str, Any]:
 
 
 def refuse_targets(node: Any, prefix: str) -> None:
-    """Refuse a plain structure with a `_target_`; ``prefix`` tells in the message where it is."""
+    """Raise InputError if a plain structure contains `_target_`; the message begins with ``prefix``, its location."""
     if any(text == "_target_" for text in iterate_texts(node)):
         raise InputError(f"{prefix}_target_ would be imported and called", VALUES_ONLY)
 
 
 def iterate_texts(node: Any) -> Iterator[str]:
-    """Yield every string in a plain structure, keys included."""
+    """Yield every string in a plain structure, including the keys."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, dict):
@@ -102,7 +102,7 @@ def _split(config_path: str) -> tuple[str, str]:
 
 
 def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return a mapping as plain values, tuples as lists; None if something else is in it."""
+    """Return a mapping with its tuples converted to lists; None if it contains anything but plain values."""
 
     def convert(node: Any) -> Any:
         if isinstance(node, Mapping):

@@ -34,7 +34,7 @@ Scaling = Literal["none", "standard", "minmax", "max", "paper"]
 TargetScaling = Literal["none", "standard"]
 Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv", "tensorboard", "mlflow"]
-"""proxlearn's own loggers; packages add others by entry points of the group ``proxlearn.loggers``."""
+"""proxlearn's own loggers; installed packages add others through entry points of the group ``proxlearn.loggers``."""
 Compile = Literal["auto", "on", "off"]
 Engine = Literal["fused", "eager", "literal"]
 T = TypeVar("T")
@@ -118,10 +118,10 @@ class TrainConfig(Hyperparameters[float | None]):
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
     loss: str | None = setting(optional(registered(options.Loss, LOSS_GROUP)))
-    """The loss of the risk; None: the recommended loss of the task."""
+    """The name of the loss; None stands for the recommended loss of the task."""
     activation: options.Activation = setting(choice(options.Activation))
     confinement: float | Mapping[str, float] = setting(strengths)
-    """lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta."""
+    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta."""
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
@@ -142,9 +142,9 @@ class TrainConfig(Hyperparameters[float | None]):
 
 
 def check_readings(values: Mapping[str, Any]) -> None:
-    """Refuse readings of the paper with another loss, and settings that the literal solver does not have.
+    """Raise InputError for the paper's reading with another loss, or a setting that solver=literal does not support.
 
-    ``values`` holds the settings of a config or the parameters of an estimator, by name; its loss is a name or None.
+    ``values`` holds the settings of a config or the parameters of an estimator, by name; the loss is a name or None.
     """
     for key in ("drift", "prox_potential"):
         if values[key] == "paper" and values["loss"] not in (None, "quadratic"):
@@ -153,7 +153,7 @@ def check_readings(values: Mapping[str, Any]) -> None:
     if values["solver"] != "literal":
         return
     if values["confinement"]:
-        raise InputError("solver=literal has no confinement", "leave out confinement=... or solver=literal")
+        raise InputError("solver=literal does not support confinement", "leave out confinement=... or solver=literal")
     for key in ("drift", "orientation", "prox_potential", "tolerance"):
         if values[key] != "paper":
             raise InputError(f"solver=literal supports only {key}=paper", f"set {key}=paper")
@@ -204,7 +204,7 @@ DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {TrainConfig: ADDED_KEYS, 
 """Added keys per part of a config; a logger that needs no address has the uri None."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
-"""Keys that the config.yaml of an earlier version has per part and that are ignored: `threads` holds the same value."""
+"""Ignored keys in the config.yaml of earlier versions, per part; the top-level key `threads` holds the same value."""
 
 SECTIONS: dict[str, Any] = {"dataset": DatasetConfig, "device": DeviceConfig, "logger": LoggerConfig}
 ALL_KEYS = (

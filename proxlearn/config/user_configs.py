@@ -1,6 +1,6 @@
-"""The configs that are not proxlearn's own: the user's folder (--config-dir) with its checks, and Hydra's search path.
+"""Checks of the configs in the user's folder (--config-dir), and the search path on which Hydra finds them.
 
-The files are checked before Hydra reads any of them. Configs hold values, never code, and loading them must end:
+The files are checked before Hydra reads any of them. They must contain values but no code, and loading them must end:
 aliases can make a small YAML file expand to billions of nodes, a FIFO has no end, and a folder can link to itself.
 """
 
@@ -35,11 +35,10 @@ _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=No
 
 
 class UserSearchPath(SearchPathPlugin):
-    """A plugin of Hydra that adds the user's folder and the packages' datasets and loggers to the search path.
+    """Hydra plugin that adds the user's folder, and the datasets and loggers of packages, to the search path.
 
-    They come after proxlearn's own configs, which they cannot replace.
-
-    The override hydra.searchpath would add it too late: a primary config (--config-name) would not be found there.
+    They come after proxlearn's own configs and cannot replace them. The override hydra.searchpath would add the user's
+    folder too late: a primary config (--config-name) in this folder would not be found.
     """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
@@ -50,14 +49,14 @@ class UserSearchPath(SearchPathPlugin):
 
 
 def register_search_path() -> None:
-    """Register proxlearn's plugins of Hydra in this process; repeating it changes nothing."""
+    """Register proxlearn's Hydra plugins in this process; further calls have no effect."""
     for plugin in (EntryPointConfigs, UserSearchPath):
         Plugins.instance().register(plugin)
 
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add a folder to the search path of a Hydra that is initialised within the block; None adds nothing."""
+    """Add a folder to the search path that Hydra uses if it is initialised in the block; None adds nothing."""
     register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:

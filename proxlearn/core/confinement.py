@@ -1,6 +1,7 @@
-"""The confinement R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta.
+"""The confinement R(theta) = (lambda / 2) |theta|^2, with one lambda for all coordinates or one per block of theta.
 
-It keeps the particles from drifting away under the noise: mean-field Langevin theory needs it for a stationary state.
+It keeps the particles from drifting away under the noise; mean-field Langevin theory requires it for a stationary
+state.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ def confinement_strengths(confinement: Confinement, blocks: Mapping[str, int]) -
     if isinstance(confinement, Mapping):
         for name in confinement:
             if name not in blocks:
-                raise InputError(f"confinement names the block `{name}`", did_you_mean(name, blocks))
+                raise InputError(
+                    f"confinement names `{name}`, which is not a block of theta", did_you_mean(name, blocks)
+                )
         by_block = {name: float(confinement.get(name, 0.0)) for name in blocks}
     else:
         by_block = dict.fromkeys(blocks, float(confinement))
     for name, strength in by_block.items():
         if not 0 <= strength < float("inf"):
-            raise InputError(f"confinement of `{name}` is {strength:g}", "choose a finite number >= 0")
+            raise InputError(f"the confinement of `{name}` cannot be {strength:g}", "choose a finite number >= 0")
     if not any(by_block.values()):
         return None
     return torch.cat([torch.full((blocks[name],), by_block[name], dtype=torch.float64) for name in blocks])

@@ -1,8 +1,8 @@
 """Two estimates of the cloud's output: weighted and unweighted.
 
-The *unweighted* estimate is the plain mean of the neurons, the *weighted* one their mean under rho / sum rho. If the
-rho_i are density values at points drawn from that same density, the plain mean already estimates the integral and the
-weighted one estimates the integral against rho^2: both are reported, and neither is called the right one.
+The *unweighted* estimate is the plain mean of the neurons, and the *weighted* estimate is their mean under rho / sum
+rho. If the rho_i are density values at points drawn from that same density, the plain mean already estimates the
+integral, and the weighted mean estimates the integral against rho^2. Therefore, both are reported.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]
 
 
 def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
-    """Return the standard error of an estimate as a mean over particles, shape (outputs, n).
+    """Return the standard error of an estimate over the particles, shape (outputs, n).
 
-    It is the typical change of the output if as many particles were drawn again, independently, from the law that the
-    cloud represents: sqrt(sum w^2 (Phi - f)^2), the particles' standard deviation over sqrt(N) where all weights are
-    equal. It shows where the particles disagree, not how noisy the targets are. Trained particles are not independent:
-    they compensate for one another, so that from seed to seed the output moves far less.
+    It is the typical change in the output if the same number of particles were drawn again, independently, from the
+    distribution that the cloud represents: sqrt(sum w^2 (Phi - f)^2), which is the standard deviation of the particles'
+    outputs divided by sqrt(N) if all weights are equal. It shows where the particles disagree, not how noisy the
+    targets are. Trained particles are not independent: they compensate for one another, so the output varies much less
+    from seed to seed.
     """
     weights, flat = estimate_weights(cloud)[estimate], outputs.flatten(1)
     deviations = (flat - weights @ flat).square()

@@ -1,8 +1,8 @@
 """The hyperparameters of the recursion: numbers, readings of the paper and schedules, declared once with their checks.
 
-A new hyperparameter is a field of ``Hyperparameters`` and its value in configs/recipe/*.yaml; the config schema, the
-settings of a fit and the step follow from the field. The module avoids torch, so that a config is checked without
-importing it; what depends on the cloud (a measured epsilon, the numbers of one step) is in core/schedules.py.
+To add a hyperparameter, add a field to ``Hyperparameters`` and a value to configs/recipe/*.yaml; the config schema, the
+settings of a fit and the step use the field. This module does not import torch, so that a config can be checked without
+it; values that depend on the cloud (a measured epsilon, the hyperparameters of one step) are in core/schedules.py.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ NOISE_SCALE: Check = real(at_least=0, example=1.0)
 
 
 def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = False) -> Any:
-    """Return a field with its check; a ``selectable`` one may be None in a config, until selection fills it in."""
+    """Return a dataclass field with a validator; a ``selectable`` one may be None until selection chooses its value."""
     return field(default=default, metadata={"check": check, "selectable": selectable})
 
 
 class DefaultReading(str):
-    """A reading of the paper that was left at its default; it equals the plain string.
+    """A reading of the paper that was left at its default; it compares equal to the plain string.
 
-    With a functional for which the paper defines no reading, a default becomes ``first_variation``, and a plain
-    ``"paper"``, which the user typed, is refused (``Functional.with_readings``).
+    With a functional for which the paper defines no reading, such a default becomes ``first_variation``, whereas a
+    plain ``"paper"``, which the user typed, raises InputError (``Functional.with_readings``).
     """
 
     __slots__ = ()
@@ -41,7 +41,7 @@ PAPER_BY_DEFAULT = DefaultReading("paper")
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters(Generic[Number]):
-    """Every hyperparameter with the paper's reading as its default.
+    """All hyperparameters of the recursion; options default to the paper's reading.
 
     ``Number`` is the type of beta, h and epsilon: ``float`` in ``Hyper``, and ``float | None`` in a config or in the
     settings of a fit, where None means that selection chooses the value.
@@ -62,28 +62,28 @@ class Hyperparameters(Generic[Number]):
     """Maximum number of rounds of the proximal fixed point."""
     drift: options.Drift = hyperparameter(choice(options.Drift), PAPER_BY_DEFAULT)
     """Gradient that moves the particles. The default ``paper`` becomes ``first_variation`` where the paper defines no
-    reading: with every loss except the quadratic one, and with a Functional of one's own."""
+    reading: with every loss except the quadratic one, and with a user-defined Functional."""
     kernel: options.Kernel = hyperparameter(choice(options.Kernel), "auto")
     orientation: options.Orientation = hyperparameter(choice(options.Orientation), "paper")
     prox_potential: options.Potential = hyperparameter(choice(options.Potential), PAPER_BY_DEFAULT)
-    """Linear potential of the proximal step; its default follows the same rule as that of ``drift``."""
+    """Linear potential of the proximal step; its default follows the same rule as the default of ``drift``."""
     tolerance: options.Tolerance = hyperparameter(choice(options.Tolerance), "paper")
     weights: str = hyperparameter(registered(options.Weights, WEIGHTS_GROUP), "proximal")
     resample: options.Resample = hyperparameter(choice(options.Resample), "none")
     ess_threshold: float = hyperparameter(real(above=0, example=0.5), 0.5)
-    """Resample where the effective sample size is below this share of N."""
+    """Resample if the effective sample size is below this share of N."""
     h_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
     beta_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
-    """Schedule of the temperature 1/beta, which falls as h does."""
+    """Schedule of the temperature 1/beta, with the same factors as ``h_schedule`` applies to h."""
     horizon: int = hyperparameter(integer(at_least=1, example=1000), 1000)
     """Step at which the cosine schedule ends and the power law has fallen to a tenth."""
     batch_size: int | None = hyperparameter(optional(integer(at_least=1, example=256)), None)
-    """Samples per step, drawn with replacement; None: all samples."""
+    """Number of samples per step, drawn with replacement; None stands for all samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper(Hyperparameters[float]):
-    """The hyperparameters of a step; every option left out has the paper's reading.
+    """The hyperparameters of a step; options default to the paper's reading.
 
     Parameters
     ----------
@@ -95,20 +95,22 @@ class Hyper(Hyperparameters[float]):
         Entropic regularisation of the proximal step; with ``epsilon_quantile``, a multiple of that quantile of the
         particles' squared distances to their nearest neighbours.
     delta, L : float, int
-        Tolerance and maximum number of rounds of the proximal fixed point.
+        Tolerance and maximum number of rounds of the proximal fixed-point iteration.
     drift, prox_potential : {"paper", "first_variation"}
-        The gradient that moves the particles, and the linear potential of the proximal step. ``"paper"`` exists for the
-        quadratic loss and for Energy. Left out, they are ``"paper"`` there and ``"first_variation"`` elsewhere.
+        Gradient that moves the particles, and linear potential of the proximal step. ``"paper"`` exists only for the
+        quadratic loss and for Energy, where it is the default; otherwise the default is ``"first_variation"``.
     orientation : {"paper", "consistent"}
-        Row i of the transport cost: the new point, as printed, or the old one, whose mass the row carries.
+        Which point belongs to row i of the transport cost: the new one, as printed in the paper, or the old one, whose
+        mass the row carries.
     weights : str, default="proximal"
-        Weight update: proximal, uniform, fisher_rao, or the name of a registered one.
+        Weight update: proximal, uniform, fisher_rao, or the name of a registered update.
     batch_size : int, optional
-        Samples per step, drawn with replacement, for a Risk only.
+        Number of samples per step, drawn with replacement; only for a Risk.
     noise_scale : float, default=1.0
-        Factor of the noise; 0 gives a deterministic motion.
+        Factor by which the noise is multiplied; 0 makes the motion deterministic.
 
-    The other fields (kernel, tolerance, resample, schedules) are those of a config; configs/train.yaml explains them.
+    The other fields (kernel, tolerance, resample, schedules) have the same names and meanings as in a config;
+    configs/train.yaml explains them.
 
     Examples
     --------
@@ -119,7 +121,7 @@ class Hyper(Hyperparameters[float]):
     """
 
     noise_scale: float = hyperparameter(NOISE_SCALE, 1.0)
-    """Factor of the noise; in a config it belongs to the dataset (1/100 for the paper's SHD)."""
+    """Factor by which the noise is multiplied; in a config it belongs to the dataset (1/100 for the paper's SHD)."""
 
     @property
     def kappa(self) -> float:

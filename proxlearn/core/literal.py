@@ -1,9 +1,9 @@
-"""Algorithms 1 and 2 as the paper prints them: the oracle of the tests and the baseline of the bench.
+"""Algorithms 1 and 2 as the paper prints them: the reference for the tests and the baseline of the bench.
 
-Automatic differentiation, N x N matrices, the whole history of z and q: nothing is rearranged. Three misprints are
-corrected: D is the *negative* gradient (as printed, line 7 of Algorithm 2 ascends); z and q have L + 1 columns,
-since the loop writes column L + 1; and C is formed by differences, because in float32 the usual shortcut is wrong
-by a large part of C's diagonal.
+Nothing is rearranged: the code uses automatic differentiation and N x N matrices, and keeps the whole history of z and
+q. Three misprints are corrected: D is the *negative* gradient (as printed, line 7 of Algorithm 2 ascends); z and q have
+L + 1 columns, because the loop writes column L + 1; and C is computed from differences, because in float32 the error of
+the usual shortcut is a large part of C's diagonal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxlearn.errors import InputError
 
 
 def check_problem(problem: Risk) -> None:
-    """Refuse a risk that the paper's algorithms do not minimise."""
+    """Raise InputError if the paper's algorithms do not minimise this risk."""
     features = {
         f"loss={problem.loss.name}": problem.loss.name != "quadratic",
         "confinement": problem.strengths is not None,
@@ -36,7 +36,7 @@ def check_problem(problem: Risk) -> None:
 def euler_maruyama(
     problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run Algorithm 2; return v_{k-1}, U_{k-1}, Theta_k."""
+    """Run Algorithm 2; return v_{k-1}, U_{k-1} and Theta_k."""
     theta = theta.detach().requires_grad_()
     n, y = len(problem.samples), problem.samples.y.reshape(-1)
     with torch.enable_grad():
@@ -62,13 +62,13 @@ class Recursion:
     """History, N x (columns written)."""
     q: Tensor
     ell: int
-    """Column that rho is computed from."""
+    """Column of z and q from which rho is computed."""
     met: bool
     """Whether the tolerance was met."""
 
 
 def prox_learn(problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
-    """Run Algorithm 1; return rho_k, and the locations from Algorithm 2."""
+    """Run Algorithm 1, which runs Algorithm 2 first; return rho_k, Theta_k and the intermediate results."""
     beta, h, epsilon, delta, L = hyper.beta, hyper.h, hyper.epsilon, hyper.delta, hyper.L
     v, U, theta_k = euler_maruyama(problem, theta, rho, hyper, noise)
     C = torch.cdist(theta_k, theta, compute_mode="donot_use_mm_for_euclid_dist") ** 2

@@ -15,15 +15,15 @@ CALIBRATION_BINS = 15
 
 
 def accuracy_share(hits: Tensor) -> Tensor:
-    """Return the share of true entries."""
+    """Return the share of entries that are true."""
     return hits.double().mean()
 
 
 def apply_probability_floor(probabilities: Tensor) -> Tensor:
-    """Raise each probability (C x n) to at least ``LEAST_PROBABILITY``; the order within a column is preserved.
+    """Return probabilities (C x n) raised to at least ``LEAST_PROBABILITY``, in the same order within each column.
 
-    Entries that are too small are raised, and the column is divided by its new sum. The sum is at most
-    1 + (C - 1) low, so that with this ``low`` the division leads back to the floor and not below it.
+    Entries below ``low`` are raised to it, and each column is divided by its new sum. The sum is at most
+    1 + (C - 1) low, so ``low`` is chosen such that no entry is below the bound after the division.
     """
     low = LEAST_PROBABILITY / (1 - (len(probabilities) - 1) * LEAST_PROBABILITY)
     raised = probabilities.clamp_min(low)
@@ -31,7 +31,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """Return the log-loss and the calibration error of (floored) probabilities, by name."""
+    """Return, by name, the log-loss and the calibration error of probabilities that are bounded from below."""
     of_labels = probabilities.gather(0, labels[None])[0]
     return {
         f"log_loss_{estimate}": -of_labels.log().mean(),
@@ -40,10 +40,10 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Return the expected calibration error: the gap between the predicted class's probability and the accuracy.
+    """Return the expected calibration error: the mean gap between the accuracy and the predicted class's probability.
 
-    In each bin of probability the two means are compared; the gaps are averaged with the bins' shares of the samples,
-    so that a bin's gap is |sum(right - probability)| / n.
+    The gap is computed in each bin of the probability, and the gaps are weighted by the bins' shares of the samples.
+    The contribution of a bin is therefore |sum(correct - probability)| / n.
     """
     confidence, predicted = probabilities.max(dim=0)
     # A probability of 1 belongs to the last bin; NaN to some bin, so that the result is NaN and not an IndexError.
@@ -53,7 +53,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:
-    """Return sum w log(N w), w = rho / sum rho: the divergence of the weights from uniform, between 0 and log N."""
+    """Return sum w log(N w), w = rho / sum rho: the divergence from uniform weights, between 0 and log N."""
     log_w = torch.log_softmax(log_rho, dim=0)
     # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
     terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
@@ -61,7 +61,7 @@ def weight_entropy(log_rho: Tensor) -> Tensor:
 
 
 def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
-    """Return the train risk + (1/beta) sum w log(N w).
+    """Return the training risk plus (1/beta) sum w log(N w), where w = rho / sum rho.
 
     This is not the paper's F_beta, whose entropy depends on the spread of the cloud; here only the weights matter.
     """

@@ -10,5 +10,8 @@ __all__ = ["euler_maruyama"]
 
 
 def euler_maruyama(theta: Tensor, gradient: Tensor, hyper: Hyper, noise: Tensor) -> Tensor:
-    """theta - h gradient + sqrt(2 h / beta) noise_scale noise, with standard normal ``noise`` in the shape of theta."""
+    """Return theta - h gradient + noise_scale sqrt(2 h / beta) noise; ``noise`` is standard normal.
+
+    ``gradient`` and ``noise`` have the shape of theta.
+    """
     return theta - hyper.h * gradient + hyper.diffusion * noise

@@ -1,4 +1,4 @@
-"""The options of the algorithm by name; the module does not import torch, so that a config is checked without it."""
+"""The options of the algorithm by name; this module does not import torch, so a config can be checked without it."""
 
 from typing import Literal
 
@@ -6,23 +6,24 @@ Drift = Literal["paper", "first_variation"]
 """Gradient that moves the particles: of ``sum(u + v)`` as Algorithm 2 prints it, or of the risk itself."""
 
 Kernel = Literal["auto", "dense", "log"]
-"""Storage of the Gibbs kernel: the relevant pairs only (exact to 2^-53; on the eager path the same as log), the matrix
-itself (it underflows, as the paper's does), or its logarithm."""
+"""Storage of the Gibbs kernel: the relevant pairs only (exact to 2^-53; the same as log with the eager engine), the
+matrix itself (which underflows, like the paper's), or its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
-"""Row i of the cost: the *new* point (as printed), or the *old* one, whose mass the row carries."""
+"""Point that row i of the cost belongs to: the *new* one (as printed), or the *old* one, whose mass the row carries."""
 
 Potential = Literal["paper", "first_variation"]
 """Potential of the proximal step: ``v + u`` (as printed), or the first variation ``v + 2 u`` of the risk."""
 
 Tolerance = Literal["paper", "log"]
-"""Stopping criterion of the fixed point: absolute norms on z and q, or a bound on the error of log rho."""
+"""Stopping criterion of the fixed-point iteration: absolute norms of the changes in z and q, or a bound on the
+error of log rho."""
 
 Loss = Literal["quadratic", "logistic", "cross_entropy", "huber"]
-"""Losses of the risk; an installed package adds others by entry points of the group ``proxlearn.losses``."""
+"""proxlearn's own losses; installed packages add others through entry points of the group ``proxlearn.losses``."""
 
 Neuron = Literal["tanh", "softmax_intercept", "softmax", "tanh_outputs"]
-"""proxlearn's own neurons; an installed package adds others by entry points of the group ``proxlearn.neurons``."""
+"""proxlearn's own neurons; installed packages add others through entry points of the group ``proxlearn.neurons``."""
 
 Activation = Literal["tanh", "relu", "gelu", "softplus", "sigmoid", "cos"]
 """Activations sigma of the neurons a sigma(<w, x> + b)."""
@@ -32,16 +33,16 @@ Rho0 = Literal["pdf", "uniform"]
 
 Weights = Literal["proximal", "uniform", "fisher_rao"]
 """Weight update: Algorithm 1, none, or the multiplicative one (the same objective with the relative entropy instead of
-the transport cost). An installed package adds others by entry points of the group ``proxlearn.weights``."""
+the transport cost). Installed packages add others through entry points of the group ``proxlearn.weights``."""
 
 Resample = Literal["none", "systematic"]
 """Remedy for a cloud in which few particles carry most of the mass: none, or systematic resampling."""
 
 Schedule = Literal["constant", "cosine", "power"]
-"""Schedule of the step size or of the temperature along a run."""
+"""Schedule of the step size or of the temperature over a run."""
 
 Init = Literal["box", "normal"]
-"""Law of cloud_0: uniform on a box (dataset.initial), or normal with the scale s (init_scale)."""
+"""Distribution of the initial cloud: uniform on a box (dataset.initial), or normal with the scale init_scale."""
 
 Task = Literal["binary", "multiclass", "regression"]
 """Learning task: two classes by the sign of f, C classes by their probabilities, or a real target."""

@@ -1,10 +1,10 @@
-"""Registries of named parts: those of proxlearn, and those that installed packages add by entry points.
+"""Registries of named parts (losses, neurons, datasets, weight updates, loggers), which installed packages can extend.
 
-A config names a part by a word. The word selects an object of a registry, never code by its path: what can run was
-installed by the user, and a config that was sent by someone else can only choose among it.
+A config refers to a part by its name. A name selects an object of a registry and is never an import path, so a config
+from an untrusted source can choose only among parts that the user has installed.
 
-Nothing is imported from other packages before one of their parts is asked for by name, and the list of entry points is
-not read while every name is one of proxlearn's own.
+Packages add parts through entry points. A package is imported only when one of its parts is requested by name, and the
+list of entry points is read only if a requested name is not one of proxlearn's own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class UnknownPart(InputError):
 
 
 def registered(options: Any, group: str) -> Check:
-    """Return a validator of the strings of a ``Literal``, of entry points of a group, and of registered parts."""
+    """Return a validator for the strings of a ``Literal``, the entry points of a group and registered names."""
     names = get_args(options)
 
     def check(name: str, value: Any) -> str:
@@ -66,7 +66,7 @@ def registered(options: Any, group: str) -> Check:
 
 @contextlib.contextmanager
 def accept_any_name() -> Iterator[None]:
-    """Let ``registered`` accept every word: a finished run is shown without the package that it was trained with."""
+    """Make ``registered`` accept unknown names, so that a run can be shown without the package that it used."""
     token = _accept_any_name.set(True)
     try:
         yield
@@ -75,20 +75,20 @@ def accept_any_name() -> Iterator[None]:
 
 
 class Registry(Generic[T]):
-    """Parts by name. Entry points are imported when their name is asked for, not before.
+    """Parts by name; an entry point is imported when its name is first requested.
 
     Parameters
     ----------
     kind : str
-        What the parts are, in the words of an error message: ``"loss"``, ``"neuron"``.
+        Noun for one part in error messages, such as ``"loss"`` or ``"neuron"``.
     group : str
-        The entry-point group that other packages register parts in, such as ``proxlearn.losses``.
+        Entry-point group through which other packages add parts, such as ``proxlearn.losses``.
     parts : Mapping
         proxlearn's own parts. An entry point of the same name does not replace one of them.
     expected : str
-        What an entry point must be, in the words of an error message.
+        Description of a valid entry point, for error messages.
     accepts : Callable
-        Whether the object of an entry point is what is expected.
+        Function that returns whether the object of an entry point is valid.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Registry(Generic[T]):
     def register(self, name: str, part: T) -> None:
         """Add a part in this process, for example in a script or a test."""
         if name in self:
-            raise InputError(f"there is a {self.kind} called `{name}` already", "choose another name")
+            raise InputError(f"a {self.kind} called `{name}` already exists", "choose another name")
         self._parts[name] = part
         _registered_names.setdefault(self.group, set()).add(name)
 
@@ -143,7 +143,7 @@ class Registry(Generic[T]):
         return part
 
     def make(self, name: str, cls: type[S], *arguments: Any) -> S:
-        """Return the part of a name if it is an object of ``cls``, otherwise what it returns for the arguments."""
+        """Return the part called ``name``, or its result for ``arguments`` if it is not an instance of ``cls``."""
         part: Any = self[name]
         if isinstance(part, cls):
             return part
@@ -155,26 +155,26 @@ class Registry(Generic[T]):
         except ProxlearnError:
             raise
         except Exception as error:
-            problem = f"cannot be made ({describe_error(error)})"
+            problem = f"cannot be created ({describe_error(error)})"
             raise plugin_error(self.kind, self.group, name, problem) from error
         if not isinstance(made, cls):
-            problem = f"is a function that returns {type(made).__name__} and not {cls.__name__}"
+            problem = f"returns an object of type {type(made).__name__} instead of {cls.__name__}"
             raise plugin_error(self.kind, self.group, name, problem)
         return made
 
 
 def plugin_names(group: str) -> list[str]:
-    """Return the names of the entry points of a group, sorted, each once; no package is imported."""
+    """Return the names of the entry points of a group, sorted and without duplicates; no package is imported."""
     return sorted({point.name for point in find_entry_points(group)})
 
 
 @cache
 def load_plugin(kind: str, group: str, name: str) -> Any:
-    """Import the object of an entry point, once; a failure is an InputError that names the package."""
+    """Import and return the object of an entry point; if this fails, raise an InputError that names the package."""
     points = [point for point in find_entry_points(group) if point.name == name]
     if len(points) > 1:
         packages = " and ".join(sorted(_package(point) for point in points))
-        raise InputError(f"the packages {packages} both have a {kind} `{name}`", "remove one of the packages")
+        raise InputError(f"the packages {packages} each add a {kind} called `{name}`", "keep only one of them")
     try:
         return points[0].load()
     except (Exception, SystemExit) as error:
@@ -190,7 +190,7 @@ def plugin_error(kind: str, group: str, name: str, problem: str, remedy: str = "
 
 
 def describe_error(error: BaseException) -> str:
-    """Return another package's error in one line of limited length."""
+    """Return an exception of another package as one line of limited length."""
     text = " ".join(str(error).split())
     text = text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " ..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -202,7 +202,7 @@ def _package(point: EntryPoint) -> str:
 
 @cache
 def find_entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group; cached, because the metadata of every installed package is read."""
+    """Return the entry points of a group; cached, because finding them reads the metadata of all installed packages."""
     # The import takes longer than reading the metadata, and most commands need neither.
     from importlib.metadata import entry_points
 

@@ -21,12 +21,12 @@ class Samples:
     X: Tensor
     """Features, n x n_x."""
     y: Tensor
-    """Target of f, n: -1/+1, a real target, or 1 for a neuron that returns a probability; outputs x n for a neuron with
-    several outputs."""
+    """Targets of f: n numbers (-1/+1, real targets, or 1 for a neuron that returns a probability), or outputs x n for a
+    neuron with several outputs."""
     labels: Tensor | None = None
-    """Class indices, n, for classification."""
+    """The n class indices, for classification."""
     weights: Tensor | None = None
-    """Sample weights, n; their mean over all samples is 1, which makes a mini-batch unbiased. None: all equal."""
+    """The n sample weights, with mean 1 over all samples, so that a mini-batch is unbiased; None if all are equal."""
 
     def __len__(self) -> int:
         return self.X.shape[0]
@@ -43,20 +43,20 @@ class Samples:
         return Samples(self.X[rows], self.y[..., rows], labels, weights)
 
     def with_weights(self, sample_weight: Any) -> Samples:
-        """Return the same samples with other weights, which are scaled to the mean 1; None: all equal."""
+        """Return the same samples with new weights, which are scaled to mean 1; None makes all weights equal."""
         if sample_weight is None:
             return replace(self, weights=None)
         weights = torch.as_tensor(sample_weight, dtype=self.X.dtype, device=self.X.device)
         if weights.shape != (len(self),):
-            problem = f"sample_weight has the shape {tuple(weights.shape)}, and there are {len(self)} samples"
+            problem = f"sample_weight has the shape {tuple(weights.shape)}, but there are {len(self)} samples"
             raise InputError(problem, "give one number per sample")
         if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
-            raise InputError("sample_weight must hold finite numbers >= 0, not all of them 0", "correct the weights")
+            raise InputError("sample_weight must hold finite numbers >= 0 that are not all 0", "correct the weights")
         return replace(self, weights=weights / weights.mean())
 
 
 def as_tensor(name: str, values: Any) -> Tensor:
-    """Return an array-like of numbers as a tensor of its own; anything else raises InputError."""
+    """Return an array-like of numbers as a tensor; raise InputError for anything else."""
     if isinstance(values, Tensor):
         return values.detach()
     try:
@@ -68,12 +68,12 @@ def as_tensor(name: str, values: Any) -> Tensor:
 
 
 def make_features(X: Any) -> Tensor:
-    """Return the features, n x n_x, in their own precision; whole numbers become float64."""
+    """Return the features as an n x n_x tensor: float32 and float64 are kept, and integers become float64."""
     features = as_tensor("X", X)
     if features.dtype not in (torch.float32, torch.float64):
         features = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features.double()
     if features.ndim != 2 or len(features) == 0:
-        raise InputError(f"X has the shape {tuple(features.shape)}", "give a matrix, one row per sample")
+        raise InputError(f"X has the shape {tuple(features.shape)}", "give a matrix with one row per sample")
     if not bool(torch.isfinite(features).all()):
         row = int((~torch.isfinite(features)).any(dim=1).nonzero()[0])
         raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
@@ -81,6 +81,6 @@ def make_features(X: Any) -> Tensor:
 
 
 def make_samples(X: Tensor, y: Tensor, labels: Tensor | None = None, sample_weight: Any = None) -> Samples:
-    """Return samples in X's precision: X is n x n_x, y is n or C x n, the labels and the weights are n."""
+    """Return samples in X's precision, with the shapes X (n, n_x), y (n,) or (C, n), and labels and weights (n,)."""
     targets = y.to(X.device, X.dtype)
     return Samples(X, targets, None if labels is None else labels.to(X.device)).with_weights(sample_weight)

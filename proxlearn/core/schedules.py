@@ -15,15 +15,15 @@ from proxlearn.core.kernel import squared_distances
 from proxlearn.core.options import Schedule
 
 MEASURED_PER_DECADE = 10
-"""Measurements of a relative epsilon per decade of steps: the cloud changes fast at first, and slowly later."""
+"""Number of measurements of a relative epsilon per decade of steps; the cloud changes fast at first, slowly later."""
 LOWEST = 0.01
-"""Final factor of the cosine schedule: a factor of 0 would stop the particles."""
+"""Final factor of the cosine schedule; a factor of 0 would stop the particles."""
 MOST_QUERIED = 128
-"""Particles whose nearest neighbour is searched: the first ones represent all, at a fraction of the N^2 distances."""
+"""Number of particles, the first ones, whose nearest neighbours are computed; all N would require N^2 distances."""
 
 
 def is_log_spaced(step: int, per_decade: int) -> bool:
-    """Whether ``step`` is 0 or 10^(j / per_decade), rounded, for some integer j."""
+    """Return whether ``step`` is 0 or 10^(j / per_decade), rounded, for some integer j."""
     return step == 0 or step in _decade(len(str(step)) - 1, per_decade)
 
 
@@ -35,7 +35,8 @@ def _decade(digits: int, per_decade: int) -> frozenset[int]:
 def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
     """Return the factor that multiplies h, or the temperature 1/beta, at a step.
 
-    It starts at 1. The cosine reaches its end at ``horizon``; the power law is at a tenth there and continues to fall.
+    The factor starts at 1. The cosine schedule reaches its final factor at ``horizon``; the power law has fallen to a
+    tenth at that step and continues to fall.
     """
     if kind == "constant":
         return 1.0
@@ -45,7 +46,7 @@ def schedule_factor(kind: Schedule, step: int, horizon: int) -> float:
 
 
 def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
-    """Return the cloud with the epsilon of its next step, measured again where a measurement is due."""
+    """Return the cloud with the epsilon of its next step, which is measured again if a measurement is due."""
     if hyper.epsilon_quantile is None:
         return cloud
     if cloud.epsilon is None or is_log_spaced(cloud.step, MEASURED_PER_DECADE):
@@ -76,8 +77,8 @@ def hyper_of_last_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
 def neighbour_quantile(theta: Tensor, q: float) -> float | None:
     """Return the q-quantile of the particles' squared distances to their nearest neighbours.
 
-    The weights change noticeably where epsilon is near this length. Particles at the same place (after resampling) are
-    not neighbours; the result is None where all particles coincide.
+    The weights change noticeably if epsilon is near this quantile. Particles at the same position (after resampling) do
+    not count as neighbours of each other; the result is None if all particles coincide.
     """
     distances = squared_distances(theta[:MOST_QUERIED], theta)
     nearest = torch.where(distances > 0, distances, torch.inf).amin(dim=1)

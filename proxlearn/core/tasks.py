@@ -1,7 +1,7 @@
 """Tasks: the interpretation of the cloud's mean output as a prediction, and the scores of the prediction.
 
-A neuron defines the output of each particle (``Neuron.outputs``); a task defines what the mean output means and which
-metrics it has. No other module distinguishes tasks.
+A neuron defines the output of each particle (``Neuron.outputs``); a task defines how the mean output is
+interpreted and which metrics are computed. No other module distinguishes between tasks.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ class Task(Protocol):
         """Names of the scores of each estimate, in the order of the columns of a table."""
 
     def classes(self, output: Tensor) -> int:
-        """Return the number of classes; 0 where the target is a real number."""
+        """Return the number of classes; 0 for a real target."""
 
     def predicted(self, output: Tensor) -> Tensor:
-        """Return the predictions, of shape (n,): class indices, or values in regression."""
+        """Return the n predictions: class indices, or values for a real target (outputs x n for several targets)."""
 
     def probabilities(self, output: Tensor) -> Tensor:
-        """Return the probability of every class, C x n in float64, each column on the simplex and no entry below
-        ``LEAST_PROBABILITY``; 0 x n where the target is a real number."""
+        """Return the probability of every class, C x n in float64; 0 x n for a real target.
+
+        Each column sums to 1, and no entry is below ``LEAST_PROBABILITY``.
+        """
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        """Return the standard errors of the probabilities, C x n, or of the values, from those of the mean output."""
+        """Return the standard errors of the probabilities (C x n) or values, given those of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Return the scores of one estimate, by name."""
@@ -54,7 +56,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Binary:
-    """Two classes, predicted by the sign of f, which is regressed on -1/+1."""
+    """Two classes, with the targets -1 and +1, predicted by the sign of f."""
 
     loss: Loss = quadratic
 
@@ -103,7 +105,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Multiclass:
-    """Classes predicted by the largest output; the outputs are probabilities, or are regressed on one-hot vectors."""
+    """Classes predicted by the largest output; the outputs are probabilities, logits, or fits to one-hot vectors."""
 
     loss: Loss = quadratic
 
@@ -182,7 +184,7 @@ TASKS: dict[options.Task, Callable[[Loss], Task]] = {
     "multiclass": Multiclass,
     "regression": Regression,
 }
-"""The tasks by name, as functions of the loss."""
+"""The classes of the tasks by name; a class is called with the loss."""
 
 
 def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
@@ -201,7 +203,7 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = qua
 
 
 def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
-    """Return the standard errors of the probabilities by linear propagation, with the outputs' errors independent."""
+    """Return the standard errors of the probabilities by linear propagation of independent errors of the outputs."""
 
     def probabilities(f: Tensor) -> Tensor:
         values = loss.probabilities(f[:, None])
@@ -213,5 +215,5 @@ def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
 
 
 def labels_of(samples: Samples) -> Tensor:
-    assert samples.labels is not None, "the scores of classes need labels"
+    assert samples.labels is not None, "the scores of a classification need labels"
     return samples.labels

@@ -1,9 +1,10 @@
-"""Weight updates, which come after the motion of the particles in a step, and resampling.
+"""Weight updates, which follow the motion of the particles in a step, and resampling.
 
 All three updates minimise, over rho of the same total mass, a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>,
 with w frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves
-between neighbours only. *Fisher-Rao*: it is the relative entropy, so mass moves between any two particles, and the
-minimiser is known: rho ~ (rho_{k-1} exp(-h w))^(1 / (1 + h/beta)). *Uniform*: it is infinite, and the weights stay.
+between neighbours only. *Fisher-Rao*: the distance is the relative entropy, so mass moves between any two particles,
+and the minimiser has a closed form: rho ~ (rho_{k-1} exp(-h w))^(1 / (1 + h/beta)). *Uniform*: the distance is infinite
+unless rho = rho_{k-1}, so the weights do not change.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.registry import WEIGHTS_GROUP, Registry
 
 Update = Callable[[PointCloud, Tensor, Tensor, Hyper, Tensor], tuple[Tensor, ProximalSolution | None]]
-"""(cloud_{k-1}, Theta_k, w, hyperparameters, z0) -> log rho_k, and the solution of the fixed point, if there is one.
+"""Function of (cloud_{k-1}, Theta_k, w, hyperparameters, z0) that returns log rho_k and the proximal solution or None.
 
-An update neither changes nor keeps its arguments: the compiled step uses their memory again."""
+An update must not modify its arguments or keep references to them, because the compiled step reuses their memory."""
 
 
 def proximal_weights(
@@ -55,27 +56,27 @@ UPDATES: Registry[Update] = Registry(
     WEIGHTS_GROUP,
     {"proximal": proximal_weights, "uniform": uniform_weights, "fisher_rao": fisher_rao_weights},
 )
-"""The weight updates by their names in a config; an entry point of the group ``proxlearn.weights`` is an ``Update``."""
+"""The weight updates by name; an entry point of the group ``proxlearn.weights`` must be an ``Update``."""
 
 
 def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation) -> tuple[Tensor, Tensor]:
     """Return the clouds that index the rows and the columns of the cost.
 
-    M 1 = rho_{k-1} ties row i to the old cloud; the paper nevertheless prints the new point in row i.
+    The constraint M 1 = rho_{k-1} assigns row i to the old cloud; the paper nevertheless prints the new point in row i.
     """
     return (new, old) if orientation == "paper" else (old, new)
 
 
 def ess_below(cloud: PointCloud, threshold: float) -> bool:
-    """Whether the effective sample size is below the share ``threshold`` of the particles."""
+    """Return whether the effective sample size is below the share ``threshold`` of the particles."""
     return float(effective_sample_size(cloud.log_rho)) < threshold * len(cloud.log_rho)
 
 
 def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
-    """Resample to N particles of equal weight, using a single number u in [0, 1).
+    """Return the cloud resampled to N particles of equal weight, with a single random number u in [0, 1).
 
-    A particle with the share s of the mass is drawn floor(N s) or ceil(N s) times, N s on average: no other
-    resampling with unbiased counts changes the cloud less.
+    A particle with the share s of the mass is drawn floor(N s) or ceil(N s) times, and N s times on average; no other
+    unbiased resampling changes the cloud less.
     """
     N = len(cloud.log_rho)
     edges = torch.softmax(cloud.log_rho.double(), dim=0).cumsum(0)

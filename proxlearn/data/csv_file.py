@@ -190,7 +190,7 @@ def _target_values(series: Any, name: str) -> np.ndarray:
 
 
 def row_and_others(row: int, others: int) -> str:
-    """Return the words for a data row, counted from 1, and the number of other rows with the same fault."""
+    """Return a phrase that names a data row, counted from 1, and the number of other rows with the same fault."""
     return f"data row {row}" + (f" and {others} other {'row' if others == 1 else 'rows'}" if others else "")
 
 

@@ -84,7 +84,7 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedDat
 
 
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
-    """Raise an InputError that names the column if data cannot be scaled or overflow in all given precisions."""
+    """Raise an InputError that names the column if its data cannot be scaled, or overflow in all given precisions."""
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
     target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]

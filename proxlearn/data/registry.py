@@ -1,8 +1,8 @@
 """Registry of the datasets by name.
 
-A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here. Another package adds
-one by an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and CONFIG, which
-holds the values that a file in configs/dataset/ would hold (config/plugin_configs.py).
+A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here. Another package
+adds a dataset through an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and
+CONFIG, which holds the values that a file in configs/dataset/ would hold (config/plugin_configs.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _is_loader(part: Any) -> bool:
 DATASETS: Registry[Any] = Registry(
     "dataset", DATASET_GROUP, LOADERS, "a module or an object with INFO (a DatasetInfo), CONFIG and load", _is_loader
 )
-"""Every dataset by name: the name of a module of proxlearn, or the object of an entry point."""
+"""All datasets by name; a value is the name of a module of proxlearn or the object of an entry point."""
 
 
 def dataset_info(name: str) -> DatasetInfo:
@@ -62,6 +62,6 @@ def load(config: DatasetConfig) -> Table:
 
 
 def _import_loader(name: str) -> Any:
-    """Return a module or an object with INFO and ``load``."""
+    """Return the loader of a dataset: a module or an object with INFO and ``load``."""
     part = DATASETS[name]
     return importlib.import_module(part) if name in LOADERS else part

@@ -1,4 +1,4 @@
-"""Loader of wine: the chemical analysis of wines of scikit-learn, three cultivars, no download needed."""
+"""Loader of the wine dataset of scikit-learn: chemical analyses of wines from three cultivars."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from proxlearn.terminal.notice import notice
 
 RETRY_SECONDS = 1.0
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Environment variables that joblib sets for its workers; a job resets them, because a run keeps its thread number."""
+"""Environment variables that joblib sets for its workers; a job resets them, because a run has its own limit."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class JobBatch:
 
 
 def _stop_message(job: Job) -> str:
-    """Return how far a job got, for a job whose process ended before it could record this.
+    """Return a message with the last step of a job whose process was stopped before it could record that step.
 
     The cause is a second signal, or a signal between the last step and the plots.
     """

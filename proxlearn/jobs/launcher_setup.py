@@ -41,7 +41,7 @@ def batch_size(master: DictConfig, jobs: int) -> int:
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Return the number of threads per job, so that concurrent jobs share the cores; None leaves it to torch."""
+    """Return the number of threads with which each of the concurrent jobs runs; None leaves the number to torch."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":

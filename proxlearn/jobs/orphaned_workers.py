@@ -12,7 +12,7 @@ import time
 
 POLL_SECONDS = 1.0
 JOB_RUNNING = threading.Lock()
-"""Held while a job is supervised: a worker ends between jobs, so that the job's checkpoint and record are stored."""
+"""Lock that is held while a job is supervised, so that a worker ends only after the results of its job are stored."""
 _orphaned = threading.Event()
 
 

@@ -6,7 +6,7 @@ The first line names the format. Every other line is a record::
 
 The identity holds everything that determines the result: the resolved settings (never the name of a preset alone), the
 data's checksum, and a ``revision`` of the method that is raised when its results change. The key is a hash of the
-identity, and a record whose key does not match its identity is ignored, so that no result is taken for another.
+identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
 
 One process writes to a cache at a time: the command that owns the folder, which holds its lock (run/lock.py). Jobs
 return their results to that process.

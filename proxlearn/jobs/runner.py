@@ -195,7 +195,7 @@ def _launch_in_rounds(
 
 
 def _wait_for_running_jobs(jobs: Sequence[Job], records: JobRecords, session: str) -> None:
-    """Wait for jobs that outlive their launcher, while they store their checkpoints, at most LAST_JOBS_SECONDS."""
+    """Wait at most LAST_JOBS_SECONDS for jobs that outlive their launcher to store their checkpoints."""
     end = time.monotonic() + LAST_JOBS_SECONDS
     while time.monotonic() < end:
         if not any(_is_running(job, records, session) for job in jobs):

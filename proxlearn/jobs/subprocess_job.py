@@ -22,7 +22,7 @@ from proxlearn.terminal.streams import open_standard_streams
 
 POLL_SECONDS = 0.5
 PROCESS_LOCK = threading.Lock()
-"""The exit code of a process can be read once, and starting another process reads it too: one thread at a time."""
+"""Lock for starting processes and reading exit codes, because starting one also reads the exit codes of others."""
 
 
 def run_in_subprocess(
@@ -76,7 +76,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
 
 
 def _follow_parent() -> None:
-    """Send SIGTERM to this process when its supervisor has ended, because its end could not be recorded."""
+    """Send SIGTERM to this process when its supervisor has ended, because nothing could record its end any more."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,7 +1,7 @@
-"""The interface of loggers, through which the training loop uses any of them, and the table of loggers.
+"""The interface through which the training loop uses every logger, and the registry of loggers.
 
-metrics.csv is the reference: at the start of each session a logger reads its rows and adds those that it lacks, so that
-the state of the logger does not matter. The package of a logger is imported only when the logger is used.
+At the start of each session, a logger reads metrics.csv and adds the rows that it lacks, so rows that it failed to log
+in an earlier session are not lost. The package of a logger is imported only when the logger is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxlearn.core.registry import LOGGER_GROUP, Registry, describe_error
 from proxlearn.errors import InputError, ProxlearnError
 
 Row = Mapping[str, float | int | bool | None]
-"""A row of metrics.csv: ``step``, and the metrics by name; None where there is no value."""
+"""A row of metrics.csv: ``step`` and the metrics, by name; None for an empty cell."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class NoLogger:
 
 
 class PluginLogger:
-    """The logger of another package: an error in it becomes a warning, and the run continues without the logger."""
+    """A logger of another package; if it fails, a warning is issued, and the run continues without it."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         self._name, self._warn = config.name, warn
@@ -99,7 +99,9 @@ class PluginLogger:
             raise
         except Exception as error:
             self._logger = None
-            self._warn(f"logger={self._name} failed ({describe_error(error)}); metrics.csv has every row")
+            self._warn(
+                f"logger={self._name} failed ({describe_error(error)}); all rows are still written to metrics.csv"
+            )
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ LOGGER_KINDS = {
         },
     ),
 }
-"""Loggers by name. A new one needs a line here, one in ``Logger`` of the schema, and an extra of its name."""
+"""Loggers by name. A new logger needs an entry here, its name in ``schema.Logger``, and an extra of the same name."""
 LOGGERS: Registry[Any] = Registry(
     "logger",
     LOGGER_GROUP,
@@ -136,9 +138,9 @@ LOGGERS: Registry[Any] = Registry(
     f"a class with the methods {', '.join(METHODS)}",
     lambda part: isinstance(part, type) and all(callable(getattr(part, method, None)) for method in METHODS),
 )
-"""proxlearn's own loggers, and the classes that packages add by entry points of the group ``proxlearn.loggers``.
+"""proxlearn's own loggers, and the classes that packages add through entry points of the group ``proxlearn.loggers``.
 
-Such a class has the interface of RunLogger and is called with (config, info, warn), as proxlearn's own are."""
+Such a class has the methods of RunLogger and is called with (config, info, warn), like proxlearn's own classes."""
 DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
 EVENTS_FOLDER = "tensorboard"
 """Folder of TensorBoard's event files in the run folder."""
@@ -147,7 +149,7 @@ RUN_ID_FILE = "mlflow.json"
 
 
 def check_logger(config: LoggerConfig) -> None:
-    """Refuse a logger whose package is not installed or cannot be imported, before a run starts."""
+    """Raise InputError if the package of a logger is not installed or cannot be imported."""
     if config.name not in LOGGERS.own_names:
         LOGGERS[config.name]
         return

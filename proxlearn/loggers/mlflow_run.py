@@ -1,7 +1,8 @@
 """MLflow logger: a run in the store that ``logger.uri`` names, by default a folder on this machine.
 
-The default is a folder instead of MLflow's database: the jobs of a sweep write at the same time, also on a cluster's
-file system, and mlflow-skinny suffices. MLflow cannot delete logged values, so a value that it holds is not sent again.
+The default is a folder instead of MLflow's database, because the jobs of a sweep can write to it at the same time, even
+on a cluster's file system, and because mlflow-skinny supports it. MLflow cannot delete logged values, so a value that
+it holds is not sent again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TensorBoard logger: event files in ``<run folder>/tensorboard``, in the record format of TensorBoard.
 
-The writers of torch and TensorBoard buffer events in a thread, so that a killed process loses logged rows. Here every
+The writers of torch and TensorBoard buffer events in a thread, so a killed process loses logged rows. Here every
 row is in the file before the run continues.
 """
 

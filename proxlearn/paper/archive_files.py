@@ -126,7 +126,7 @@ def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
 
 
 def natural_order(name: str) -> tuple[Any, ...]:
-    """Return a key that sorts the numbers in run names by value, so that seed2 comes before seed10."""
+    """Return a key that sorts the numbers in run names by value: seed2 comes before seed10."""
     entry, _, label = name.partition("/")
     return entry, *(float(part) if index % 2 else part for index, part in enumerate(NUMBER.split(label)))
 

@@ -23,7 +23,7 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged step since which the kernel has been the identity up to rounding, or infinity."""
+    """Return the first logged step from which the kernel is always the identity up to rounding, or infinity."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]

@@ -1,6 +1,6 @@
-"""Losses with recipe=tuned: the quadratic loss against the logistic loss or cross-entropy, on paired splits.
+"""Write the page that compares the quadratic loss with the logistic loss or cross-entropy, with recipe=tuned.
 
-Each loss selects its own settings from the training part of the split; seed and rows are the same for both.
+The settings are selected separately for each loss on the training part; both losses have the same seed and rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPLITS = 5
 
 
 def measure_losses(config: TrainConfig) -> FitResult:
-    """Return the test figures of the weighted estimate for the quadratic loss and for the loss of the classes."""
+    """Return the test metrics of the weighted estimate for the quadratic loss and the recommended loss of the task."""
     task = build_experiment(replace(config, loss="quadratic")).prepared.table.task
     result: FitResult = {}
     for kind, loss in (("quadratic", "quadratic"), ("likelihood", RECOMMENDED_LOSSES[task])):

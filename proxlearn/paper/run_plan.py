@@ -60,7 +60,7 @@ class PlanEntry:
     cloud_steps: tuple[int, ...] = ()
     """Steps whose clouds a table or a figure needs: the archive keeps the stored clouds nearest to them."""
     keeps_points: bool = False
-    """Whether a table needs the data points of the runs, so that the archive keeps them."""
+    """Whether the archive keeps the data points of the runs, because a table needs them."""
 
     @cached_property
     def jobs(self) -> tuple[tuple[str, ...], ...]:

@@ -27,7 +27,7 @@ class Prediction:
     predicted: np.ndarray
     """Class indices, n; or values in the target's units, n (for several targets: n x outputs)."""
     probabilities: np.ndarray
-    """n x C; n x 0 where the target is a real number."""
+    """Probabilities of the classes, n x C; n x 0 for a real target."""
     errors: np.ndarray
     """Standard errors over the particles (``core.estimates.standard_error``): of the probabilities, n x C, or of the
     values."""
@@ -56,7 +56,7 @@ class Model:
     """The name of the target's column, if it had one."""
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
-        """Return the mean output over the cloud by both estimates, with shape (outputs) x n."""
+        """Return the mean output over the cloud by both estimates, each of shape outputs x n."""
         blocks = [mean_outputs(outputs, self.cloud) for outputs in self._outputs(X)]
         means = {estimate: torch.cat([block[estimate] for block in blocks], dim=-1) for estimate in blocks[0]}
         for f in means.values():
@@ -87,7 +87,7 @@ class Model:
         return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
-        """Yield the outputs of the individual particles, N x (outputs) x rows, in blocks of rows."""
+        """Yield the outputs of the individual particles, N x outputs x rows, in blocks of rows."""
         N, outputs = len(self.cloud.theta), max(1, len(self.classes), len(self.target_scaler.shift))
         rows = max(1, BLOCK // (N * outputs))
         with torch.no_grad():

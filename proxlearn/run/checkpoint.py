@@ -139,8 +139,8 @@ def newest_valid(
 def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
     """Delete the checkpoints that are no longer needed once the checkpoint of ``step`` is on disk.
 
-    These are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if ``films``;
-    the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``, so that an
+    These are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if ``films``
+    is true; the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``, so that an
     interrupted run has all the checkpoints of an uninterrupted one. Files of later steps (damaged ones that were
     skipped) are not counted, so that they do not displace valid ones.
     """

@@ -57,7 +57,7 @@ def validate_config(composed: DictConfig) -> TrainConfig:
 
 
 def _import_plugins(config: TrainConfig) -> None:
-    """Refuse parts of other packages that cannot be imported, before a folder is created."""
+    """Raise InputError if a neuron, loss or weight update of another package cannot be imported."""
     for kind, group, name, own_names in (
         ("neuron", NEURON_GROUP, config.dataset.neuron, options.Neuron),
         ("loss", LOSS_GROUP, config.loss, options.Loss),

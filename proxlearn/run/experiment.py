@@ -60,7 +60,7 @@ class Experiment:
 
     @property
     def part_names(self) -> dict[str, str]:
-        """The names of the neuron, its activation and the loss, from which a prediction rebuilds them."""
+        """The names of the neuron, its activation and the loss, with which a prediction constructs them again."""
         # A part of a package is found again by the name of its entry point, which may differ from its own name.
         named, loss = self.config.dataset.neuron, self.config.loss
         neuron_name = self.source.neuron.name if named is None or named in NEURONS.own_names else named
@@ -120,22 +120,26 @@ def choose_neuron(table: Table, name: str | None, activation: str) -> Neuron:
     name = name or fitting[0]
     neuron = make_neuron(name, classes, activation)
     if table.task not in neuron.tasks:
-        raise InputError(f"the {name} neuron does not support {table.task}", f"use dataset.neuron={'|'.join(fitting)}")
+        raise InputError(
+            f"the {name} neuron does not support dataset.task={table.task}", f"use dataset.neuron={'|'.join(fitting)}"
+        )
     return neuron
 
 
 def choose_loss(name: str | None, neuron: Neuron, task: options.Task, readings: Iterable[str] = ()) -> Loss:
-    """Return the loss that the config names, or the recommended one; refuse one that does not suit neuron and task."""
+    """Return the loss that the config names, or the recommended one; raise InputError if it is not supported."""
     trainable = LOSSES.own_names if neuron.losses is None else neuron.losses
     supported = [key for key in trainable if task in find_loss(key).tasks]
     if not supported:
-        raise InputError(f"the {neuron.name} neuron has no loss for {task}", "choose another dataset.neuron")
+        raise InputError(
+            f"the {neuron.name} neuron has no loss for dataset.task={task}", "choose another dataset.neuron"
+        )
     if name is None:
         recommended = recommended_loss(task, readings)
         return find_loss(recommended if recommended in supported else supported[0])
     loss = find_loss(name)
     if task not in loss.tasks:
-        raise InputError(f"loss={name} does not support {task}", f"choose loss={'|'.join(supported)}")
+        raise InputError(f"loss={name} does not support dataset.task={task}", f"choose loss={'|'.join(supported)}")
     if neuron.losses is not None and name not in neuron.losses:
         problem = f"the {neuron.name} neuron cannot be trained with loss={name}"
         raise InputError(problem, f"choose loss={'|'.join(supported)}, or another dataset.neuron")

@@ -20,7 +20,7 @@ class RunState:
     def __init__(self, experiment: Experiment, checkpoint: Checkpoint) -> None:
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint
-        """The state after the newest step, but ``generator`` and ``metrics`` are those of the session's start."""
+        """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""
         self.info: Info | None = None
         """Diagnostics of the step that led to the cloud, if this session made it."""
         self.row: Row | None = None
@@ -28,7 +28,7 @@ class RunState:
         self.generator = torch.Generator(experiment.device)
         self.generator.set_state(checkpoint.generator)
         self.stop_requested = False
-        """Whether an observer asks to end the session at this step, as a signal would."""
+        """Whether an observer has requested that the session end at this step."""
         self._first_step = checkpoint.cloud.step
 
     @property

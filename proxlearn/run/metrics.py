@@ -1,8 +1,8 @@
 """metrics.csv: one row per logged step. Between logged steps no metric is computed.
 
 The columns h, beta and epsilon, which exist if these values change during the run, and the columns of the proximal step
-describe the step that led to the row; in the row of step 0 they are empty. Files of version 0.1.0 have other numbers
-there: see metrics_version.py.
+describe the step that led to the row; in the row of step 0 they are empty. Files of version 0.1.0 hold other values
+in these columns (see metrics_version.py).
 """
 
 from __future__ import annotations

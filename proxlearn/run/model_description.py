@@ -51,7 +51,7 @@ def _problem(values: dict[str, Any]) -> str:
     if not isinstance(neuron, str) or not isinstance(loss, str):
         return "its neuron or its loss is not a name"
     if task not in make_neuron(neuron, max(2, len(classes)), None).tasks:
-        return f"the {neuron} neuron does not support {task}"
+        return f"the {neuron} neuron does not support the task {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
         return f"{len(columns)} columns and {len(classes)} classes do not match the task {task}"

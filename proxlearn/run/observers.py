@@ -1,4 +1,4 @@
-"""The observers of a run: rows of metrics.csv, checkpoints, the final scores, the logger's rows, a user's callbacks.
+"""The observers that record the metrics, checkpoints and final scores of a run, and call its logger and callbacks.
 
 The observers ``Progress`` and ``Status`` are in separate modules.
 """
@@ -109,25 +109,25 @@ class LoggerRows(Observer):
 
 @dataclass(frozen=True)
 class StepEvent:
-    """A step of a run, as a callback sees it. Its tensors belong to the run and must not be changed in place."""
+    """The argument of a callback: a step of a run, whose tensors must not be changed in place."""
 
     step: int
     """Number of recursions so far; 0 for the initial cloud of a new run."""
     cloud: PointCloud
     """The cloud after the step."""
     info: Info | None
-    """Diagnostics of the proximal step; None at step 0, and where the weight update is not the proximal one."""
+    """Diagnostics of the proximal step; None at step 0 and for other weight updates."""
     row: Row | None
-    """The row of metrics.csv by column, or None where the step is not logged."""
+    """The row of metrics.csv by column, or None if the step is not logged."""
 
 
 Callback = Callable[[StepEvent], object]
-"""Called after each step; a true result asks the run to stop."""
+"""Function that is called after each step; the run stops if the function returns a true value."""
 
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """How a session is observed from Python; nothing here affects the result of a run."""
+    """Options for observing a session from Python; they do not affect the result of the run."""
 
     callbacks: Sequence[Callback] = ()
     progress: bool = True
@@ -135,7 +135,7 @@ class SessionOptions:
 
 
 class Callbacks(Observer):
-    """Calls a user's functions after each step."""
+    """Observer that calls the user's callbacks after each step."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = callbacks

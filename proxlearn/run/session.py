@@ -25,7 +25,7 @@ from proxlearn.run.training_loop import training_loop
 
 
 def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, status: Status) -> None:
-    """Write the files of a run that has made no step, from which a session can continue: those of step 0."""
+    """Write the files of step 0, from which a session can start or continue the run."""
     folder.create(experiment.config)
     _write_model_and_points(experiment, folder)
     with MetricsLog(folder.metrics) as log:

@@ -40,10 +40,10 @@ class SweepJob:
     error: str | None = None
     """Reason why the job cannot be run at all."""
     same_as: int | None = None
-    """Another job that is the same run with at least as many steps: only that one is run."""
+    """Number of a job with the same run and at least as many steps; only that job is run."""
     settings_sha256: str | None = None
-    """Digest of the settings that determine the trajectory: a folder that holds another run by now is not this job's.
-    None in sweeps of version 0.1.0."""
+    """Digest of the settings that determine the trajectory, by which another run in the folder is recognised. None in
+    sweeps of version 0.1.0."""
 
     @property
     def title(self) -> str:

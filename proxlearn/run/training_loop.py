@@ -49,7 +49,7 @@ def training_loop(
 ) -> int | None:
     """Run the steps from ``checkpoint`` to the last one; return the signal that stopped them early, if one did.
 
-    A callback can stop them, too: then the run is left as after a signal.
+    A callback can also stop the steps; the run can then be continued, as after a signal.
     """
     state = RunState(experiment, checkpoint)
     fallback = experiment.config.device.fallback_dtype

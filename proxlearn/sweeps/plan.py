@@ -36,9 +36,9 @@ from proxlearn.validators import flag
 
 MAX_JOBS = 10_000
 NOTICE_JOBS = 50
-"""Composing takes a tenth of a second per job: from this number of jobs on, a line tells the user to wait."""
+"""With at least this many jobs, a notice is printed first, because composing takes a tenth of a second per job."""
 NOT_NAMED = ("fail_fast", "logger.uri")
-"""Further keys that affect no trajectory: the name of the sweep's folder does not depend on them."""
+"""Further keys that affect no trajectory; the name of the sweep folder does not depend on them."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The engine of a run: the code that computes the steps (compiled, plain torch, or literal), and its step function.
 
-A run chooses its engine once, stores it, and keeps it when it is continued: the engines differ in their last bits.
+The engine of a run is chosen once, stored, and kept when the run is continued, because the results of the engines
+differ in the last bits.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from proxlearn.memory import full_kernel_remedy
 from proxlearn.terminal.notice import notice
 
 LONG_SECONDS = 2.0
-"""A compilation that took longer is reported when it has ended."""
+"""A compilation that takes longer than this is reported when it has ended."""
 
 
 class Step(Protocol):
-    """``core.step.step`` for one problem and one set of hyperparameters, both of which may change between steps."""
+    """Interface of the step function of an engine; its hyperparameters and samples can be changed between steps."""
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]: ...
 
@@ -73,14 +74,14 @@ def make_step(engine: str, functional: Functional, hyper: Hyper, N: int, threads
     if engine == "eager":
         return PlainStep(step.step, functional, hyper)
     if not isinstance(functional, Risk):
-        problem = "the literal engine is Algorithms 1 and 2 for the quadratic risk"
-        raise InputError(problem, "use engine='eager', or leave engine out")
+        problem = "the literal engine supports only a Risk with the quadratic loss"
+        raise InputError(problem, "use engine='eager', or leave out engine")
     literal.check_problem(functional)
     return PlainStep(literal.step, functional, hyper)
 
 
 class PlainStep:
-    """The reference recursion, or the literal one."""
+    """Step function of the eager and the literal engine, which calls a plain torch function."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class PlainStep:
 
 
 class CompiledStep:
-    """The fused engine; it reports compilations, and a cloud that is too large for it."""
+    """Step function of the fused engine; it reports compilations, and raises RunError if the kernel is too large."""
 
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         from proxlearn.core.fused.fused_step import FusedStep
@@ -122,9 +123,9 @@ class CompiledStep:
 
 
 class CompilationReport:
-    """Report the passes that are compiled in this block, as counted by Numba: a step that is just slow is not reported.
+    """Context manager that reports passes that Numba compiles in its block; other slow steps are not reported.
 
-    A class and not a generator, because every step enters it.
+    It is a class and not a generator, because it is entered at every step.
     """
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Fit in memory: from a problem and settings to a trained cloud and its history, with optional early stopping."""
+"""Fits in memory: train a cloud for a problem and settings, and record its history, with optional early stopping."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxlearn.training.settings import Settings
 
 LOGGED_PER_DECADE = 20
 MOST_SCORED = 2**14
-"""Maximum number of training rows that the history's risk is computed on."""
+"""Maximum number of training rows for the training risk in the history."""
 PIECE = 2**24
 """Maximum number of outputs (particles x samples) held in memory while scoring."""
 
@@ -29,20 +29,20 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class FitState:
-    """A fit that can predict and that can be continued."""
+    """The state of a fit, with everything that is needed to predict and to continue the fit."""
 
     cloud: PointCloud
-    """The newest cloud; with early stopping, the one of the least validation risk."""
+    """The newest cloud; with a validation part, the cloud with the lowest validation risk."""
     newest: PointCloud
     generator: Tensor
-    """State of the noise generator, bytes."""
+    """State of the noise generator, as bytes."""
     history: tuple[Row, ...] = ()
-    """Rows of the logged steps: step, train_risk, validation_risk where a part is held out, ess, and h, beta and
-    epsilon of the step that led there."""
+    """Rows of the logged steps: step, train_risk, validation_risk if there is a validation part, ess, and the h, beta
+    and epsilon of that step."""
 
     @property
     def best(self) -> Row:
-        """The row of the least validation risk."""
+        """The row with the lowest validation risk."""
         return min((row for row in self.history if "validation_risk" in row), key=lambda row: row["validation_risk"])
 
 
@@ -55,13 +55,13 @@ class FitInterrupted(KeyboardInterrupt):
 
 
 def split_seed(seed: int) -> tuple[int, int]:
-    """Return the seeds of cloud_0 and of the noise, which have separate streams."""
+    """Return the seeds of the initial cloud and of the noise, which are separate random streams."""
     cloud_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
     return cloud_seed, noise_seed
 
 
 def initial_cloud(neuron: Neuron, n_x: int, N: int, init_scale: float, seed: int) -> PointCloud:
-    """Return cloud_0 of a seed, in float64."""
+    """Return the initial cloud for a seed, in float64."""
     generator = torch.Generator().manual_seed(split_seed(seed)[0])
     return draw_normal(neuron.coordinates(n_x), neuron.initial_deviations(n_x, init_scale), N, generator)
 
@@ -88,11 +88,12 @@ def fit(
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], None] = lambda cloud, row: None,
 ) -> FitState:
-    """Run ``steps`` recursions (by default those of the settings) from ``start``, or from the cloud_0 of ``seed``.
+    """Run ``steps`` recursions from ``start``, or from the initial cloud of ``seed``, and return the state reached.
 
-    Continuing a fit gives bit for bit the result of one longer fit, also after ``FitInterrupted``. With a
-    ``validation`` part the cloud of its least risk is kept, and ``patience`` logged steps without a lower risk end the
-    fit. ``engine`` is the one of ``iterate``. ``callback`` is called at every logged step.
+    The default of ``steps`` is ``settings.steps``. Continuing a fit gives bit for bit the result of one longer fit,
+    even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation risk is kept, and
+    the fit ends after ``patience`` logged steps without a lower risk. ``engine`` and ``threads`` have the same meaning
+    as in ``iterate``. ``callback`` is called at every logged step.
     """
     start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
@@ -135,7 +136,7 @@ def fit(
 
 
 def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
-    """Return the risk of the weighted estimate, computed over blocks of rows."""
+    """Return the risk of the weighted estimate on ``samples``, computed in blocks of rows."""
     shares, total = torch.softmax(cloud.log_rho, dim=0)[:, None], 0.0
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):

@@ -31,16 +31,18 @@ def iterate(
 
     Parameters
     ----------
-    functional : its data in float64; the steps use them in the cloud's precision.
-    cloud : the initial cloud; ``cloud.step`` is counted from there.
+    functional : the functional to minimise, with data in float64; the steps convert it to the cloud's precision.
+    cloud : the initial cloud; the steps are counted from ``cloud.step``.
     hyper : the hyperparameters of the run; schedules and a relative epsilon are applied step by step.
     generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
-        step raises, the state is undefined: a caller that wants to continue restores the one from before the step.
-    until : last step; None: no limit.
-    engine : "fused", "eager" or "literal"; None: fused where it can run.
-    threads : number of threads of the compiled passes; None: as many as torch uses. The last bits depend on it.
-    fallback : precision used permanently from the first non-finite cloud on, when ``on_switch`` is called;
-        without it such a cloud raises RunError.
+        step raises an error, its state is undefined; to continue, the caller must restore the state before the step.
+    until : the last step; None for no limit.
+    engine : "fused", "eager" or "literal"; None chooses "fused" if it can run, otherwise "eager".
+    threads : number of threads of the compiled passes; None for as many as torch uses. The last bits of the result
+        depend on this number.
+    fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises
+        RunError.
+    on_switch : called with the non-finite cloud when the precision is switched.
     """
     hyper.check()
     hyper = functional.with_readings(hyper)

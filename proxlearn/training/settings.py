@@ -12,8 +12,8 @@ from proxlearn.core.hyper import Hyper, Hyperparameters
 class Settings(Hyperparameters[float | None]):
     """The hyperparameters, the numbers of particles and steps, the initial scale and the precision of a fit.
 
-    The defaults are those of recipe=tuned (a test compares them with its YAML file). None for steps, init_scale, beta,
-    h or epsilon is filled in by selection.
+    The defaults are those of recipe=tuned (a test compares them with its YAML file). If steps, init_scale, beta,
+    h or epsilon is None, selection chooses its value.
     """
 
     beta: float | None = None
@@ -29,7 +29,7 @@ class Settings(Hyperparameters[float | None]):
     N: int = 500
     steps: int | None = None
     init_scale: float | None = None
-    """s of cloud_0: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x)."""
+    """Scale s of the initial cloud: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x)."""
     dtype: str = "float32"
 
     @property

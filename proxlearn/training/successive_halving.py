@@ -1,8 +1,8 @@
 """One selection procedure for every dataset: successive halving on a held-out quarter of the training part.
 
-Every candidate starts from the same seed. In each rung the remaining candidates are trained for some more steps and
-then ranked by their least validation risk so far; the better ones stay. The final fit on the whole training part uses
-the winner's settings and the step of its least validation risk. No test row is used.
+Every candidate starts from the same seed. In each rung, the remaining candidates are trained for some more steps and
+ranked by their lowest validation risk so far; the better ones are kept. The final fit on the whole training part uses
+the winner's settings and ends at the step of its lowest validation risk. No test row is used.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ CANDIDATES: tuple[dict[str, float], ...] = tuple(
     for h in (0.5, 0.1)
     for epsilon, beta in ((0.1, 1e5), (1.0, 1e4))
 )
-"""The candidates of the quadratic loss: values for standardised features and targets of size 1."""
+"""The candidates for the quadratic loss, chosen for standardised features and targets of order 1."""
 RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
-"""Further steps of each remaining candidate, and the number of candidates that stay after them."""
+"""For each rung: the number of further steps per candidate, and the number of candidates that are kept after them."""
 PATIENCE = 12
-"""Logged steps without a lower validation risk after which a candidate stops; in steps, four times as many."""
+"""Number of logged steps without a lower validation risk after which a candidate stops.
+
+Logged steps are log-spaced, 20 per decade, so the number of steps quadruples in the meantime."""
 MOST_PARTICLES = 200
-"""Limit of a candidate's N: good settings of a mean field do not depend on N, and fewer particles rank them alike."""
+"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles suffice to rank."""
 FEWEST_ROWS = 8
-"""With fewer rows a held-out part is uninformative: the first candidate is taken, with the steps of the first rung."""
+"""With fewer rows, a held-out part is uninformative: the first candidate and the steps of the first rung are chosen."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,20 @@ class Selection:
 
     settings: Settings
     table: tuple[dict[str, Any], ...]
-    """One row per candidate and rung: its numbers, the step and the value of its least validation risk."""
+    """One row per candidate and rung: its hyperparameters, its lowest validation risk, and the step of that risk."""
     curve: tuple[tuple[int, float], ...] = ()
-    """The winner's logged steps, in order, and its validation risks; empty where no part was held out."""
+    """The winner's logged steps, in order, with its validation risks; empty if no part was held out."""
 
     @property
     def best_step(self) -> int:
-        """The step of the winner's least validation risk; the curve must not be empty."""
+        """The step of the winner's lowest validation risk; the curve must not be empty."""
         return min(self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
         """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover that step.
 
-        Between two logged steps it is the larger of the two risks, and after the last logged step the last risk.
+        Between two logged steps, the result is the larger of their risks; after the last logged step, it is the last
+        risk.
         """
         before = [risk for logged, risk in self.curve if logged <= step][-1:]
         after = [risk for logged, risk in self.curve if logged >= step][:1]
@@ -86,12 +89,12 @@ def select(
     progress: Callable[[str], None] = lambda text: None,
     store: CandidateStore | None = None,
 ) -> Selection:
-    """Choose the fields of ``candidates`` that ``base`` leaves at their defaults, from the training samples alone.
+    """Choose a candidate for the fields that ``base`` leaves at their defaults, using only the training samples.
 
-    A field whose value in ``base`` is not its default keeps that value, and so does one named in ``fixed``. Given
-    steps replace the chosen ones and change nothing else, so that more steps continue a run. ``engine`` is the one of
-    ``iterate``. Results that ``store`` holds from an interrupted selection are not computed again. The default
-    candidates are those of the loss.
+    The candidates are by default those of the loss. A field of ``base`` keeps its value if this value is not its
+    default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
+    and changes nothing else, so that a run can be extended. ``engine`` and ``threads`` have the same meaning as in
+    ``iterate``. Results that ``store`` holds from an interrupted selection are not computed again.
     """
     candidates = candidates_of(problem.loss) if candidates is None else candidates
     candidate_settings = _distinct(base, candidates, fixed)
@@ -147,10 +150,10 @@ def select(
 
 
 def candidates_of(loss: Loss, candidates: tuple[dict[str, float], ...] = CANDIDATES) -> tuple[dict[str, float], ...]:
-    """Return the candidates of a loss: with h and beta in proportion to the reciprocal of its smoothness.
+    """Return the candidates for a loss, with h and beta scaled in inverse proportion to its smoothness.
 
-    A loss divided by c has the same trajectories with h and beta multiplied by c; two losses of the same shape around
-    their minimum are treated alike in this way, whatever their scale.
+    A loss divided by c has the same trajectories if h and beta are multiplied by c. With this scaling, losses that
+    differ only by a factor have equivalent candidates.
     """
     factor = quadratic.smoothness / loss.smoothness
     scaled = {"h", "beta"}
@@ -160,7 +163,7 @@ def candidates_of(loss: Loss, candidates: tuple[dict[str, float], ...] = CANDIDA
 
 
 def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
-    """Split into three quarters for training and one quarter for validation, each class in proportion."""
+    """Return three quarters of the samples for training and one quarter for validation, stratified by class."""
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     if samples.labels is not None:
         order = order[torch.argsort(samples.labels[order], stable=True)]

@@ -78,7 +78,7 @@ def test_two_packages_with_one_name_are_both_named(fake_package: Callable[..., N
     fake_package("second", "part = 2", numbers="seven")
     registry: Registry[int] = Registry("number", "proxlearn.numbers", {})
     assert registry.names() == ["seven"]
-    with pytest.raises(InputError, match="the packages first and second both have a number `seven`; remove one of the"):
+    with pytest.raises(InputError, match="the packages first and second each add a number called `seven`; keep only"):
         registry["seven"]
 
 
@@ -107,8 +107,8 @@ def test_a_package_that_cannot_be_imported_is_named_in_one_line(
     "code, problem",
     [
         ("part = 3", "is not a Loss, or a function without arguments that returns one"),
-        ("part = dict", "is a function that returns dict and not Loss"),
-        ("def part(delta): ...", "cannot be made \\(TypeError: "),
+        ("part = dict", "returns an object of type dict instead of Loss"),
+        ("def part(delta): ...", "cannot be created \\(TypeError: "),
     ],
 )
 def test_an_entry_point_of_the_wrong_kind_is_refused(

@@ -154,7 +154,7 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
         ),
         (
             ["dataset.path=one.csv", "dataset.target=two", "dataset.neuron=softmax"],
-            "the softmax neuron does not support binary",
+            "the softmax neuron does not support dataset.task=binary",
         ),
         (
             ["dataset.path=one.csv", "dataset.target=two", "dataset.train_fraction=0.999"],

@@ -87,7 +87,7 @@ def remarks(run: RunData) -> list[str]:
 
 
 def weights_constant_from(run: RunData) -> int | None:
-    """Return the logged step since which no logged step has changed a weight beyond rounding, or None.
+    """Return the first logged step from which no logged step changes a weight beyond rounding, or None.
 
     A kernel near the identity is not a criterion, because a small share of the weight of a heavy particle can change
     the weight of a light particle considerably.

@@ -142,7 +142,7 @@ def _read_selection(
     refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
     chosen = record.get("chosen")
     if not isinstance(chosen, dict):
-        raise UnreadableFile(folder.selection, "it does not say which values were chosen")
+        raise UnreadableFile(folder.selection, "it does not hold the selected values")
     selected = status.get("selected")
     used = selected if isinstance(selected, dict) else {}
     for key in stored.selected:
