@@ -16,7 +16,14 @@ from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns
 from proxlearn.errors import InputError
 
-__all__ = ["Info", "step"]
+__all__ = ["REVISION", "Info", "step"]
+
+REVISION = 2
+"""Revision of the arithmetic of a recursion, raised when its bits change.
+
+1: versions 0.1 and before. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
+threads, weights in float64. Results of the revisions agree to rounding in a single step, and in law in a run.
+"""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.core.step import REVISION
 from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
@@ -45,6 +46,8 @@ class Checkpoint:
     """Step at which the run switched to the fallback precision."""
     metrics: MetricsPosition = MetricsPosition()
     """The end of metrics.csv at this step."""
+    revision: int = REVISION
+    """Revision of the recursion that computed the cloud (core/step.py)."""
     proximal: Mapping[str, Number] | None = None
     """Metrics of the step that led to the cloud, which cannot be computed from it; a run that ends here logs them.
     Empty for a step without them; None where they are unknown (checkpoints of version 0.1.0)."""
@@ -77,6 +80,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "metrics_sha256": checkpoint.metrics.sha256,
         "radius": None if cloud.screen is None else cloud.screen.radius,
         "epsilon": cloud.epsilon,
+        "revision": checkpoint.revision,
         "proximal": None if checkpoint.proximal is None else dict(checkpoint.proximal),
     }
     blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
@@ -98,12 +102,13 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
         theta, log_rho, generator = tensors["theta"], tensors["log_rho"], tensors["generator"]
         step, unmet, switched_at = (file.state[name] for name in ("step", "unmet", "switched_at"))
         metrics = MetricsPosition(file.state["metrics_size"], file.state["metrics_sha256"])
-        numbers = (step, unmet, metrics.size, 0 if switched_at is None else switched_at)
+        revision = file.state.get("revision", 1)
+        numbers = (step, unmet, metrics.size, 0 if switched_at is None else switched_at, revision)
         is_valid = (
             all(type(number) is int and number >= 0 for number in numbers)
             and isinstance(metrics.sha256, str)
-            and theta.dtype == log_rho.dtype
             and theta.dtype in (torch.float32, torch.float64)
+            and log_rho.dtype in (theta.dtype, torch.float64)
             and theta.ndim == 2
             and log_rho.shape == theta.shape[:1]
             and generator.dtype == torch.uint8
@@ -115,7 +120,7 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
         screen = _parse_screen(tensors.get("reference"), file.state["radius"], theta)
         cloud = PointCloud(theta, log_rho, step, screen, _parse_positive(file.state.get("epsilon"), "epsilon"))
         proximal = _parse_proximal(file.state.get("proximal"))
-        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, metrics, proximal)
+        return Checkpoint(cloud, generator, str(file.state["run"]), unmet, switched_at, metrics, revision, proximal)
     except (*checkpoint_file.PARSE_ERRORS, safetensors.SafetensorError, RuntimeError) as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
 

@@ -170,7 +170,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
         source = source if config.init_sha256 is None else "init_from"
         problem = f"{source} gives an initial cloud that is not finite in {config.device.dtype}"
         raise InputError(problem, f"choose another {source}, or use device.dtype=float64")
-    noise_generator = torch.Generator(experiment.device).manual_seed(noise_seed)
+    noise_generator = torch.Generator().manual_seed(noise_seed)
     return Checkpoint(cloud, noise_generator.get_state(), experiment.identity)
 
 

@@ -25,7 +25,7 @@ class RunState:
         """Diagnostics of the step that led to the cloud, if this session made it."""
         self.row: Row | None = None
         """The row of metrics.csv for this step, if it is logged."""
-        self.generator = torch.Generator(experiment.device)
+        self.generator = torch.Generator()
         self.generator.set_state(checkpoint.generator)
         self.stop_requested = False
         """Whether an observer has requested that the session end at this step."""

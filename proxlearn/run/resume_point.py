@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.step import REVISION
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import MAX_TABLE_BYTES, read_bytes
@@ -44,6 +46,22 @@ class RejectedCheckpoint(InvalidCheckpoint):
         self.remedy = remedy
 
 
+def generator_state(checkpoint: Checkpoint) -> Tensor:
+    """Return the state of the noise generator of a checkpoint; raise RejectedCheckpoint if it is not valid.
+
+    Revision 1 stored the state of the device's generator. That of a GPU cannot be continued: it seeds another one.
+    """
+    generator = torch.Generator()
+    try:
+        generator.set_state(checkpoint.generator)
+    except RuntimeError as error:
+        if checkpoint.revision != 1:
+            raise RejectedCheckpoint("its random generator is not valid", OR_OVERWRITE.removeprefix("or ")) from error
+        digest = hashlib.sha256(checkpoint.generator.numpy().tobytes()).digest()
+        generator.manual_seed(int.from_bytes(digest[:7], "little"))
+    return generator.get_state()
+
+
 @dataclass(frozen=True)
 class ResumePoints:
     """The checkpoints in the folder of a run, from which ``load`` chooses the one to continue from."""
@@ -68,9 +86,18 @@ class ResumePoints:
         if step > steps:
             problem = f"{self.folder.path} is already at step {step}, beyond steps={steps}"
             raise InputError(problem, f"set steps={step} or more, or overwrite=true")
-        return checkpoints.move_to_device(
-            replace(checkpoint, metrics=self._present_position(checkpoint)), self.experiment.device
+        if checkpoint.revision != REVISION:
+            warn(
+                f"the checkpoint of step {step} is of revision {checkpoint.revision} of the recursion; the run goes on "
+                f"with revision {REVISION}, which agrees with it to rounding, not bit for bit"
+            )
+        checkpoint = replace(
+            checkpoint,
+            metrics=self._present_position(checkpoint),
+            generator=generator_state(checkpoint),
+            revision=REVISION,
         )
+        return checkpoints.move_to_device(checkpoint, self.experiment.device)
 
     def check_settings(self, selected: bool) -> None:
         """Raise InputError if the config of the folder does not match its checkpoints.
@@ -103,12 +130,7 @@ class ResumePoints:
             raise self._other_run(candidate.run)
         if candidate.cloud.theta.shape != shape:
             raise RejectedCheckpoint("it belongs to another run", "copy the run folder again")
-        try:
-            torch.Generator(experiment.device).set_state(candidate.generator)
-        except RuntimeError as error:
-            raise RejectedCheckpoint(
-                "its random generator is for another device", "continue the run on the device on which it started"
-            ) from error
+        generator_state(candidate)
         position = self._present_position(candidate)
         self._require_rows(position)
         final_step = final_row_step(candidate.cloud.step, experiment)

@@ -16,11 +16,12 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
+from proxlearn.core.noise import draw_key, normal, uniform
 from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import ess_below, resample_systematic
 from proxlearn.errors import InputError, RunError
-from proxlearn.training.engine import Step, make_step
+from proxlearn.training.engine import Step, fused_obstacle, make_step
 
 
 class Stepper:
@@ -70,7 +71,7 @@ class Stepper:
             after = PointCloud(after.theta, after.log_rho, after.step, after.screen, before.epsilon)
         if hyper.resample == "systematic" and ess_below(after, hyper.ess_threshold):
             after = resample_systematic(
-                after, float(torch.rand((), generator=self.generator, device=after.theta.device))
+                after, float(torch.rand((), generator=self.generator, device=self.generator.device))
             )
         return after, info
 
@@ -84,7 +85,7 @@ class Stepper:
             self._functional, self._dtype, self._step = self.source.to(device, dtype), dtype, None
         functional, samples = self._functional, None
         if rows is not None and isinstance(functional, Risk):
-            samples = functional.samples.take_rows(rows)
+            samples = functional.samples.take_rows(rows.to(device))
             functional = functional if self._step is not None else functional.with_samples(samples, batch=True)
         if self._step is None:
             self._step = make_step(self.engine, functional, hyper, len(cloud.theta), self.threads)
@@ -115,11 +116,16 @@ class Stepper:
 
 def draw_noise(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
-    dtype, device = cloud.theta.dtype, cloud.theta.device
-    noise = torch.randn(cloud.theta.shape, generator=generator, dtype=dtype, device=device)
-    z0 = torch.rand(len(cloud.theta), generator=generator, dtype=dtype, device=device)
-    # 1 - z0 in place: allocating a new tensor would take longer than drawing the numbers.
-    return noise, z0.neg_().add_(1)
+    key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
+    if fused_obstacle(device.type) is not None:
+        return normal(key, cloud.theta.shape, dtype, device), uniform(key, len(cloud.theta), dtype, device)
+    # Imported here, because Numba takes a second to import and the eager engine does not need it elsewhere.
+    from proxlearn.core.fused.noise_pass import fill_normal, fill_uniform
+
+    noise, z0 = torch.empty_like(cloud.theta), torch.empty_like(cloud.theta[:, 0])
+    fill_normal(key, noise.numpy())
+    fill_uniform(key, z0.numpy())
+    return noise, z0
 
 
 def is_finite(cloud: PointCloud) -> bool:

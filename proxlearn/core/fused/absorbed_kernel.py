@@ -9,7 +9,7 @@ and row i's part of u, q^ and v needs row i of K alone: K is read once per round
 rebuilt when log z has moved too far from it, so that the range is that of the log domain. alpha makes the largest entry
 of each row 1.
 
-The entries of K have the precision of the cloud. The sums u and v, and z^ and q^, are in float64: sum_j z^_j v_j is then
+The entries of K have the precision of the cloud. u, v, z^ and q^ are in float64: sum_j z^_j v_j is then
 sum_i rho_i to the rounding of float64, and a step conserves mass in every precision.
 """
 
@@ -55,7 +55,7 @@ class SparseKernel(NamedTuple):
     columns: np.ndarray
     scale: Any
     starts: np.ndarray
-    index: np.ndarray
+    neighbours: np.ndarray
     K: np.ndarray
     diagonal: np.ndarray
     parts: np.ndarray

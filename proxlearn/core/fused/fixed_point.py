@@ -134,7 +134,7 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
             gamma, log_scale, z, u, q, v = new_gamma, new_scale, new_z, new_u, new_q, new_v
             log_z, log_Gq, next_z = next_z, new_Gq, following
         log_Gz = np.log(u) - log_scale
-        # From z^ and v, and not from log z and log(Gamma^T q), whose rounding would change the mass where both are large.
+        # From z^ and v: log z + log(Gamma^T q) would change the mass by rounding where both are large.
         log_rho = np.log(z * v) + unit
         return stopped or least > smallest, number, stopped, log_rho, log_z, log_Gz, log_Gq, changes
 

@@ -46,7 +46,7 @@ class FusedStep:
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         self.hyper, self.N = hyper, N
         set_threads(threads)
-        self.drift = make_drift(functional, hyper, N, threads)
+        self.drift = make_drift(functional, hyper, N, row_blocks(N))
         self.dtype = np.dtype(np.float64)
         self._K: dict[np.dtype, np.ndarray] = {}
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)

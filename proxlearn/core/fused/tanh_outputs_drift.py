@@ -73,7 +73,8 @@ class TanhOutputsDrift(FusedDrift):
         a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
         torch.mm(theta[:, C:], self.X1t, out=T)
         forward(T.numpy(), self.blocks)
-        r, s = ((part.T @ T).numpy() for part in (weights * a, a))
+        # T^T a and not a^T T, whose bits depend on the number of threads in float32.
+        r, s = ((T.T @ part).T.contiguous().numpy() for part in (weights * a, a))
         c, d = (torch.from_numpy(part) for part in self.cotangent(r, s))
         inner = grad_a = T @ c.T
         torch.mm(a, c, out=self.g)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import prange
+from numba import njit, prange
 from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
@@ -55,12 +55,8 @@ def saturates(problem: Risk) -> bool:
     return not problem.batch and bool(lengths.median() >= LARGE)
 
 
-@compile_pass(parallel=True, fastmath=FAST)
-def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
-    """Store the share of block t in (P^T rho, P^T 1) in sums[t], and the signs and pairs of each row or its dense mark.
-
-    Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
-    """
+@njit(fastmath=FAST)
+def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
     saturated, rounding, reach = bounds
     reference, squared_radius, near, near_count = lists
     sample, values, pair_count = pairs
@@ -68,126 +64,140 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs
     p = reference.shape[1]
     blocks = sums.shape[0]
     zero, one, two = theta.dtype.type(0), theta.dtype.type(1), theta.dtype.type(2)
-    for t in prange(blocks):
-        first, end = N * t // blocks, N * (t + 1) // blocks
-        r, s = sums[t, 0], sums[t, 1]
-        r[:] = 0
-        s[:] = 0
-        stale, count = np.empty(end - first + 3, np.int64), 0
-        near_z = np.empty(NEAR, theta.dtype)
-        for i in range(first, end):
-            moved = zero
+    first, end = N * t // blocks, N * (t + 1) // blocks
+    r, s = sums[t, 0], sums[t, 1]
+    r[:] = 0
+    s[:] = 0
+    stale, count = np.empty(end - first + 3, np.int64), 0
+    near_z = np.empty(NEAR, theta.dtype)
+    for i in range(first, end):
+        moved = zero
+        for k in range(p):
+            step = theta[i, k + 1] - reference[i, k]
+            moved += metric[k] * step * step
+        # Negated, so that NaN counts as having left.
+        if not moved <= squared_radius[i]:
+            stale[count] = i
+            count += 1
+        elif near_count[i]:
+            near_products(theta[i, 1:], X1, near[i], near_count[i], near_z)
+            pair_count[i] = classify_near(near_z, near[i], near_count[i], saturated, signs[i], sample[i], values[i])
+    stale[count : count + 3] = first
+    Z = np.empty((4, n), theta.dtype)
+    for group in range(0, count, 4):
+        products(theta, stale[group : group + 4], X1t, Z)
+        for j in range(min(4, count - group)):
+            i, z = stale[group + j], Z[j]
+            square = zero
             for k in range(p):
-                step = theta[i, k + 1] - reference[i, k]
-                moved += metric[k] * step * step
-            # Negated, so that NaN counts as having left.
-            if not moved <= squared_radius[i]:
-                stale[count] = i
-                count += 1
-            elif near_count[i]:
-                near_products(theta[i, 1:], X1, near[i], near_count[i], near_z)
+                square += metric[k] * theta[i, k + 1] * theta[i, k + 1]
+            squared_radius[i], near_count[i] = -one, 0
+            if square < HUGE:
+                # Rounding of z, here and in a step that relies on this list: at most rounding |w| |x| each.
+                slack = two * rounding * np.sqrt(square)
+                listed, next_one = list_near(z, per_length, saturated, reach + slack, near[i])
+                if listed >= 0 and next_one > slack:
+                    squared_radius[i] = (next_one - slack) ** 2 * (one - 8 * rounding)
+                    near_count[i] = listed
+                    for k in range(p):
+                        reference[i, k] = theta[i, k + 1]
+            if squared_radius[i] > 0:
+                for m in range(n):
+                    signs[i, m] = np.int8(1) if z[m] > 0 else np.int8(-1)
+                for place in range(near_count[i]):
+                    near_z[place] = z[near[i, place]]
                 pair_count[i] = classify_near(near_z, near[i], near_count[i], saturated, signs[i], sample[i], values[i])
-        stale[count : count + 3] = first
-        Z = np.empty((4, n), theta.dtype)
-        for group in range(0, count, 4):
-            products(theta, stale[group : group + 4], X1t, Z)
-            for j in range(min(4, count - group)):
-                i, z = stale[group + j], Z[j]
-                square = zero
-                for k in range(p):
-                    square += metric[k] * theta[i, k + 1] * theta[i, k + 1]
-                squared_radius[i], near_count[i] = -one, 0
-                if square < HUGE:
-                    # Rounding of z, here and in a step that relies on this list: at most rounding |w| |x| each.
-                    slack = two * rounding * np.sqrt(square)
-                    listed, next_one = list_near(z, per_length, saturated, reach + slack, near[i])
-                    if listed >= 0 and next_one > slack:
-                        squared_radius[i] = (next_one - slack) ** 2 * (one - 8 * rounding)
-                        near_count[i] = listed
-                        for k in range(p):
-                            reference[i, k] = theta[i, k + 1]
-                if squared_radius[i] > 0:
-                    for m in range(n):
-                        signs[i, m] = np.int8(1) if z[m] > 0 else np.int8(-1)
-                    for place in range(near_count[i]):
-                        near_z[place] = z[near[i, place]]
-                    pair_count[i] = classify_near(
-                        near_z, near[i], near_count[i], saturated, signs[i], sample[i], values[i]
-                    )
-                    continue
-                pair_count[i] = classify_row(z, signs[i], sample[i], values[i])
-                if pair_count[i] == DENSE:
-                    a = theta[i, 0]
-                    a_rho = a * rho[i]
-                    for m in range(n):
-                        in_r, in_s = r[m] + a_rho * z[m], s[m] + a * z[m]
-                        r[m], s[m] = in_r, in_s
-        add_signs(theta, rho, signs, first, end, r, s)
-        for i in range(first, end):
-            for j in range(pair_count[i]):
-                m, value = sample[i, j], theta[i, 0] * values[i, j]
-                r[m] += value * rho[i]
-                s[m] += value
+                continue
+            pair_count[i] = classify_row(z, signs[i], sample[i], values[i])
+            if pair_count[i] == DENSE:
+                a = theta[i, 0]
+                a_rho = a * rho[i]
+                for m in range(n):
+                    in_r, in_s = r[m] + a_rho * z[m], s[m] + a * z[m]
+                    r[m], s[m] = in_r, in_s
+    add_signs(theta, rho, signs, first, end, r, s)
+    for i in range(first, end):
+        for j in range(pair_count[i]):
+            m, value = sample[i, j], theta[i, 0] * values[i, j]
+            r[m] += value * rho[i]
+            s[m] += value
 
 
-@compile_pass(parallel=True, fastmath=FAST)
-def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
-    """Compute T c (and T e if e is given) and the Euler-Maruyama update; dense rows are recomputed bit for bit."""
+@compile_pass(parallel=True)
+def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
+    """Store the share of block t in (P^T rho, P^T 1) in sums[t], and the signs and pairs of each row or its dense mark.
+
+    Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
+    """
+    for t in prange(len(sums)):
+        _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums)
+
+
+@njit(fastmath=FAST)
+def _backward_rows(t, theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
     sample, values, pair_count = pairs
     N, n = signs.shape
     p = len(X1t)
     zero, one = theta.dtype.type(0), theta.dtype.type(1)
-    for t in prange(blocks):
-        first, end = N * t // blocks, N * (t + 1) // blocks
-        dense, count = np.empty(end - first + 3, np.int64), 0
-        for i in range(first, end):
-            for k in range(p + 1):
-                new[i, k] = theta[i, k] + diffusion * noise[i, k]
-            if pair_count[i] == DENSE:
-                dense[count] = i
-                count += 1
-                continue
-            sign = signs[i]
+    first, end = N * t // blocks, N * (t + 1) // blocks
+    dense, count = np.empty(end - first + 3, np.int64), 0
+    for i in range(first, end):
+        for k in range(p + 1):
+            new[i, k] = theta[i, k] + diffusion * noise[i, k]
+        if pair_count[i] == DENSE:
+            dense[count] = i
+            count += 1
+            continue
+        sign = signs[i]
+        in_c, in_d, in_e = zero, zero, zero
+        for m in range(n):
+            value = theta.dtype.type(sign[m])
+            in_c += value * c[m]
+            in_d += value * d[m]
+        for m in range(len(e)):
+            in_e += theta.dtype.type(sign[m]) * e[m]
+        for j in range(pair_count[i]):
+            m, value = sample[i, j], values[i, j]
+            in_c += value * c[m]
+            in_d += value * d[m]
+            if len(e):
+                in_e += value * e[m]
+            factor = h * theta[i, 0] * (one - value * value) * (c[m] + rho[i] * d[m])
+            for k in range(p):
+                new[i, k + 1] -= factor * X1[m, k]
+        inner_c[i], inner_e[i] = in_c, in_e
+        new[i, 0] -= h * (in_c + rho[i] * in_d)
+    dense[count : count + 3] = first
+    Z = np.empty((4, n), theta.dtype)
+    for group in range(0, count, 4):
+        products(theta, dense[group : group + 4], X1t, Z)
+        for j in range(min(4, count - group)):
+            i, z = dense[group + j], Z[j]
             in_c, in_d, in_e = zero, zero, zero
             for m in range(n):
-                value = theta.dtype.type(sign[m])
+                value = tanh(z[m])
+                z[m] = value
                 in_c += value * c[m]
                 in_d += value * d[m]
             for m in range(len(e)):
-                in_e += theta.dtype.type(sign[m]) * e[m]
-            for j in range(pair_count[i]):
-                m, value = sample[i, j], values[i, j]
-                in_c += value * c[m]
-                in_d += value * d[m]
-                if len(e):
-                    in_e += value * e[m]
-                factor = h * theta[i, 0] * (one - value * value) * (c[m] + rho[i] * d[m])
-                for k in range(p):
-                    new[i, k + 1] -= factor * X1[m, k]
+                in_e += z[m] * e[m]
             inner_c[i], inner_e[i] = in_c, in_e
             new[i, 0] -= h * (in_c + rho[i] * in_d)
-        dense[count : count + 3] = first
-        Z = np.empty((4, n), theta.dtype)
-        for group in range(0, count, 4):
-            products(theta, dense[group : group + 4], X1t, Z)
-            for j in range(min(4, count - group)):
-                i, z = dense[group + j], Z[j]
-                in_c, in_d, in_e = zero, zero, zero
-                for m in range(n):
-                    value = tanh(z[m])
-                    z[m] = value
-                    in_c += value * c[m]
-                    in_d += value * d[m]
-                for m in range(len(e)):
-                    in_e += z[m] * e[m]
-                inner_c[i], inner_e[i] = in_c, in_e
-                new[i, 0] -= h * (in_c + rho[i] * in_d)
-                for m in range(n):
-                    slope = one - z[m] * z[m]
-                    if slope > 0:
-                        factor = h * theta[i, 0] * slope * (c[m] + rho[i] * d[m])
-                        for k in range(p):
-                            new[i, k + 1] -= factor * X1[m, k]
+            for m in range(n):
+                slope = one - z[m] * z[m]
+                if slope > 0:
+                    factor = h * theta[i, 0] * slope * (c[m] + rho[i] * d[m])
+                    for k in range(p):
+                        new[i, k + 1] -= factor * X1[m, k]
+
+
+@compile_pass(parallel=True)
+def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
+    """Compute T c (and T e if e is given) and the Euler-Maruyama update; dense rows are recomputed bit for bit."""
+    for t in prange(blocks):
+        _backward_rows(
+            t, theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks
+        )
 
 
 class SaturatedTanhDrift(FusedDrift):

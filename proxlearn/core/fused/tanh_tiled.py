@@ -90,7 +90,6 @@ class TiledTanhDrift(FusedDrift):
         self.Z = X.new_empty(TILE, n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
-        self.rows, self.counts = np.empty(TILE, np.int64), np.empty(blocks, np.int64)
 
     def _prepare(self, samples: Samples) -> None:
         self.X1t, self.X1 = with_ones(samples)
@@ -139,14 +138,12 @@ class TiledTanhDrift(FusedDrift):
         if u is not None:
             u[rows] = Z.numpy() @ r
         inner_c, grad_a = np.empty(count, rho.dtype), np.empty(count, rho.dtype)
-        backward(Z.numpy(), weights, c, d, inner_c, grad_a, self.rows[:count], self.counts)
+        active = np.empty(count, np.bool_)
+        backward(Z.numpy(), weights, c, d, inner_c, grad_a, active, self.blocks)
         self.inner_c[rows], self.grad_a[rows] = inner_c, grad_a
-        gradient = np.zeros((count, len(self.X1t)), rho.dtype)
-        for t in range(self.blocks):
-            first, kept = count * t // self.blocks, int(self.counts[t])
-            product = torch.mm(Z[first : first + kept], self.X1).numpy()[:, : len(self.X1t)]
-            kept_rows = self.rows[first : first + kept]
-            gradient[kept_rows] = product * points.numpy()[kept_rows, :1]
+        gradient: np.ndarray = torch.mm(Z, self.X1).numpy()[:, : len(self.X1t)] * points.numpy()[:, :1]
+        # The product of other rows may have other last bits, with which a row is saturated and holds T.
+        gradient[~active] = 0
         return gradient
 
 

@@ -1,8 +1,10 @@
-"""exp and tanh as polynomials, so that the compiler can vectorise them in both precisions.
+"""exp, tanh, log, sin and cos as polynomials, so that the compiler can vectorise them in both precisions.
 
 Numba's versions call the mathematical library for each number. Both functions use 2^y = 2^k 2^g with an integer k and
 |g| <= 1/2, where 2^g is a Taylor polynomial and 2^k is set in the exponent's bits. exp(x) is accurate to |x| + 2 units
-in the last place, which is the effect of rounding x; tanh is accurate to 2 units in the last place of 1.
+in the last place, which is the effect of rounding x; tanh is accurate to 2 units in the last place of 1. log(x) of
+x = 2^k m uses the series of artanh((m - 1) / (m + 1)) with 1/sqrt(2) <= m < sqrt(2); sin and cos of a quarter turn are
+Taylor polynomials. They are accurate to 3 units in the last place (log, for x <= 1/2 or x = 1) and of 1 (sin, cos).
 """
 
 from __future__ import annotations
@@ -65,6 +67,62 @@ def _tanh4(x):  # type: ignore[no-untyped-def]
 def _tanh8(x):  # type: ignore[no-untyped-def]
     e = _power8(min(max(x * FACTOR8, -120.0), 120.0))
     return (1.0 - e) / (1.0 + e)
+
+
+LN2 = math.log(2)
+HALF_PI = math.pi / 2
+L4 = tuple(f4(2 / (2 * k + 1)) for k in range(6))
+L8 = tuple(2 / (2 * k + 1) for k in range(12))
+S4 = tuple(f4((-1) ** k * HALF_PI ** (2 * k + 1) / math.factorial(2 * k + 1)) for k in range(6))
+C4 = tuple(f4((-1) ** k * HALF_PI ** (2 * k) / math.factorial(2 * k)) for k in range(6))
+S8 = tuple((-1) ** k * HALF_PI ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(10))
+C8 = tuple((-1) ** k * HALF_PI ** (2 * k) / math.factorial(2 * k) for k in range(10))
+SQRT2_BITS4, SQRT2_BITS8 = i4(0x3FB504F3), i8(0x3FF6A09E667F3BCD)
+
+
+@njit(inline="always")
+def log4(x):  # type: ignore[no-untyped-def]
+    """Return log x of a normal positive number in float32."""
+    bits = f4(x).view(i4)
+    k = i4((bits - SQRT2_BITS4) >> i4(23)) + i4(1)
+    m = i4(bits - (k << i4(23))).view(f4)
+    s = (m - f4(1)) / (m + f4(1))
+    t = s * s
+    p = L4[0] + t * (L4[1] + t * (L4[2] + t * (L4[3] + t * (L4[4] + t * L4[5]))))
+    return f4(k) * f4(LN2) + s * p
+
+
+@njit(inline="always")
+def log8(x):  # type: ignore[no-untyped-def]
+    """Return log x of a normal positive number in float64."""
+    bits = f8(x).view(i8)
+    k = i8((bits - SQRT2_BITS8) >> i8(52)) + i8(1)
+    m = i8(bits - (k << i8(52))).view(f8)
+    s = (m - 1.0) / (m + 1.0)
+    t = s * s
+    p = L8[6] + t * (L8[7] + t * (L8[8] + t * (L8[9] + t * (L8[10] + t * L8[11]))))
+    p = L8[0] + t * (L8[1] + t * (L8[2] + t * (L8[3] + t * (L8[4] + t * (L8[5] + t * p)))))
+    return f8(k) * LN2 + s * p
+
+
+@njit(inline="always")
+def sincos4(t):  # type: ignore[no-untyped-def]
+    """Return the sine and cosine of t quarter turns, |t| <= 1/2, in float32."""
+    x = t * t
+    sine = t * (S4[0] + x * (S4[1] + x * (S4[2] + x * (S4[3] + x * (S4[4] + x * S4[5])))))
+    cosine = C4[0] + x * (C4[1] + x * (C4[2] + x * (C4[3] + x * (C4[4] + x * C4[5]))))
+    return sine, cosine
+
+
+@njit(inline="always")
+def sincos8(t):  # type: ignore[no-untyped-def]
+    """Return the sine and cosine of t quarter turns, |t| <= 1/2, in float64."""
+    x = t * t
+    sine = S8[5] + x * (S8[6] + x * (S8[7] + x * (S8[8] + x * S8[9])))
+    sine = t * (S8[0] + x * (S8[1] + x * (S8[2] + x * (S8[3] + x * (S8[4] + x * sine)))))
+    cosine = C8[5] + x * (C8[6] + x * (C8[7] + x * (C8[8] + x * C8[9])))
+    cosine = C8[0] + x * (C8[1] + x * (C8[2] + x * (C8[3] + x * (C8[4] + x * cosine))))
+    return sine, cosine
 
 
 @njit(inline="always")
