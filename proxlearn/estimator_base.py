@@ -95,7 +95,7 @@ class ProxLearn(EstimatorParameters):
 
     @property
     def weights_(self) -> np.ndarray:
-        shares: np.ndarray = torch.softmax(self._cloud().log_rho, dim=0).numpy()
+        shares: np.ndarray = self._cloud().shares.numpy()
         return shares
 
     @property

@@ -87,6 +87,11 @@ class PointCloud:
         """Weights of the particles, shape (N,), in the precision of theta."""
         return self.log_rho.exp().to(self.theta.dtype)
 
+    @property
+    def shares(self) -> Tensor:
+        """Weights divided by their sum, shape (N,), in the precision of theta."""
+        return torch.softmax(self.log_rho, dim=0).to(self.theta.dtype)
+
     def __repr__(self) -> str:
         N, p = self.theta.shape
         return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"

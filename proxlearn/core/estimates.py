@@ -18,7 +18,7 @@ ESTIMATES = ("weighted", "unweighted")
 
 def estimate_weights(cloud: PointCloud) -> dict[str, Tensor]:
     """Return the weights of the particles in each of the two estimates; both sets of weights sum to 1."""
-    weighted = torch.softmax(cloud.log_rho, dim=0)
+    weighted = cloud.shares
     return {"weighted": weighted, "unweighted": torch.full_like(weighted, 1 / len(weighted))}
 
 

@@ -79,7 +79,7 @@ def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
     unbiased resampling changes the cloud less.
     """
     N = len(cloud.log_rho)
-    edges = torch.softmax(cloud.log_rho.double(), dim=0).cumsum(0)
+    edges = torch.softmax(cloud.log_rho, dim=0).cumsum(0)
     places = (torch.arange(N, dtype=torch.float64, device=edges.device) + u) / N
     chosen = torch.searchsorted(edges, places, right=True).clamp_max(N - 1)
     log_rho = torch.logsumexp(cloud.log_rho, 0) - math.log(N)

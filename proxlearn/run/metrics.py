@@ -49,10 +49,10 @@ def measure(
         row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples, problem.loss).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     if problem.strengths is not None:
-        train_risk = train_risk + torch.softmax(cloud.log_rho, 0) @ problem.confining(cloud.theta)
+        train_risk = train_risk + cloud.shares @ problem.confining(cloud.theta)
     row["discrete_free_energy"] = float(discrete_free_energy(train_risk, cloud.log_rho, used.beta))
     row["ess"] = float(effective_sample_size(cloud.log_rho))
-    row["mass"] = float(cloud.rho.sum())
+    row["mass"] = float(cloud.log_rho.exp().sum())
     return row | {name: None if proximal is None else proximal.get(name) for name in PROXIMAL}
 
 

@@ -86,7 +86,7 @@ def read_cloud_history(folder: Path, particles: int = PARTICLES, frames: int = F
             continue
         steps.append(cloud.step)
         theta.append(cloud.theta[indices].clamp(-LARGEST_COORDINATE, LARGEST_COORDINATE).float())
-        log_rho.append(torch.log_softmax(cloud.log_rho.double(), dim=0)[indices])
+        log_rho.append(torch.log_softmax(cloud.log_rho, dim=0)[indices])
     all_theta = torch.stack(theta)
     mean, axes = _principal_axes(all_theta.flatten(0, 1))
     return CloudHistory(

@@ -23,7 +23,7 @@ def draw_images(run: RunData) -> list[Path]:
         return []
     height, width = run.model["image"]
     classes, cloud = run.model["classes"], model.cloud
-    weights = torch.softmax(cloud.log_rho, dim=0)
+    weights = cloud.shares
     heaviest = torch.sort(weights, descending=True, stable=True).indices[:HEAVIEST].tolist()
     labels = ["mean of\nthe cloud", *(f"particle {i}\n{100 * float(weights[i]):.3g} % of mass" for i in heaviest)]
     # The weights are theta's last block; an intercept, if there is one, comes first.
