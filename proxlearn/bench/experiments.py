@@ -48,7 +48,7 @@ class Effort:
     """Length of a timed stretch of recursions: a neighbour list is rebuilt only once in several recursions."""
 
 
-QUICK = Effort(largest_k=200, run_seconds=3.0, turns=2, literal_turns=1, stretch_seconds=0.05)
+QUICK = Effort(largest_k=1000, run_seconds=5.0, turns=2, literal_turns=1, stretch_seconds=0.05)
 
 
 def log_spaced(steps: int, largest_k: int) -> list[int]:
@@ -147,7 +147,7 @@ def make_timer(experiment: Experiment, cloud: PointCloud, longest: int, seconds:
 def measure_experiment(
     config: TrainConfig, effort: Effort, on_turn: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the record of a whole experiment, and the records of its clouds; ``on_turn`` is called after every turn."""
+    """Return the record of a whole experiment and those of its clouds; ``on_turn`` is called after every turn."""
     experiment, cloud = experiment_of(config)
     steps = experiment.steps
     generator = torch.Generator().manual_seed(config.seed)

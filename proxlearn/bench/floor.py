@@ -1,14 +1,15 @@
 """The floor: the time of a recursion that consists of torch's own functions and nothing else.
 
-*Drift*: the two matrix products, one sigmoid in place over N x n (for the softmax neuron, an exponential) and the noise,
-in preallocated memory. No recursion that uses torch's dense products has a faster drift, unless it leaves out products
-(saturated neurons).
+*Drift*: the two matrix products, one sigmoid in place over N x n (for the softmax neuron, an exponential) and the
+noise, in preallocated memory. No recursion that uses torch's dense products has a faster drift, unless it leaves out
+products (saturated neurons).
 
 *Kernel*, where particles exchange mass: the distances of the pairs (``torch.cdist`` with its matrix product, which is
-several times faster than differences and not accurate enough for every cloud; the floor allows it), one exponential per
-pair, and (rounds + 1) x 2 products with the resulting matrix, where ``rounds`` is the number of rounds that the compiled
-step needs at the same cloud. If that step uses all pairs, the matrix is N x N. If it uses a neighbour list, the matrix has as many entries as there are pairs that matter,
-arranged as full rows, on which torch is faster than on any sparse matrix. If no pair matters, there is no kernel.
+several times faster than differences and not accurate enough for every cloud; the floor allows it), one exponential
+per pair, and (rounds + 1) x 2 products with the resulting matrix, where ``rounds`` is the number of rounds that the
+compiled step needs at the same cloud. If that step uses all pairs, the matrix is N x N. If it uses a neighbour list,
+the matrix has as many entries as there are pairs that matter, arranged as full rows, on which torch is faster than on
+any sparse matrix. If no pair matters, there is no kernel.
 
 A *pair matters* if its entry of the coupling diag(q) Gamma diag(z) is larger than 2^-53 of the mass of its row or of
 its column. The pair of a particle with itself counts too.
@@ -44,24 +45,35 @@ class KernelUse:
     """Number of pairs in the floor's matrix, divided by N^2."""
 
 
+def regime_of(after: PointCloud, info: Info | None) -> str:
+    """Return the regime of the step that gave ``after`` and ``info``, as in KernelUse."""
+    if info is None or info.solution.rounds == 0:
+        return "identity"
+    # A step over all pairs after which a list is possible already returns the list of the next step.
+    return "all pairs" if after.screen is None else "list"
+
+
 def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
     """Return how the step that gave ``after`` and ``info`` used the kernel."""
-    if info is None or info.solution.rounds == 0:
+    regime = regime_of(after, info)
+    if info is None or regime == "identity":
         return KernelUse("identity", 0, 0.0)
-    rounds = info.solution.rounds
-    # A step over all pairs after which a list is possible already returns the list of the next step.
-    if after.screen is None:
-        return KernelUse("all pairs", rounds, 1.0)
-    return KernelUse("list", rounds, share_that_matters(info))
+    return KernelUse(regime, info.solution.rounds, 1.0 if regime == "all pairs" else share_that_matters(info))
 
 
 def share_that_matters(info: Info) -> float:
     """Return the number of pairs that matter in a step, divided by N^2."""
     rows, columns = cost_rows_columns(info.previous.theta.double(), info.theta.double(), info.hyper.orientation)
     log_z, log_q = info.solution.log_z.double(), info.solution.log_q.double()
-    log_M = log_q[:, None] - squared_distances(rows, columns) / (2 * info.hyper.epsilon) + log_z
-    mass = torch.minimum(info.previous.log_rho.double()[:, None], info.solution.log_rho.double())
-    return float((log_M - mass > LOG_TOLERANCE).double().mean())
+    log_rho, next_log_rho = info.previous.log_rho.double(), info.solution.log_rho.double()
+    N, count = len(rows), 0
+    block = max(1, 2**22 // N)
+    for first in range(0, N, block):
+        part = slice(first, first + block)
+        exponents = squared_distances(rows[part], columns) / (-2 * info.hyper.epsilon)
+        log_M = log_q[part, None] + exponents + log_z
+        count += int((log_M - torch.minimum(log_rho[part, None], next_log_rho) > LOG_TOLERANCE).sum())
+    return count / N**2
 
 
 def drift_floor(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
