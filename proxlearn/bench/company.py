@@ -19,9 +19,11 @@ from typing import Any
 
 from proxlearn.errors import RunError
 
-STEPS = {"banana": 1000, "wdbc": 20_000}
+DATASETS = ("banana", "wdbc")
+"""The default datasets: every pair of particles matters in the one, and none in nearly all of the other."""
+STEPS = {"wdbc": 20_000, "diabetes": 3000, "banana": 1000, "twonorm": 500, "shd": 1500, "sine": 3000}
 """Recursions of the commands, which take a few seconds each."""
-QUICK_STEPS = {"banana": 100, "wdbc": 1000}
+QUICK_STEPS = {dataset: steps // 10 for dataset, steps in STEPS.items()}
 BUSY_LOOP = """
 import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()

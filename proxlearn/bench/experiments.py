@@ -29,8 +29,6 @@ from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.run.experiment import Experiment
 from proxlearn.training.stepper import Stepper
 
-EXPERIMENTS = ("wdbc", "diabetes", "banana", "twonorm", "shd", "sine")
-"""The datasets of the paper's experiments; their configs set the hyperparameters and the number of steps."""
 LONGEST_STRETCH = 500
 """Largest number of consecutive recursions in one timed stretch."""
 

@@ -7,21 +7,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from proxlearn.bench.company import DATASETS as COMPANY_DATASETS
 from proxlearn.bench.company import QUICK_STEPS, STEPS, measure_company, train_command
 from proxlearn.bench.end_to_end import measure_end_to_end
-from proxlearn.bench.experiments import EXPERIMENTS, QUICK, Effort, measure_experiment
+from proxlearn.bench.experiments import QUICK, Effort, measure_experiment
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
 from proxlearn.bench.initial_growth import LARGE_SIZES, QUICK_SIZES, SIZES, measure_initial_growth
 from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench, experiment_of
+from proxlearn.bench.request import EXPERIMENTS, PARTS, BenchRequest
 from proxlearn.bench.timing import busy_share, machine_info
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
@@ -29,8 +30,6 @@ from proxlearn.errors import InputError
 from proxlearn.run.config_validation import validate_config
 from proxlearn.terminal.notice import notice
 
-PARTS = ("whole", "special", "growth", "company")
-"""The parts of the bench, in the order in which they are measured and shown."""
 DATASETS = ("wdbc", "diabetes", "shd", "banana", "sine")
 NORMAL = ("init=normal", "init_scale=1", "h=0.1", "beta=1e4", "epsilon=1", "N=500")
 """Settings of a normal initial cloud, for a neuron that the dataset's box does not cover."""
@@ -38,22 +37,6 @@ EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
 BUSY = 0.1
 """Share of the cores in use by other processes above which a notice is given."""
 Records = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class BenchRequest:
-    """What `proxlearn bench` measures."""
-
-    parts: frozenset[str]
-    """Some of PARTS."""
-    quick: bool = False
-    datasets: tuple[str, ...] | None = None
-    """The datasets of the parts whole, growth and company; None: all of them."""
-    large: bool = False
-    """Whether the part growth includes clouds of up to 100 000 particles."""
-
-    def select(self, datasets: Iterable[str]) -> list[str]:
-        return [name for name in datasets if self.datasets is None or name in self.datasets]
 
 
 def measure_all(request: BenchRequest) -> dict[str, Any]:
@@ -81,7 +64,7 @@ def measure_whole(request: BenchRequest) -> dict[str, Any]:
     """Measure the paper's experiments as a whole."""
     effort = QUICK if request.quick else Effort()
     wholes, clouds = [], []
-    datasets = request.select(EXPERIMENTS)
+    datasets = request.datasets_or(EXPERIMENTS)
     with tqdm(desc="whole experiments", total=effort.turns * len(datasets), unit="turn") as progress:
         for dataset in datasets:
             with skipped_without_data():
@@ -95,7 +78,7 @@ def measure_growth_of_datasets(request: BenchRequest) -> dict[str, Any]:
     """Measure the steps from the initial clouds of the paper's experiments with more and more particles."""
     sizes = QUICK_SIZES if request.quick else LARGE_SIZES if request.large else SIZES
     records = []
-    datasets = request.select(EXPERIMENTS)
+    datasets = request.datasets_or(EXPERIMENTS)
     with tqdm(desc="growth with N", total=len(sizes) * len(datasets), unit="cloud") as progress:
         for dataset in datasets:
             with skipped_without_data():
@@ -109,7 +92,7 @@ def measure_in_company(request: BenchRequest) -> dict[str, Any]:
     """Measure commands while other processes use the cores."""
     steps, turns = (QUICK_STEPS, 1) if request.quick else (STEPS, 5)
     records = []
-    datasets = request.select(steps)
+    datasets = request.datasets_or(COMPANY_DATASETS)
     with tqdm(desc="company", total=turns * len(datasets), unit="turn") as progress:
         for dataset in datasets:
             with skipped_without_data():
