@@ -40,7 +40,7 @@ Records = list[dict[str, Any]]
 
 
 def measure_all(request: BenchRequest) -> dict[str, Any]:
-    """Run the measurements and return their results; a measurement whose data is missing is skipped with a notice."""
+    """Run the measurements and return their results; one whose data is missing is skipped with a notice."""
     busy = busy_share()
     if busy is not None and busy > BUSY:
         notice(
@@ -67,7 +67,7 @@ def measure_whole(request: BenchRequest) -> dict[str, Any]:
     datasets = request.datasets_or(EXPERIMENTS)
     with tqdm(desc="whole experiments", total=effort.turns * len(datasets), unit="turn") as progress:
         for dataset in datasets:
-            with skipped_without_data():
+            with skipped_without_data(request):
                 whole, records = measure_experiment(_config(f"dataset={dataset}"), effort, progress.update)
                 wholes.append(whole)
                 clouds += records
@@ -81,7 +81,7 @@ def measure_growth_of_datasets(request: BenchRequest) -> dict[str, Any]:
     datasets = request.datasets_or(EXPERIMENTS)
     with tqdm(desc="growth with N", total=len(sizes) * len(datasets), unit="cloud") as progress:
         for dataset in datasets:
-            with skipped_without_data():
+            with skipped_without_data(request):
                 for record in measure_initial_growth(partial(_config_of_size, dataset), sizes):
                     records.append(record)
                     progress.update()
@@ -95,7 +95,7 @@ def measure_in_company(request: BenchRequest) -> dict[str, Any]:
     datasets = request.datasets_or(COMPANY_DATASETS)
     with tqdm(desc="company", total=turns * len(datasets), unit="turn") as progress:
         for dataset in datasets:
-            with skipped_without_data():
+            with skipped_without_data(request):
                 # A command without its data would fail; the loader names the reason and the remedy.
                 experiment_of(_config(f"dataset={dataset}"))
                 command = train_command(dataset, steps[dataset])
@@ -110,18 +110,20 @@ def measure_special_clouds(request: BenchRequest) -> dict[str, Any]:
     results |= {"shapes": [], "run": [], "functionals": [], "growth": [], "growth_literal": [], "epsilon": []}
     recursions: list[RecursionBench] = []
     for key, measurement in tqdm(list(measurements(quick, recursions)), desc="special clouds", unit="part"):
-        with skipped_without_data():
+        with skipped_without_data(request):
             results[key] += measurement()
     results["shapes"] = [bench.record for bench in recursions]
     return results
 
 
 @contextlib.contextmanager
-def skipped_without_data() -> Iterator[None]:
-    """Replace an InputError, which says that data is missing, by a notice."""
+def skipped_without_data(request: BenchRequest) -> Iterator[None]:
+    """Replace an InputError, which says that data is missing, by a notice, unless the user has named the datasets."""
     try:
         yield
     except InputError as error:
+        if request.datasets:
+            raise
         notice(f"skipped: {error}")
 
 

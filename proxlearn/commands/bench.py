@@ -28,8 +28,8 @@ Measure the speed of the recursion on this machine. Variants take turns in one p
              grows with N and depends on epsilon, a whole run with its files, and the start of a command
   --growth   how the time of a step from the initial clouds grows with N, beside KeOps where pykeops is installed
   --company  commands while other processes use the cores: two runs at once, and a run beside busy loops
-Without these options: --whole --special. The command takes about a quarter of an hour, or two minutes with --quick. Stop
-other programs first, because they disturb the timings."""
+Without these options: --whole --special. The command takes about a quarter of an hour, or two minutes with --quick.
+Stop other programs first, because they disturb the timings."""
 
 
 def main(args: list[str]) -> int:
