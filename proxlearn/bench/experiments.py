@@ -104,17 +104,23 @@ class CloudTimer:
     """Number of recursions in one timed stretch."""
     use: KernelUse
     calls: dict[str, Call]
+    continues: bool
+    """Whether a stretch continues the one before, as for the last cloud; otherwise it starts at the cloud."""
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: {"ours": [], "floor": [], "literal": []})
 
+    def __post_init__(self) -> None:
+        self.newest = self.cloud
+
     def advance(self) -> None:
-        """Make the recursions of one stretch, starting from the cloud."""
-        cloud = self.cloud
+        """Make the recursions of one stretch."""
         for _ in range(self.stretch):
-            cloud, _ = self.stepper(cloud)
+            self.newest, _ = self.stepper(self.newest)
 
     def take_turn(self, with_literal: bool) -> None:
-        # The stretch before has left other lists and tables in memory; one recursion from the cloud restores them.
-        self.stepper(self.cloud)
+        if not self.continues:
+            # The stretch before has left other lists and tables in memory; one recursion from the cloud restores them.
+            self.newest = self.cloud
+            self.stepper(self.cloud)
         self.milliseconds["ours"].append(_milliseconds(self.advance) / self.stretch)
         self.calls["floor"]()
         repeats = range(self.stretch)
@@ -128,8 +134,11 @@ class CloudTimer:
         return {f"{name}_ms": median(times) for name, times in self.milliseconds.items()}
 
 
-def make_timer(experiment: Experiment, cloud: PointCloud, longest: int, seconds: float) -> CloudTimer:
-    """Return the timer of a cloud whose stretches take about ``seconds``, with at most ``longest`` recursions."""
+def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, seconds: float) -> CloudTimer:
+    """Return the timer of a cloud whose stretches take about ``seconds``.
+
+    ``gap`` is the number of recursions up to the next cloud; None for the last cloud, which stands for all later ones.
+    """
     generator = torch.Generator().manual_seed(cloud.step)
     stepper = make_stepper(experiment, generator)
     # The first call allocates memory and loads compiled passes.
@@ -139,7 +148,8 @@ def make_timer(experiment: Experiment, cloud: PointCloud, longest: int, seconds:
         "floor": floor_of(experiment, cloud, use, generator),
         "literal": literal_of(experiment, cloud, torch.float64, generator),
     }
-    return CloudTimer(cloud, stepper, max(1, min(longest, int(seconds / estimate))), use, calls)
+    stretch = max(1, min(LONGEST_STRETCH, gap or LONGEST_STRETCH, int(seconds / estimate)))
+    return CloudTimer(cloud, stepper, stretch, use, calls, continues=gap is None)
 
 
 def measure_experiment(
@@ -152,10 +162,9 @@ def measure_experiment(
     grid = log_spaced(steps, effort.largest_k)
     clouds = list(clouds_of_run(experiment, cloud, grid, effort.run_seconds, generator))
     ks = [cloud.step for cloud in clouds]
-    gaps = [following - k for k, following in pairwise(ks)] + [steps - ks[-1]]
+    gaps = [*(following - k for k, following in pairwise(ks)), None]
     timers = [
-        make_timer(experiment, cloud, min(gap, LONGEST_STRETCH), effort.stretch_seconds)
-        for cloud, gap in zip(clouds, gaps, strict=True)
+        make_timer(experiment, cloud, gap, effort.stretch_seconds) for cloud, gap in zip(clouds, gaps, strict=True)
     ]
     for turn in range(effort.turns):
         # The machine's speed changes during the measurement; turns spread the changes over all clouds.
