@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PARTS = ("special", "whole", "growth", "company")
-"""The parts of the bench in the order in which they are measured: the special clouds come first, because they record the
-peak memory of the process so far."""
+"""The parts of the bench in the order in which they are measured: the special clouds come first, because they record
+the peak memory of the process so far."""
 DEFAULT_PARTS = frozenset({"whole", "special"})
 EXPERIMENTS = ("wdbc", "diabetes", "banana", "twonorm", "shd", "sine")
 """The datasets of the paper's experiments; their configs set the hyperparameters and the number of steps."""
