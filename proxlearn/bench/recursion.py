@@ -1,8 +1,7 @@
-"""The time of one recursion on the paper's experiments: this implementation, the printed algorithms, and the floor.
+"""The time of one recursion from special clouds: this implementation, the printed algorithms, and the drift's floor.
 
-The floor is the time that torch takes for the two matrix products, one sigmoid in place (for the softmax neuron, an
-exponential) and the noise, on the same shapes and in preallocated memory. No recursion that uses torch's dense products
-is faster.
+The clouds are special because they lie in one regime of the kernel, which a whole experiment (experiments.py) may spend
+few of its recursions in. The floor (floor.py) is that of the drift alone.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from proxlearn.bench.floor import drift_floor
 from proxlearn.bench.timing import Call, timings
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core import literal
@@ -54,24 +54,6 @@ class Recursions:
         self.cloud, _ = next(self.steps)
 
 
-def floor_of(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """Return a function that runs the operations of the floor on arrays of the same shapes as in an experiment."""
-    X = experiment.problem.samples.X
-    softmax = experiment.problem.neuron.name.startswith("softmax")
-    rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
-    W, Xt = torch.randn(rows, X.shape[1]), X.T.contiguous()
-    Z, out, noise = X.new_empty(rows, len(X)), X.new_empty(rows, X.shape[1]), torch.empty_like(cloud.theta)
-    in_place = torch.exp_ if softmax else torch.sigmoid_
-
-    def floor() -> None:
-        torch.mm(W, Xt, out=Z)
-        in_place(Z)
-        torch.mm(Z, X, out=out)
-        torch.randn(noise.shape, out=noise, generator=generator)
-
-    return floor
-
-
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
     """Return a function that makes one recursion of core/literal.py, with its noise, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
@@ -99,7 +81,7 @@ class RecursionBench:
         """The cloud at the start of the measurement."""
         self.calls: dict[str, Call] = {
             "ours_ms": ours,
-            "floor_ms": floor_of(experiment, cloud, generator),
+            "floor_ms": drift_floor(experiment, cloud, generator),
             "literal64_ms": literal_of(experiment, ours.cloud, torch.float64, generator),
             "literal32_ms": literal_of(experiment, ours.cloud, torch.float32, generator),
         }

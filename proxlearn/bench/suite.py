@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -13,10 +14,15 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from proxlearn.bench.company import DATASETS as COMPANY_DATASETS
+from proxlearn.bench.company import QUICK_STEPS, STEPS, measure_company, train_command
 from proxlearn.bench.end_to_end import measure_end_to_end
+from proxlearn.bench.experiments import QUICK, Effort, measure_experiment
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
+from proxlearn.bench.initial_growth import LARGE_SIZES, QUICK_SIZES, SIZES, measure_initial_growth
 from proxlearn.bench.losses_and_neurons import measure_functionals
-from proxlearn.bench.recursion import RecursionBench
+from proxlearn.bench.recursion import RecursionBench, experiment_of
+from proxlearn.bench.request import EXPERIMENTS, PARTS, BenchRequest
 from proxlearn.bench.timing import busy_share, machine_info
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
@@ -33,29 +39,92 @@ BUSY = 0.1
 Records = list[dict[str, Any]]
 
 
-def measure_all(quick: bool) -> dict[str, Any]:
-    """Run all measurements and return their results; a measurement whose data is missing is skipped with a notice."""
+def measure_all(request: BenchRequest) -> dict[str, Any]:
+    """Run the measurements and return their results; one whose data is missing is skipped with a notice."""
     busy = busy_share()
     if busy is not None and busy > BUSY:
         notice(
             f"other processes use {busy:.0%} of the cores; stop them and run the command again, or compare only ratios"
         )
-    results: dict[str, Any] = {
-        "quick": quick,
-        "busy_share": busy,
-        "machine": machine_info(),
-        "startup": measure_startup(quick),
+    results: dict[str, Any] = {"quick": request.quick, "busy_share": busy, "machine": machine_info()}
+    measure_part = {
+        "special": measure_special_clouds,
+        "whole": measure_whole,
+        "growth": measure_growth_of_datasets,
+        "company": measure_in_company,
     }
+    with torch.no_grad():
+        for part in PARTS:
+            if part in request.parts:
+                results |= measure_part[part](request)
+    return results
+
+
+def measure_whole(request: BenchRequest) -> dict[str, Any]:
+    """Measure the paper's experiments as a whole."""
+    effort = QUICK if request.quick else Effort()
+    wholes, clouds = [], []
+    datasets = request.datasets_or(EXPERIMENTS)
+    with tqdm(desc="whole experiments", total=effort.turns * len(datasets), unit="turn") as progress:
+        for dataset in datasets:
+            with skipped_without_data(request):
+                whole, records = measure_experiment(_config(f"dataset={dataset}"), effort, progress.update)
+                wholes.append(whole)
+                clouds += records
+    return {"whole": wholes, "whole_clouds": clouds}
+
+
+def measure_growth_of_datasets(request: BenchRequest) -> dict[str, Any]:
+    """Measure the steps from the initial clouds of the paper's experiments with more and more particles."""
+    sizes = QUICK_SIZES if request.quick else LARGE_SIZES if request.large else SIZES
+    records = []
+    datasets = request.datasets_or(EXPERIMENTS)
+    with tqdm(desc="growth with N", total=len(sizes) * len(datasets), unit="cloud") as progress:
+        for dataset in datasets:
+            with skipped_without_data(request):
+                for record in measure_initial_growth(partial(_config_of_size, dataset), sizes):
+                    records.append(record)
+                    progress.update()
+    return {"initial_growth": records}
+
+
+def measure_in_company(request: BenchRequest) -> dict[str, Any]:
+    """Measure commands while other processes use the cores."""
+    steps, turns = (QUICK_STEPS, 1) if request.quick else (STEPS, 5)
+    records = []
+    datasets = request.datasets_or(COMPANY_DATASETS)
+    with tqdm(desc="company", total=turns * len(datasets), unit="turn") as progress:
+        for dataset in datasets:
+            with skipped_without_data(request):
+                # A command without its data would fail; the loader names the reason and the remedy.
+                experiment_of(_config(f"dataset={dataset}"))
+                command = train_command(dataset, steps[dataset])
+                records.append(measure_company(dataset, steps[dataset], turns, command, progress.update))
+    return {"company": records}
+
+
+def measure_special_clouds(request: BenchRequest) -> dict[str, Any]:
+    """Measure special clouds, other functionals and the start of a command."""
+    quick = request.quick
+    results: dict[str, Any] = {"startup": measure_startup(quick)}
     results |= {"shapes": [], "run": [], "functionals": [], "growth": [], "growth_literal": [], "epsilon": []}
     recursions: list[RecursionBench] = []
-    with torch.no_grad():
-        for key, measurement in tqdm(list(measurements(quick, recursions)), desc="bench", unit="part"):
-            try:
-                results[key] += measurement()
-            except InputError as error:
-                notice(f"skipped: {error}")
+    for key, measurement in tqdm(list(measurements(quick, recursions)), desc="special clouds", unit="part"):
+        with skipped_without_data(request):
+            results[key] += measurement()
     results["shapes"] = [bench.record for bench in recursions]
     return results
+
+
+@contextlib.contextmanager
+def skipped_without_data(request: BenchRequest) -> Iterator[None]:
+    """Replace an InputError, which says that data is missing, by a notice, unless the user has named the datasets."""
+    try:
+        yield
+    except InputError as error:
+        if request.datasets:
+            raise
+        notice(f"skipped: {error}")
 
 
 def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tuple[str, Callable[[], Records]]]:
@@ -116,6 +185,10 @@ def measure_startup(quick: bool) -> dict[str, float]:
 
 def _config(*overrides: str) -> TrainConfig:
     return validate_config(compose(parse(list(overrides))))
+
+
+def _config_of_size(dataset: str, N: int) -> TrainConfig:
+    return _config(f"dataset={dataset}", f"N={N}")
 
 
 def _as_list(measure: Callable[..., dict[str, Any]], *args: Any) -> Records:

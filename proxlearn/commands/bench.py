@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 from pathlib import Path
 
-from proxlearn.errors import InputError
+from proxlearn.bench.request import DEFAULT_PARTS, EXPERIMENTS, PARTS, BenchRequest
+from proxlearn.errors import InputError, did_you_mean
 from proxlearn.run.folder_recognition import begins_with
 from proxlearn.run.user_output_file import check_output, is_written_through, write_output
 from proxlearn.terminal.argument_parser import command_parser
@@ -16,52 +18,88 @@ from proxlearn.train_and_draw import echo
 PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')
 """Pattern of the start of bench.json: a file that starts otherwise was not written by this command."""
+PLOT_NAMES = {"special": "{}", "whole": "{}-whole", "growth": "{}-growth"}
+"""Names of the plots of each part, for the name of the JSON file without its suffix."""
 DESCRIPTION = """\
-Measure the speed of the recursion on this machine. The variants take turns in one process, and the best of several
-repeats counts:
-  - one recursion of the paper's experiments: this engine, Algorithms 1 and 2 as printed, and a lower bound for torch
-  - losses and neurons other than the paper's
-  - how the time grows with N, and how it depends on epsilon
-  - a whole run, and the start of a command
-The command takes several minutes, or about one minute with --quick. Stop other programs first, because they disturb the
-timings."""
+Measure the speed of the recursion on this machine. Variants take turns in one process:
+  --whole    the paper's experiments as a whole, along the clouds of their own runs: this engine, Algorithms 1 and 2 as
+             printed, and a floor (torch's own functions and nothing else)
+  --special  special clouds: one recursion from spread clouds, losses and neurons other than the paper's, how the time
+             grows with N and depends on epsilon, a whole run with its files, and the start of a command
+  --growth   how the time of a step from the initial clouds grows with N, beside KeOps where pykeops is installed
+  --company  commands while other processes use the cores: two runs at once, and a run beside busy loops
+Without these options: --whole --special. The command takes about a quarter of an hour, or two minutes with --quick.
+Stop other programs first, because they disturb the timings."""
 
 
 def main(args: list[str]) -> int:
     parser = command_parser("bench", DESCRIPTION)
+    for part in PARTS:
+        parser.add_argument(f"--{part}", action="store_true", help="measure this part (see above)")
     parser.add_argument("--quick", action="store_true", help="make fewer and smaller measurements")
+    parser.add_argument(
+        "--dataset",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"datasets of --whole, --growth and --company: {', '.join(EXPERIMENTS)}",
+    )
+    parser.add_argument("--large", action="store_true", help="with --growth: up to 100 000 particles")
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         default=Path("bench.json"),
         metavar="FILE",
-        help="the JSON file to write (default: bench.json); the plot gets the same name with .png and .pdf",
+        help="the JSON file to write (default: bench.json); the plots get the same name with .png and .pdf",
     )
     options = parser.parse_args(args)
-    output: Path = options.output
+    request, output = parse_request(options), options.output
     if output.suffix.lower() in PLOT_SUFFIXES:
         raise InputError(f"-o {output} is the name of the plot", "give a .json file; the plot is written next to it")
     # A device or a pipe has no folder for a plot.
     json_only = is_written_through(output)
-    plots = [] if json_only else [output.with_suffix(suffix) for suffix in PLOT_SUFFIXES]
+    plots = [] if json_only else plot_paths(output, request)
     for path in (output, *plots):
         check_output(path)
     if not json_only:
         refuse_foreign([output, *plots])
     from proxlearn.bench.suite import measure_all
 
-    results = measure_all(options.quick)
+    results = measure_all(request)
     write_output(output, (json.dumps(results, indent=2) + "\n").encode())
     if json_only:
         return 0
-    from proxlearn.views.bench_plot import draw_bench, tables
+    from proxlearn.views.bench_plot import draw_bench
+    from proxlearn.views.bench_tables import tables
 
     echo(tables(results) + "\n")
-    for path in draw_bench(results, output.absolute().parent, output.stem):
+    names = {part: name.format(output.stem) for part, name in PLOT_NAMES.items()}
+    for path in draw_bench(results, output.absolute().parent, names):
         echo(f"{path}\n")
     echo(f"{output}\n")
     return 0
+
+
+def parse_request(options: argparse.Namespace) -> BenchRequest:
+    """Return what the options request; raise InputError if they contradict each other."""
+    parts = frozenset(part for part in PARTS if getattr(options, part)) or DEFAULT_PARTS
+    for name in options.dataset:
+        if name not in EXPERIMENTS:
+            raise InputError(f"--dataset {name} is not an experiment of the paper", did_you_mean(name, EXPERIMENTS))
+    if options.dataset and parts == {"special"}:
+        raise InputError("--special has its own datasets", "leave out --dataset, or add --whole")
+    if options.large and "growth" not in parts:
+        raise InputError("--large belongs to --growth", "add --growth, or leave out --large")
+    if options.large and options.quick:
+        raise InputError("--large and --quick contradict each other", "leave out one of them")
+    return BenchRequest(parts, options.quick, tuple(dict.fromkeys(options.dataset)), options.large)
+
+
+def plot_paths(output: Path, request: BenchRequest) -> list[Path]:
+    """Return the files of the plots that are written next to the output."""
+    names = [name.format(output.stem) for part, name in PLOT_NAMES.items() if part in request.parts]
+    return [output.with_name(name + suffix) for name in names for suffix in PLOT_SUFFIXES]
 
 
 def refuse_foreign(outputs: list[Path]) -> None:

@@ -17,7 +17,8 @@ from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench
 from proxlearn.bench.suite import NORMAL
 from proxlearn.bench.timing import best_of, busy_share
-from proxlearn.views.bench_plot import draw_bench, tables
+from proxlearn.views.bench_plot import draw_bench
+from proxlearn.views.bench_tables import tables
 from tests.conftest import config_of
 
 
@@ -101,7 +102,8 @@ def test_records_make_tables_and_a_plot(tmp_path: Path) -> None:
     assert {"N", "ms", "build_s", "peak_mib"} <= set(record["growth"][0])
     assert {"epsilon", "seconds"} <= set(record["epsilon"][0])
     assert "literal64 / ours" in tables(record)
-    assert [path.name for path in draw_bench(record, tmp_path, "mine")] == ["mine.png", "mine.pdf"]
+    assert "special cloud of" in tables(record)
+    assert [path.name for path in draw_bench(record, tmp_path, {"special": "mine"})] == ["mine.png", "mine.pdf"]
 
 
 def test_other_functionals_take_memory_in_proportion_to_the_particles() -> None:

@@ -1,0 +1,119 @@
+"""The cost of company: how much longer a command takes while other processes use the cores.
+
+Two situations, both with real processes of the real command: two runs at once against one after the other, and one run
+beside a busy loop per core against the same run alone. All of them take turns, and the median of the ratios counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from proxlearn.errors import RunError
+
+DATASETS = ("banana", "wdbc")
+"""The default datasets: every pair of particles matters in the one, and none in nearly all of the other."""
+STEPS = {"wdbc": 20_000, "diabetes": 3000, "banana": 1000, "twonorm": 500, "shd": 1500, "sine": 3000}
+"""Recursions of the commands, which take a few seconds each."""
+QUICK_STEPS = {dataset: steps // 10 for dataset, steps in STEPS.items()}
+BUSY_LOOP = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+while True: pass
+"""
+"""A busy loop that ends when the bench has ended, even if it was killed: then its standard input is closed."""
+CommandOf = Callable[[Path], list[str]]
+"""A function that returns the command of a run whose output is in the given folder, which does not exist yet."""
+
+
+def train_command(dataset: str, steps: int) -> CommandOf:
+    """Return the command `proxlearn train` with default settings, as a function of its folder."""
+    words = [sys.executable, "-m", "proxlearn", "train", f"dataset={dataset}", f"steps={steps}"]
+    return lambda folder: [*words, f"hydra.run.dir={folder}"]
+
+
+def measure_company(
+    dataset: str, steps: int, turns: int, command_of: CommandOf, on_turn: Callable[[], object] = lambda: None
+) -> dict[str, Any]:
+    """Return the record of one dataset; ``on_turn`` is called after every turn."""
+    seconds: dict[str, list[float]] = {"alone_s": [], "one_after_the_other_s": [], "at_once_s": [], "busy_s": []}
+    cores = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as parent:
+        folders = (Path(parent) / f"run{i}" for i in range(4 * turns + 2))
+
+        def commands(number: int) -> list[list[str]]:
+            return [command_of(next(folders)) for _ in range(number)]
+
+        # The first run compiles, and the next one loads the compiled passes.
+        run_at_once(commands(1))
+        for _ in range(turns):
+            first, second = (run_at_once(commands(1)) for _ in range(2))
+            seconds["alone_s"].append((first + second) / 2)
+            seconds["one_after_the_other_s"].append(first + second)
+            seconds["at_once_s"].append(run_at_once(commands(2)))
+            with busy_loops(cores):
+                seconds["busy_s"].append(run_at_once(commands(1)))
+            on_turn()
+    return {"dataset": dataset, "steps": steps, "turns": turns, "cores": cores, **summarise(seconds)}
+
+
+def summarise(seconds: dict[str, list[float]]) -> dict[str, float]:
+    """Return the medians of the times, and of the ratios within a turn."""
+
+    def ratio(numerator: str, denominator: str) -> float:
+        return median(a / b for a, b in zip(seconds[numerator], seconds[denominator], strict=True))
+
+    return {name: median(times) for name, times in seconds.items()} | {
+        "at_once_over_one_after_the_other": ratio("at_once_s", "one_after_the_other_s"),
+        "busy_over_alone": ratio("busy_s", "alone_s"),
+    }
+
+
+def run_at_once(commands: Sequence[list[str]]) -> float:
+    """Run commands at the same time and return the seconds until all have ended; raise RunError if one fails."""
+    with tempfile.TemporaryFile() as output:
+        start = time.perf_counter()
+        with processes(commands, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as started:
+            codes = [process.wait() for process in started]
+        seconds = time.perf_counter() - start
+        for command, code in zip(commands, codes, strict=True):
+            if code != 0:
+                output.seek(0)
+                last_line = output.read().decode(errors="replace").strip().rpartition("\n")[2]
+                problem = f"`{' '.join(command[2:])}` ended with the exit code {code} ({last_line})"
+                raise RunError(problem, "give this command by itself, and remove the cause")
+    return seconds
+
+
+@contextlib.contextmanager
+def busy_loops(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start processes that each keep a core busy; they end with the block, and with this process."""
+    command = [sys.executable, "-c", BUSY_LOOP]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with processes([command] * number, **streams) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def processes(commands: Sequence[list[str]], **streams: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start processes; those that still run at the end of the block are killed, however the block ends."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            started.append(subprocess.Popen(command, **streams))
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()

@@ -1,0 +1,115 @@
+"""How the time of a step grows with N at the initial cloud of each dataset, where every particle may have neighbours.
+
+KeOps computes reductions over all pairs of points without storing a matrix, and is the usual tool for many points.
+Where it is installed, one of its reductions is timed on the same cloud: a log-sum-exp over all pairs, which is what a
+single product with the kernel in the log domain costs. A recursion needs 2 (rounds + 1) of these, and the drift.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from proxlearn.bench.experiments import make_stepper
+from proxlearn.bench.floor import regime_of
+from proxlearn.bench.recursion import experiment_of
+from proxlearn.bench.timing import Call
+from proxlearn.config.schema import TrainConfig
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.errors import InputError, RunError
+from proxlearn.memory import is_out_of_memory
+from proxlearn.run.experiment import Experiment
+
+SIZES = (1000, 2000, 5000, 10_000, 20_000)
+LARGE_SIZES = (*SIZES, 50_000, 100_000)
+QUICK_SIZES = (500, 1000, 2000)
+LONGEST_STEP = 300.0
+"""Seconds: a step that takes longer, extrapolated from the N before with N^2, is not measured."""
+NOT_POSSIBLE = "not possible"
+NOT_INSTALLED = "not installed"
+
+
+def measure_initial_growth(
+    config_of_size: Callable[[int], TrainConfig], sizes: Sequence[int], steps: int = 2
+) -> Iterator[dict[str, Any]]:
+    """Yield a record per N of the shortest of ``steps`` steps, each from the initial cloud.
+
+    ``seconds`` is None where a step is not possible, and ``problem`` is the reason.
+    """
+    previous: tuple[int, float] | None = None
+    for i, N in enumerate(sizes):
+        config = config_of_size(N)
+        record: dict[str, Any] = {"dataset": config.dataset.name, "N": N, "seconds": None, "problem": None}
+        if previous is not None and (expected := previous[1] * (N / previous[0]) ** 2) > LONGEST_STEP:
+            yield record | {"problem": f"a step would take about {expected:.0f} s"}
+            continue
+        try:
+            experiment, cloud = experiment_of(config)
+        except InputError as error:
+            if i == 0:
+                # The data is missing. Only at a larger N is the reason a lack of memory.
+                raise
+            yield record | {"problem": error.problem}
+            continue
+        record["keops"] = _keops(cloud, experiment.hyper.epsilon)
+        try:
+            record |= _measure(experiment, cloud, steps)
+            previous = (N, record["seconds"])
+        except RunError as error:
+            record["problem"] = error.problem
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            record["problem"] = "not enough memory"
+        yield record
+
+
+def _measure(experiment: Experiment, cloud: PointCloud, steps: int) -> dict[str, Any]:
+    step = make_stepper(experiment, torch.Generator().manual_seed(0))
+    seconds: list[float] = []
+    while len(seconds) < steps:
+        # Passes are compiled or loaded at their first call, which is not part of a step's time.
+        start, overhead = time.perf_counter(), COMPILE_TIME.overhead
+        after, info = step(cloud)
+        seconds.append(time.perf_counter() - start - (COMPILE_TIME.overhead - overhead))
+    return {
+        "seconds": min(seconds),
+        "ns_per_pair": 1e9 * min(seconds) / len(cloud.theta) ** 2,
+        "regime": regime_of(after, info),
+        "rounds": 0 if info is None else info.solution.rounds,
+    }
+
+
+def _keops(cloud: PointCloud, epsilon: float) -> float | str:
+    """Return the seconds of one log-sum-exp over all pairs with KeOps, or the reason why there are none."""
+    if importlib.util.find_spec("pykeops") is None:
+        return NOT_INSTALLED
+    try:
+        # KeOps reports compilations on standard output, which carries results only; the first call compiles.
+        with contextlib.redirect_stdout(sys.stderr):
+            call = keops_call(cloud, epsilon)
+            call()
+    except Exception as error:
+        # KeOps needs a C++ compiler; its errors have many types.
+        return f"failed: {type(error).__name__}"
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def keops_call(cloud: PointCloud, epsilon: float) -> Call:
+    """Return a function that computes log(Gamma z) for z = rho with KeOps on the CPU."""
+    from pykeops.torch import LazyTensor
+
+    theta = cloud.theta.contiguous()
+    x, y = LazyTensor(theta[:, None, :]), LazyTensor(theta[None, :, :])
+    log_z = LazyTensor(cloud.log_rho[None, :, None].contiguous())
+    exponents = log_z - ((x - y) ** 2).sum(-1) / (2 * epsilon)
+    return lambda: exponents.logsumexp(dim=1, backend="CPU")

@@ -1,0 +1,28 @@
+"""What `proxlearn bench` measures. The module imports no torch, because the command checks its input first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PARTS = ("special", "whole", "growth", "company")
+"""The parts of the bench in the order in which they are measured: the special clouds come first, because they record
+the peak memory of the process so far."""
+DEFAULT_PARTS = frozenset({"whole", "special"})
+EXPERIMENTS = ("wdbc", "diabetes", "banana", "twonorm", "shd", "sine")
+"""The datasets of the paper's experiments; their configs set the hyperparameters and the number of steps."""
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """The parts of the bench that are measured, and their extent."""
+
+    parts: frozenset[str] = DEFAULT_PARTS
+    quick: bool = False
+    datasets: tuple[str, ...] = ()
+    """The datasets of all parts but the special clouds; empty: the default ones of each part."""
+    large: bool = False
+    """Whether the part growth includes clouds of up to 100 000 particles."""
+
+    def datasets_or(self, default: Sequence[str]) -> Sequence[str]:
+        return self.datasets or default
