@@ -21,6 +21,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.losses import Loss
 from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.part_checks import check_loss
 from proxlearn.core.samples import Samples
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
@@ -117,6 +118,7 @@ class ProxLearn(EstimatorParameters):
     def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
         """Return the risk; raise ValueError if the confinement or the solver does not apply to it."""
         with value_errors():
+            check_loss(loss, samples.y)
             problem = Risk.from_samples(neuron, samples, loss, self._checked("confinement"))
             if self._checked("solver") == "literal":
                 literal.check_problem(problem)

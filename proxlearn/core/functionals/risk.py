@@ -16,9 +16,9 @@ from proxlearn.core.functionals.functional import Functional, Potentials
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.samples import Samples, as_tensor, make_features, make_samples
-from proxlearn.core.targets import check_neuron, count_outputs, make_targets
+from proxlearn.core.part_checks import as_loss, as_neuron, check_loss, check_neuron
+from proxlearn.core.samples import Samples, make_features, make_samples
+from proxlearn.core.targets import check_targets, make_targets
 from proxlearn.errors import InputError
 
 __all__ = ["Risk"]
@@ -35,13 +35,23 @@ class Risk(Functional):
         Features, finite numbers. Their precision, float32 or float64, is that of an initial cloud; whole numbers become
         float64. Features are used as they are: standardise them first where their units differ.
     y : array-like, shape (n,) or (n, C)
-        Targets: real numbers, or C columns of them for a neuron with C outputs. Classes are whole numbers 0 .. C-1,
-        shape (n,), or one-hot rows, for a neuron with C outputs and for the softmax neuron; for
-        ``losses.logistic`` they are -1 and +1, or 0 and 1, which are converted to -1 and +1.
-    neuron : Neuron, optional
-        Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y`` or per class.
-    loss : Loss, default=losses.quadratic
-        l, convex in f.
+        Targets. What they mean depends on the loss and on the number of outputs of the neuron:
+
+        - C columns (C > 1) are the targets of C outputs: real numbers, or one-hot rows for C classes;
+          ``losses.cross_entropy`` takes rows of probabilities, too.
+        - One column with a neuron of one output: real numbers. The numbers 0, 1, 2 are real numbers, too: with the
+          default loss and the default neuron, class labels are regressed as numbers. Two classes of
+          ``losses.logistic``, or of another loss that is not for regression, are -1 and +1, or 0 and 1, which are
+          converted to -1 and +1.
+        - One column with a neuron of C > 1 outputs, or with the softmax neuron: class labels 0 .. C-1, which are
+          converted to one-hot rows (softmax: to the probability 1 of the right class).
+    neuron : Neuron or str, optional
+        Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y``, and with
+        ``losses.cross_entropy`` and labels one output per class. The name of another activation, such as "relu", is the
+        same neuron with that activation; "softmax", or a name that was registered (``neurons.register``), is that
+        neuron.
+    loss : Loss or str, default=losses.quadratic
+        l, convex in f: an object of ``proxlearn.losses``, one of a subclass of ``losses.Loss``, or a name.
     confinement : float or Mapping[str, float], default=0.0
         lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta.
     sample_weight : array-like, shape (n,), optional
@@ -55,23 +65,30 @@ class Risk(Functional):
     >>> cloud = pl.init(risk, N=100, seed=0)
     >>> cloud.theta.shape
     torch.Size([100, 3])
+
+    Three classes, given as labels:
+
+    >>> labels = torch.arange(40) % 3
+    >>> pl.Risk(x[:, None], labels, neuron="relu", loss="cross_entropy").neuron.num_outputs
+    3
     """
 
     def __init__(
         self,
         X: Any,
         y: Any,
-        neuron: Neuron | None = None,
-        loss: Loss = quadratic,
+        neuron: Neuron | str | None = None,
+        loss: Loss | str = quadratic,
         confinement: Confinement = 0.0,
         sample_weight: Any = None,
     ) -> None:
-        features, given = make_features(X), as_tensor("y", y)
-        if neuron is None:
-            neuron = Perceptron(num_outputs=count_outputs(given, loss))
-        targets, labels = make_targets(given, neuron, loss, len(features))
+        features = make_features(X)
+        given, loss = check_targets(y, len(features)), as_loss(loss)
+        neuron = as_neuron(neuron, given, loss)
+        targets, labels = make_targets(given, neuron, loss)
         samples = make_samples(features, targets, labels, sample_weight)
         check_neuron(neuron, samples)
+        check_loss(loss, samples.y)
         self._set(samples, neuron, loss, confinement)
 
     def _set(self, samples: Samples, neuron: Neuron, loss: Loss, confinement: Confinement, batch: bool = False) -> None:
