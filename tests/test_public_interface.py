@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import multiprocessing
+import pickle
+import pkgutil
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -303,3 +307,42 @@ def test_a_cloud_has_the_precision_that_is_asked_for() -> None:
     assert bool((low >= torch.tensor([1.0, -1.0, 5.0])).all())
     assert bool((high <= torch.tensor([2.0, 1.0, 6.0])).all())
     assert float(box.rho.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_a_continued_cloud_has_other_noise_with_the_same_seed(name: str) -> None:
+    functional = FUNCTIONALS[name]()
+    start = pl.init(functional, N=25)
+    ((first, _),) = pl.iterate(functional, start, HYPER, steps=1, seed=4)
+    moves = []
+    for cloud in (first, replace(first, step=0)):
+        *_, (after, _) = pl.iterate(functional, cloud, HYPER, steps=1, seed=4)
+        again = [after.theta for after, _ in pl.iterate(functional, cloud, HYPER, steps=1, seed=4)]
+        assert torch.equal(again[0], after.theta), "the seed and the step determine the noise"
+        moves.append(after.theta)
+    assert not torch.allclose(*moves), "the step enters the noise"
+
+
+def subclasses(cls: type) -> set[type]:
+    return {cls}.union(*(subclasses(child) for child in cls.__subclasses__()))
+
+
+def test_every_error_survives_a_worker_process() -> None:
+    for module in pkgutil.walk_packages(pl.__path__, "proxlearn."):
+        if module.name.split(".")[1] in ("core", "files", "run", "errors", "runs", "terminal", "config", "data"):
+            importlib.import_module(module.name)
+    classes = subclasses(pl.ProxlearnError)
+    assert len(classes) > 8
+    for cls in classes:
+        arguments = (15, "a problem", "a remedy") if cls.__name__ == "StoppedBySignal" else ("a problem", "a remedy")
+        error = cls(*arguments)
+        error.detail = [1, 2]
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            copy = pickle.loads(pickle.dumps(error, protocol))
+            assert type(copy) is cls
+            assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+            assert copy.exit_code == error.exit_code
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        future = pool.submit(pl.losses.Huber, -1.0)
+        with pytest.raises(pl.InputError, match="must be positive"):
+            future.result()

@@ -16,12 +16,9 @@ from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.samples import Samples
 from proxlearn.core.targets import count_outputs
-from proxlearn.errors import InputError, did_you_mean
+from proxlearn.errors import USER_ERRORS, InputError, did_you_mean
 
-__all__ = ["USER_ERRORS", "as_loss", "as_neuron", "check_loss", "check_neuron"]
-
-USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-"""What a function of the user may raise where it does not fit the tensors that it is called with."""
+__all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron"]
 
 
 def as_loss(loss: Any) -> Loss:

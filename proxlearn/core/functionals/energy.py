@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from proxlearn.core.functionals.functional import Functional, Potentials, require_finite
+from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments, require_finite
 from proxlearn.core.hyper import Hyper
-from proxlearn.errors import InputError
+from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
 
 __all__ = ["Energy"]
 
@@ -71,6 +71,7 @@ class Energy(Functional):
         return True
 
     def value(self, theta: Tensor, rho: Tensor) -> Tensor:
+        check_arguments(self, theta, rho)
         total = rho.new_zeros(())
         if self.V is not None:
             total = total + rho @ self._potential(theta)
@@ -80,11 +81,18 @@ class Energy(Functional):
         return total
 
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
+        check_arguments(self, theta, rho)
         return self._weighted(theta, rho, 2.0)
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
-        """Return V + 2 W rho and its gradient; under the ``paper`` readings, the interaction has the factor 1 instead
-        of 2.
+        """Return the potential w of the proximal step and the gradient that moves the particles.
+
+        With ``first_variation``, w_i = V(theta_i) + 2 (W rho)(theta_i), and the gradient is that of V + 2 W rho at
+        theta_i, with the weights and the other particles frozen.
+
+        With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
+        that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, which enters every term of the sum:
+        grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
         """
         w = self._weighted(theta, rho, 1.0 if hyper.prox_potential == "paper" else 2.0)
         # The gradient of sum_k (V_k + (W rho)_k) with respect to theta_i holds W twice, once with the weight rho_i.
@@ -111,13 +119,25 @@ class Energy(Functional):
 
     def _potential(self, theta: Tensor) -> Tensor:
         assert self.V is not None
-        return _scalars(torch.func.vmap(self.V)(theta), (len(theta),), "V(theta)")
+        values = self._evaluate("V(theta)", torch.func.vmap(self.V), theta)
+        return _scalars(values, (len(theta),), "V(theta)").to(theta.dtype)
 
     def _interaction(self, rows: Tensor, columns: Tensor) -> Tensor:
         assert self.W is not None
         over_columns = torch.func.vmap(self.W, in_dims=(None, 0))
-        values = torch.func.vmap(over_columns, in_dims=(0, None))(rows, columns)
-        return _scalars(values, (len(rows), len(columns)), "W(theta, other)")
+        values = self._evaluate("W(theta, other)", torch.func.vmap(over_columns, in_dims=(0, None)), rows, columns)
+        return _scalars(values, (len(rows), len(columns)), "W(theta, other)").to(rows.dtype)
+
+    def _evaluate(self, name: str, function: Callable[..., Tensor], *particles: Tensor) -> Tensor:
+        """Return a vectorised V or W at particles; a function that fails raises InputError."""
+        try:
+            return function(*particles)
+        except (ProxlearnError, torch.OutOfMemoryError):
+            raise
+        except USER_ERRORS as error:
+            p = particles[0].shape[1]
+            problem = f"{name} cannot be evaluated for one particle, a tensor of length {p}: {error}"
+            raise InputError(problem, "let it return a scalar tensor; write theta[0] and not theta[:, 0]") from error
 
 
 def _tiles(N: int) -> Iterator[slice]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.confinement import Confinement, confinement_strengths
-from proxlearn.core.functionals.functional import Functional, Potentials
+from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.neurons.neuron import Neuron
@@ -134,16 +134,26 @@ class Risk(Functional):
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
         return self.with_samples(self.samples.to(device, dtype), self.batch)
 
+    def _in_precision_of(self, theta: Tensor) -> Self:
+        """Return the risk with its data in the precision and on the device of a cloud, as ``iterate`` uses them."""
+        X = self.samples.X
+        return self if (X.dtype, X.device) == (theta.dtype, theta.device) else self.to(theta.device, theta.dtype)
+
     def value(self, theta: Tensor, rho: Tensor) -> Tensor:
-        outputs = self.neuron.phi(theta, self.samples).T @ rho
-        losses = self.loss.value(outputs.view_as(self.samples.y), self.samples.y)
-        mean = losses.mean() if self.samples.weights is None else (losses * self.samples.weights).mean()
-        return mean if self.strengths is None else mean + rho @ self.confining(theta)
+        check_arguments(self, theta, rho)
+        risk = self._in_precision_of(theta)
+        samples = risk.samples
+        outputs = risk.neuron.phi(theta, samples).T @ rho
+        losses = risk.loss.value(outputs.view_as(samples.y), samples.y)
+        mean = losses.mean() if samples.weights is None else (losses * samples.weights).mean()
+        return mean if risk.strengths is None else mean + rho @ risk.confining(theta)
 
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
-        response = self.neuron.respond(theta, self.samples)
+        check_arguments(self, theta, rho)
+        risk = self._in_precision_of(theta)
+        response = risk.neuron.respond(theta, risk.samples)
         f = response.over_particles(rho[:, None])[:, 0]
-        return self._with_confinement(theta, response.over_samples(self.cotangent(f)[:, None])[:, 0])
+        return risk._with_confinement(theta, response.over_samples(risk.cotangent(f)[:, None])[:, 0])
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
         if self.loss.name == "quadratic":
