@@ -32,6 +32,7 @@ from proxlearn.training.engine import choose_engine
 from proxlearn.training.fit import FitInterrupted, FitState, fit
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import Selection, select
+from proxlearn.validators import callables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +144,8 @@ class ProxLearn(EstimatorParameters):
         is no cloud yet.
         """
         given, engine = self._settings(), choose_engine("cpu", solver=self.solver)
+        with value_errors():
+            callbacks = callables("callbacks", self.callbacks)
         selected: Selection | None = None
         if start is None:
             seed, selection, settings = _seed(self.random_state), [], given
@@ -161,7 +164,7 @@ class ProxLearn(EstimatorParameters):
 
             def callback(cloud: PointCloud, row: dict[str, float]) -> None:
                 progress.show(row)
-                for user_callback in self.callbacks:
+                for user_callback in callbacks:
                     user_callback(dict(row), cloud)
 
             try:

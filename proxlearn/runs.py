@@ -29,6 +29,7 @@ from proxlearn.run.observers import StepEvent
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import read_identity, require_same_run
+from proxlearn.validators import callables
 from proxlearn.views.run.run_data import RunData, read_run_data
 
 __all__ = ["Clouds", "Run", "StepEvent", "load_run", "train"]
@@ -260,9 +261,7 @@ def train(
     for word in overrides:
         if not isinstance(word, str):
             raise InputError(f"train takes words of the command line, got {word!r:.100}", 'write "beta=0.05"')
-    for callback in callbacks:
-        if not callable(callback):
-            raise InputError(f"the callback {callback!r:.100} is not callable", "give functions of one argument")
+    callbacks = callables("callbacks", callbacks)
     # Hydra takes half a second to import, and reading a run does not need it.
     from proxlearn.commands.train import RunPlan, preflight
     from proxlearn.run.folder_checks import nearest_existing_folder, remove_if_empty

@@ -19,7 +19,7 @@ from proxlearn.errors import InputError
 __all__ = ["Info", "step"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Info:
     """Diagnostics of one proximal step; the costlier figures are computed on demand.
 
@@ -46,6 +46,9 @@ class Info:
     """The linear potential of the proximal step, shape (N,)."""
     solution: ProximalSolution
     """The fixed point: log_rho, log_z, log_q, the number of rounds and the changes per round."""
+
+    def __repr__(self) -> str:
+        return f"Info(step={self.previous.step + 1}, stopped={self.stopped})"
 
     @property
     def stopped(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
+from proxlearn import validators
 from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments, require_finite
 from proxlearn.core.hyper import Hyper
 from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
@@ -57,10 +58,19 @@ class Energy(Functional):
             raise InputError("an Energy without V and W is zero", "give V=..., W=..., or both")
         if blocks is None and p is None:
             raise InputError("an Energy does not know the dimension of a particle", "give p=..., or blocks={...}")
+        for name, function in (("V", V), ("W", W)):
+            if function is not None and not callable(function):
+                raise InputError(f"{name} is {function!r:.100} and not a function", f"give {name}=lambda theta, ...")
+        p = None if p is None else validators.whole("p", p, 1)
         self.V, self.W = V, W
-        self._blocks = dict(blocks) if blocks is not None else {"theta": int(p or 0)}
+        self._blocks = {"theta": p} if blocks is None and p is not None else validators.blocks("blocks", blocks)
         if p is not None and p != sum(self._blocks.values()):
             raise InputError(f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates", "leave p out")
+
+    def __repr__(self) -> str:
+        terms = " and ".join(name for name in ("V", "W") if getattr(self, name) is not None)
+        blocks = ", ".join(f"{name}: {length}" for name, length in self._blocks.items())
+        return f"Energy({terms}, p={sum(self._blocks.values())}, blocks {blocks})"
 
     @property
     def blocks(self) -> Mapping[str, int]:

@@ -155,7 +155,8 @@ class Functional(ABC):
         p = sum(self.blocks.values())
         if theta.ndim != 2 or theta.shape[1] != p:
             blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
-            problem = f"theta has the shape {tuple(theta.shape)}, and a particle has {p} coordinates ({blocks})"
+            coordinates = f"{p} coordinate{'s' if p > 1 else ''} ({blocks})"
+            problem = f"theta has the shape {tuple(theta.shape)}, and a particle has {coordinates}"
             raise InputError(problem, f"give N x {p} locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:

@@ -116,6 +116,11 @@ class Risk(Functional):
         """Return the same risk for other samples."""
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
+    def __repr__(self) -> str:
+        n, n_x = self.samples.X.shape
+        parts = f"neuron={self.neuron.name}, loss={self.loss.name}, p={sum(self.blocks.values())}"
+        return f"Risk(n={n}, n_x={n_x}, {parts}, {str(self.dtype).removeprefix('torch.')})"
+
     @property
     def blocks(self) -> Mapping[str, int]:
         return self.neuron.coordinates(self.samples.X.shape[1])
