@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from proxlearn.errors import InputError, ProxlearnError, RunError
     from proxlearn.estimator import ProxLearnClassifier, ProxLearnRegressor
     from proxlearn.flow import init, iterate, step
+    from proxlearn.run.observers import StepEvent
     from proxlearn.runs import Run, load_run, train
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Risk",
     "Run",
     "RunError",
+    "StepEvent",
     "__version__",
     "init",
     "iterate",
@@ -69,6 +71,7 @@ _MODULES = {
     "proxlearn.errors": ("InputError", "ProxlearnError", "RunError"),
     "proxlearn.estimator": ("ProxLearnClassifier", "ProxLearnRegressor"),
     "proxlearn.flow": ("init", "iterate", "step"),
+    "proxlearn.run.observers": ("StepEvent",),
     "proxlearn.runs": ("Run", "load_run", "train"),
 }
 """The module of every public name; torch and scikit-learn take seconds to import, so a module is imported on use."""

@@ -162,10 +162,11 @@ class ProxLearn(EstimatorParameters):
         self._interrupted = False
         with _Progress(self.verbose, number, 0 if start is None else start.newest.step) as progress:
 
-            def callback(cloud: PointCloud, row: dict[str, float]) -> None:
+            def callback(cloud: PointCloud, row: dict[str, float]) -> bool:
                 progress.show(row)
-                for user_callback in callbacks:
-                    user_callback(dict(row), cloud)
+                # A list, because every callback is called, also where an earlier one stops the fit.
+                results = [user_callback(dict(row), cloud) for user_callback in callbacks]
+                return any(results)
 
             try:
                 with limited_threads(self.threads):

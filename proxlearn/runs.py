@@ -1,7 +1,8 @@
 """Runs from Python: train in a run folder as the command line does, and read a run folder.
 
 A run is described by a config, so it can be resumed, swept and compared. A neuron or a loss made from a function of the
-user is not in a config; it is trained with ``proxlearn.iterate``, or registered by an entry point of a package.
+user is not in a config; it is trained with ``proxlearn.iterate``, or gets a name by ``proxlearn.neurons.register`` and
+``proxlearn.losses.register``, or by an entry point of a package.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Run:
     ----------
     folder : str or Path
         A folder that ``train`` or ``proxlearn train`` wrote.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder, as an absolute path.
 
     Examples
     --------
@@ -220,7 +226,8 @@ def train(
     """Train in a run folder, exactly as ``proxlearn train`` does with the same words.
 
     A run that exists is continued, and a finished one is returned as it is. The result is bit for bit that of the
-    command.
+    command. The folder is ``outputs/<dataset>/<name>`` in the working directory; the name has the main settings and a
+    hash of all that affect the result. ``"hydra.run.dir=FOLDER"`` chooses another folder; ``run.folder`` is its path.
 
     Parameters
     ----------
@@ -228,9 +235,9 @@ def train(
         Words of the command line: ``"dataset=wdbc"``, ``"beta=0.05"``, ``"hydra.run.dir=FOLDER"``,
         ``"--config-dir=FOLDER"``.
     callbacks : sequence of callables, optional
-        Each is called with a StepEvent (``step``, ``cloud``, ``info``, and ``row``, which is None at steps that are not
-        logged) for the initial cloud of a new run and after every step. A true result stops the run after its
-        checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted run.
+        Each is called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is None where
+        the step is not logged) for the initial cloud of a new run and after every step. A true result stops the run after
+        its checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted run.
         An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.

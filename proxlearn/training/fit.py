@@ -86,13 +86,14 @@ def fit(
     threads: int | None = None,
     validation: Samples | None = None,
     patience: int | None = None,
-    callback: Callable[[PointCloud, Row], None] = lambda cloud, row: None,
+    callback: Callable[[PointCloud, Row], object] = lambda cloud, row: None,
 ) -> FitState:
     """Run ``steps`` recursions (by default those of the settings) from ``start``, or from the cloud_0 of ``seed``.
 
     Continuing a fit gives bit for bit the result of one longer fit, also after ``FitInterrupted``. With a
     ``validation`` part the cloud of its least risk is kept, and ``patience`` logged steps without a lower risk end the
-    fit. ``engine`` is the one of ``iterate``. ``callback`` is called at every logged step.
+    fit. ``engine`` is the one of ``iterate``. ``callback`` is called at every logged step; a true
+    result ends the fit there.
     """
     start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
@@ -122,13 +123,14 @@ def fit(
             row |= {"ess": float(effective_sample_size(cloud.log_rho))}
             row |= {"h": used.h, "beta": used.beta, "epsilon": used.epsilon}
             history.append(row)
-            callback(cloud, row)
+            stop = callback(cloud, row)
             if held_out is not None:
                 risks = [logged.get("validation_risk", np.inf) for logged in history]
                 rows_since_best = len(risks) - 1 - int(np.argmin(risks))
                 best = cloud if rows_since_best == 0 else best
-                if patience is not None and rows_since_best >= patience:
-                    break
+                stop = stop or (patience is not None and rows_since_best >= patience)
+            if stop:
+                break
     except KeyboardInterrupt as error:
         raise FitInterrupted(fit_state()) from error
     return fit_state()

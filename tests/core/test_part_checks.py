@@ -146,3 +146,50 @@ def test_wrong_parts_are_refused_in_one_sentence(name: str) -> None:
     with pytest.raises(pl.InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["one output", "cross-entropy", "softmax", "function"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_predict_is_the_normalised_mean_of_the_outputs(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wave = pl.neurons.FunctionNeuron(lambda theta, x: torch.cos(theta["w"] @ x), {"w": 2})
+    risk = {
+        "one output": lambda: pl.Risk(X, X[:, 0]),
+        "cross-entropy": lambda: pl.Risk(X, LABELS, loss="cross_entropy"),
+        "softmax": lambda: pl.Risk(X, LABELS, "softmax"),
+        "function": lambda: pl.Risk(X, X[:, 0], wave),
+    }[name]()
+    theta = pl.init(risk, N=9, dtype=dtype).theta
+    rho = torch.arange(1.0, 10.0)
+    cloud = pl.PointCloud.from_arrays(theta, rho)
+    rows = np.random.default_rng(0).normal(size=(11, 2))
+    P = risk.neuron.outputs(theta, torch.from_numpy(rows).to(dtype))
+    for estimate, shares in (("weighted", rho / rho.sum()), ("unweighted", torch.full((9,), 1 / 9))):
+        expected = torch.einsum("i,icm->mc", shares.to(dtype), P).squeeze(1)
+        f = risk.predict(cloud, rows, estimate)
+        assert f.dtype == dtype
+        assert f.shape == ((11,) if name in ("one output", "function") else (11, 3))
+        torch.testing.assert_close(f, expected)
+        monkeypatch.setattr("proxlearn.core.functionals.risk.PREDICTED_OUTPUTS", 60)
+        torch.testing.assert_close(risk.predict(cloud, rows, estimate), expected)
+        monkeypatch.undo()
+    weights = pl.PointCloud.from_arrays(theta, rho / rho.sum())
+    if name == "one output":
+        mean = (risk.predict(weights, X) - X[:, 0].to(dtype)).square().mean()
+        torch.testing.assert_close(mean, risk.value(weights.theta, weights.rho))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((X, X), "cloud is of the type Tensor; give a PointCloud"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, and the risk has 2 features"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"), "no estimate 'plain'; choose from weighted, unw"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 3))), X), "a particle has 4 coordinates"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X * np.nan), "X holds a number that is not finite in row 0"),
+    ],
+)
+def test_wrong_predictions_are_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(pl.InputError, match=message):
+        pl.Risk(X, X[:, 0]).predict(*arguments)

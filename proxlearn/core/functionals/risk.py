@@ -11,7 +11,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from proxlearn.core.cloud import PointCloud
 from proxlearn.core.confinement import Confinement, confinement_strengths
+from proxlearn.core.estimates import ESTIMATES, estimates
 from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
@@ -22,6 +24,9 @@ from proxlearn.core.targets import check_targets, make_targets
 from proxlearn.errors import InputError
 
 __all__ = ["Risk"]
+
+PREDICTED_OUTPUTS = 2**24
+"""Maximum number of outputs (particles x outputs x samples) that ``predict`` holds in memory."""
 
 
 class Risk(Functional):
@@ -190,6 +195,57 @@ class Risk(Functional):
         inner_y, inner_r = inner.unbind(1)
         v, u = inner_y * (-2 / n), inner_r / n
         return Potentials(v + u if hyper.prox_potential == "paper" else v + 2 * u, gradient)
+
+    @torch.no_grad()
+    def predict(self, cloud: PointCloud, X: Any, estimate: str = "weighted") -> Tensor:
+        """Return the outputs of the network for samples.
+
+        Parameters
+        ----------
+        cloud : PointCloud
+            Trained particles of this risk's neuron.
+        X : array-like, shape (n, n_x)
+            Features in the units of the X of the risk.
+        estimate : {"weighted", "unweighted"}, default="weighted"
+            Mean over the particles with the weights rho_i / sum rho, or the plain mean.
+
+        Returns
+        -------
+        Tensor, shape (n,) or (n, C)
+            f(x) for a neuron with one output, in the precision of the cloud; for C outputs, one column each. The class
+            is the sign of f for ``losses.logistic``, and the largest column for several outputs. The softmax neuron has
+            one column of probabilities per class.
+
+        Examples
+        --------
+        >>> import torch, proxlearn as pl
+        >>> x = torch.linspace(-3, 3, 40)
+        >>> risk = pl.Risk(x[:, None], torch.sin(x))
+        >>> cloud = pl.init(risk, N=100, seed=0)
+        >>> risk.predict(cloud, [[0.0], [1.0]]).shape
+        torch.Size([2])
+        >>> classes = pl.Risk(x[:, None], torch.arange(40) % 3, loss="cross_entropy")
+        >>> f = classes.predict(pl.init(classes, N=100), x[:, None])
+        >>> f.shape, f.argmax(dim=1).shape
+        (torch.Size([40, 3]), torch.Size([40]))
+        """
+        if not isinstance(cloud, PointCloud):
+            raise InputError(f"cloud is of the type {type(cloud).__name__}", "give a PointCloud, then X")
+        if estimate not in ESTIMATES:
+            raise InputError(f"no estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
+        self.check_cloud(cloud)
+        rows = make_features(X).to(cloud.theta.device, cloud.theta.dtype)
+        n_x = self.samples.X.shape[1]
+        if rows.shape[1] != n_x:
+            raise InputError(
+                f"X has {rows.shape[1]} columns, and the risk has {n_x} features", f"give n x {n_x} numbers"
+            )
+        # The outputs of all particles are in memory for one block of rows at a time.
+        outputs = getattr(self.neuron, "classes", self.neuron.num_outputs)
+        size = max(1, PREDICTED_OUTPUTS // (len(cloud.theta) * outputs))
+        blocks = [estimates(self.neuron, cloud, block)[estimate] for block in torch.split(rows, size)]
+        f = torch.cat(blocks, dim=1)
+        return f[0] if len(f) == 1 else f.T.contiguous()
 
     def cotangent(self, f: Tensor) -> Tensor:
         """Return c_m = s_m l'(y_m, f_m) / n for flat outputs f of length n or C n, as a flat tensor of the same
