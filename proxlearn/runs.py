@@ -236,9 +236,9 @@ def train(
         ``"--config-dir=FOLDER"``.
     callbacks : sequence of callables, optional
         Each is called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is None where
-        the step is not logged) for the initial cloud of a new run and after every step. A true result stops the run after
-        its checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted run.
-        An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
+        the step is not logged) for the initial cloud of a new run and after every step. A true result stops the run
+        after its checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted
+        run. An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.
     verbose : bool, default=True
