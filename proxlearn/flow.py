@@ -85,13 +85,14 @@ def init(
         scale = real(at_least=0, example=1.0)("scale", scale)
         cloud = draw_normal(functional.blocks, functional.initial_deviations(scale), N, generator)
     else:
+        box = intervals("box", box)
         for name in box:
             if name not in functional.blocks:
                 raise InputError(f"box names the block `{name}`", did_you_mean(name, functional.blocks))
         for name in functional.blocks:
             if name not in box:
                 raise InputError(f"box gives no interval for the block `{name}`", f"add '{name}': (low, high)")
-        cloud = draw_cloud(functional.blocks, intervals("box", box), N, "uniform", generator)
+        cloud = draw_cloud(functional.blocks, box, N, "uniform", generator)
     device = functional.samples.X.device if isinstance(functional, Risk) else "cpu"
     return cloud.to(device, dtype)
 
@@ -180,7 +181,8 @@ def iterate(
     if generator is None:
         noise_seed = _noise_seed(integer(at_least=0, example=0)("seed", seed), cloud.step)
         generator = torch.Generator(device).manual_seed(noise_seed)
-    elif generator.device.type != device.type:
+    _check_type("generator", generator, torch.Generator, f"torch.Generator({device.type!r})")
+    if generator.device.type != device.type:
         problem = f"the generator is on {generator.device.type}, and the cloud on {device.type}"
         raise InputError(problem, f"use torch.Generator({device.type!r})")
     check_start(functional, cloud, hyper)

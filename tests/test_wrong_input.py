@@ -90,6 +90,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "energy p": (lambda: energy_of(torch.sum).value(zeros(2).theta, zeros(2).rho), "a particle has 1 coordinate "),
     "z0": (lambda: pl.step(Repulsion(), zeros(2), HYPER, zeros(2).theta, Y4), "z0 is of the type ndarray"),  # type: ignore[arg-type]
+    "generator": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, generator=5), "generator is of the type int"),  # type: ignore[arg-type]
+    "box number": (lambda: pl.init(Repulsion(), N=1, box=5), "box must map each block of theta"),  # type: ignore[arg-type]
+    "sample weights": (lambda: pl.Risk(X4, Y4, sample_weight="x"), "sample_weight is not an array of numbers"),
+    "huber text": (lambda: pl.losses.Huber("x"), "must be positive, got 'x'"),  # type: ignore[arg-type]
     "callbacks": (lambda: pl.train("dataset=sine", callbacks=print), r"not a list; write callbacks=\[function\]"),  # type: ignore[arg-type]
     "callback": (lambda: pl.train("dataset=sine", callbacks=[1]), "the entry 1 of callbacks is not callable"),  # type: ignore[list-item]
     "huber": (lambda: pl.losses.Huber(-1.0), "must be positive"),

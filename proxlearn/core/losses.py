@@ -9,9 +9,11 @@ Outputs f and targets y have the same shape: n for one output, C x n for C outpu
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -169,7 +171,7 @@ class Huber(Loss):
     smoothness: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        if not self.delta > 0:
+        if isinstance(self.delta, bool) or not isinstance(self.delta, Real) or not 0 < self.delta < math.inf:
             problem = f"the threshold of the Huber loss must be positive, got {self.delta!r}"
             raise InputError(problem, "give delta > 0, in the units of y")
 
