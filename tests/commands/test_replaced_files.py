@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.run.test_output_file import refused
 
 from proxlearn.cli import main
 from proxlearn.views.film.video import FILM_COMMENT, is_film
+from tests.run.test_output_file import refused
 from tests.small_runs import run, small
 
 
