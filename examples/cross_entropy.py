@@ -11,6 +11,5 @@ risk = pl.Risk(X, y, neuron=pl.neurons.Tanh(outputs=10), loss=pl.losses.cross_en
 hyper = pl.Hyper(beta=1e6, h=2.0, epsilon=1.0, weights="uniform")
 for cloud, info in pl.iterate(risk, pl.init(risk, N=200, scale=2.0), hyper, steps=300):
     pass
-test = pl.Risk(X_test, y_test, risk.neuron, risk.loss)
-f = (risk.neuron.outputs(cloud.theta, test.samples.X) * cloud.rho[:, None, None]).sum(0)
-print(f"test accuracy {float((f.argmax(0) == test.samples.labels).float().mean()):.3f}")
+predicted = risk.predict(cloud, X_test).argmax(dim=1)
+print(f"test accuracy {float((predicted.numpy() == y_test).mean()):.3f}")

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from proxlearn.core.functionals.functional import Functional
     from proxlearn.core.functionals.risk import Risk
     from proxlearn.core.hyper import Hyper
-    from proxlearn.core.step import Info, step
+    from proxlearn.core.step import Info
     from proxlearn.errors import InputError, ProxlearnError, RunError
     from proxlearn.estimator import ProxLearnClassifier, ProxLearnRegressor
-    from proxlearn.flow import init, iterate
+    from proxlearn.flow import init, iterate, step
+    from proxlearn.run.observers import StepEvent
     from proxlearn.runs import Run, load_run, train
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Risk",
     "Run",
     "RunError",
+    "StepEvent",
     "__version__",
     "init",
     "iterate",
@@ -65,10 +67,11 @@ _MODULES = {
     "proxlearn.core.functionals.functional": ("Functional",),
     "proxlearn.core.functionals.risk": ("Risk",),
     "proxlearn.core.hyper": ("Hyper",),
-    "proxlearn.core.step": ("Info", "step"),
+    "proxlearn.core.step": ("Info",),
     "proxlearn.errors": ("InputError", "ProxlearnError", "RunError"),
     "proxlearn.estimator": ("ProxLearnClassifier", "ProxLearnRegressor"),
-    "proxlearn.flow": ("init", "iterate"),
+    "proxlearn.flow": ("init", "iterate", "step"),
+    "proxlearn.run.observers": ("StepEvent",),
     "proxlearn.runs": ("Run", "load_run", "train"),
 }
 """The module of every public name; torch and scikit-learn take seconds to import, so a module is imported on use."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from proxlearn.printable_text import printable
 
 SAME_COMMAND = "the same command"
 MAX_NAMES = 20
 """Maximum number of names in one message: a table may have thousands of columns."""
+
+USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+"""What a function of the user may raise where it does not fit the tensors that it is called with."""
 
 
 def continue_command(overwrite: bool) -> str:
@@ -31,6 +36,10 @@ class ProxlearnError(Exception):
         self.problem, self.remedy = problem, remedy
         # Names and values from a user's file may contain line breaks.
         super().__init__(printable(f"{problem}; {remedy}"))
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        # An exception is otherwise rebuilt from its message alone, so that a worker process could not return it.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InputError(ProxlearnError):

@@ -21,6 +21,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.losses import Loss
 from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.part_checks import check_loss
 from proxlearn.core.samples import Samples
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
@@ -31,6 +32,7 @@ from proxlearn.training.engine import choose_engine
 from proxlearn.training.fit import FitInterrupted, FitState, fit
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import Selection, select
+from proxlearn.validators import callables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +119,7 @@ class ProxLearn(EstimatorParameters):
     def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
         """Return the risk; raise ValueError if the confinement or the solver does not apply to it."""
         with value_errors():
+            check_loss(loss, samples.y)
             problem = Risk.from_samples(neuron, samples, loss, self._checked("confinement"))
             if self._checked("solver") == "literal":
                 literal.check_problem(problem)
@@ -141,6 +144,8 @@ class ProxLearn(EstimatorParameters):
         is no cloud yet.
         """
         given, engine = self._settings(), choose_engine("cpu", solver=self.solver)
+        with value_errors():
+            callbacks = callables("callbacks", self.callbacks)
         selected: Selection | None = None
         if start is None:
             seed, selection, settings = _seed(self.random_state), [], given
@@ -157,10 +162,11 @@ class ProxLearn(EstimatorParameters):
         self._interrupted = False
         with _Progress(self.verbose, number, 0 if start is None else start.newest.step) as progress:
 
-            def callback(cloud: PointCloud, row: dict[str, float]) -> None:
+            def callback(cloud: PointCloud, row: dict[str, float]) -> bool:
                 progress.show(row)
-                for user_callback in self.callbacks:
-                    user_callback(dict(row), cloud)
+                # A list, because every callback is called, also where an earlier one stops the fit.
+                results = [user_callback(dict(row), cloud) for user_callback in callbacks]
+                return any(results)
 
             try:
                 with limited_threads(self.threads):

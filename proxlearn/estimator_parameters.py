@@ -17,7 +17,7 @@ from proxlearn.core.options import Task
 from proxlearn.errors import InputError
 from proxlearn.training.settings import Settings
 
-Callback = Callable[[dict[str, float], PointCloud], None]
+Callback = Callable[[dict[str, float], PointCloud], object]
 DEFAULT_LOSS: str | None = None
 """The default of the parameter ``loss`` of both estimators."""
 CHECKS = {
@@ -40,6 +40,9 @@ PARAMETERS = f"""\
     trains candidates on three quarters of them and compares their risks on the last quarter. A fit with all parameters
     given is faster; in a search such as GridSearchCV, give the parameters that it does not vary.
 
+    A parameter or a row that cannot be used raises ValueError, as scikit-learn expects, with the message that
+    ``proxlearn.InputError`` has elsewhere. A fit that fails leaves the estimator as it was.
+
     The paper's algorithm is ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"`` and
     ``tolerance="paper"`` with ``epsilon_quantile=None`` and given values of ``beta``, ``h`` and ``epsilon``.
 
@@ -59,8 +62,10 @@ PARAMETERS = f"""\
     loss : str, Loss or None, default={DEFAULT_LOSS!r}
         Loss of the risk: "quadratic"; "logistic" for two classes; "cross_entropy" for three classes or more; "huber"
         for real targets, with the threshold 1 in units of the standardised target; the name of a loss that an
-        installed package adds; or an object, such as ``Huber(0.5)`` of ``proxlearn.core.losses``. None is the
-        recommended loss: "logistic", "cross_entropy" or, for real targets, "quadratic".
+        installed package adds, or that ``proxlearn.losses.register`` has named; or an object, such as ``Huber(0.5)`` of
+        ``proxlearn.losses``. None is the recommended loss: "logistic", "cross_entropy" or, for real targets,
+        "quadratic". With ``drift="paper"`` or ``prox_potential="paper"``, which need it, None is "quadratic" for
+        classes, too.
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
         sigma of the neurons a sigma(<w, x> + b).
     confinement : float or mapping of str to float, default=0.0
@@ -110,7 +115,8 @@ PARAMETERS = f"""\
     verbose : bool or int, default=False
         Show progress on stderr.
     callbacks : sequence of callable, default=()
-        Functions that are called at every logged step with its row of ``history_`` and the cloud.
+        Functions that are called at every logged step with its row of ``history_`` and the cloud. A true result stops
+        the fit after that step, as in ``proxlearn.train``; ``n_steps_`` tells where.
 
     Attributes
     ----------

@@ -1,17 +1,22 @@
 """Neurons Phi(x, theta), the hidden units of the network.
 
-``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron a sigma(<w, x> + b) with the
-activation in their name, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for
-several classes, and ``FunctionNeuron`` is defined by a function phi(theta, x). ``Neuron`` is the base class of all of
-them.
+``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron a sigma(<w, x> + b) with that
+activation, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for several classes,
+and ``FunctionNeuron`` is made from a function phi(theta, x). ``Neuron`` is the base class of all of them.
+
+A Risk takes a neuron as an object; ``register`` gives it a name, by which ``train`` finds it. A package adds a neuron
+to every process by an entry point of the group ``proxlearn.neurons``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from proxlearn.core.neurons.activations import Activation
 from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.neurons.softmax import SoftmaxNeuron as Softmax
 
 __all__ = [
@@ -26,6 +31,8 @@ __all__ = [
     "Softmax",
     "Softplus",
     "Tanh",
+    "register",
+    "unregister",
 ]
 
 
@@ -69,3 +76,43 @@ def Sigmoid(outputs: int = 1) -> Perceptron:
 def Cos(outputs: int = 1) -> Perceptron:
     """Return the neuron a cos(<w, x> + b), a trainable random Fourier feature, with ``outputs`` outputs."""
     return Perceptron("cos", outputs)
+
+
+def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
+    """Give a neuron a name in this process: ``dataset.neuron=NAME`` of ``train``, and ``neuron=NAME`` of a Risk.
+
+    A run folder stores the name. To continue such a run, or to predict with it, register the neuron again first. A
+    name that exists is refused.
+
+    Parameters
+    ----------
+    name : str
+        A word of letters, digits and . + - _.
+    neuron : Neuron, or a class or function of the number of classes that returns one
+        The number of classes is 0 where the target is a real number.
+
+    Notes
+    -----
+    A run with ``recipe=tuned`` draws a normal initial cloud. Otherwise ``dataset.initial`` gives an interval for every
+    block of theta, such as ``+dataset.initial.c=[-1,1]``.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> def phi(theta, x):
+    ...     return theta["a"][0] * torch.sin(theta["w"] @ x)
+    >>> def sine_neuron(classes):
+    ...     return pl.neurons.FunctionNeuron(phi, lambda n_x: {"a": 1, "w": n_x}, name="sine")
+    >>> pl.neurons.register("sine", sine_neuron)
+    >>> numbers = ("N=20", "steps=10", "beta=1e4", "h=0.1", "epsilon=1", "init_scale=1")
+    >>> run = pl.train("dataset=sine", "recipe=tuned", "dataset.neuron=sine", *numbers, verbose=False, plots=False)
+    >>> run.cloud
+    PointCloud(N=20, p=2, step=10, float32)
+    >>> pl.neurons.unregister("sine")
+    """
+    NEURONS.register(name, neuron)
+
+
+def unregister(name: str) -> None:
+    """Remove the name of a neuron that ``register`` has given."""
+    NEURONS.unregister(name)

@@ -1,7 +1,8 @@
 """Runs from Python: train in a run folder as the command line does, and read a run folder.
 
 A run is described by a config, so it can be resumed, swept and compared. A neuron or a loss made from a function of the
-user is not in a config; it is trained with ``proxlearn.iterate``, or registered by an entry point of a package.
+user is not in a config; it is trained with ``proxlearn.iterate``, or gets a name by ``proxlearn.neurons.register`` and
+``proxlearn.losses.register``, or by an entry point of a package.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from proxlearn.run.observers import StepEvent
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import read_identity, require_same_run
+from proxlearn.validators import callables
 from proxlearn.views.run.run_data import RunData, read_run_data
 
 __all__ = ["Clouds", "Run", "StepEvent", "load_run", "train"]
@@ -41,6 +43,11 @@ class Run:
     ----------
     folder : str or Path
         A folder that ``train`` or ``proxlearn train`` wrote.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder, as an absolute path.
 
     Examples
     --------
@@ -219,7 +226,8 @@ def train(
     """Train in a run folder, exactly as ``proxlearn train`` does with the same words.
 
     A run that exists is continued, and a finished one is returned as it is. The result is bit for bit that of the
-    command.
+    command. The folder is ``outputs/<dataset>/<name>`` in the working directory; the name has the main settings and a
+    hash of all that affect the result. ``"hydra.run.dir=FOLDER"`` chooses another folder; ``run.folder`` is its path.
 
     Parameters
     ----------
@@ -227,10 +235,10 @@ def train(
         Words of the command line: ``"dataset=wdbc"``, ``"beta=0.05"``, ``"hydra.run.dir=FOLDER"``,
         ``"--config-dir=FOLDER"``.
     callbacks : sequence of callables, optional
-        Each is called with a StepEvent (``step``, ``cloud``, ``info``, and ``row``, which is None at steps that are not
-        logged) for the initial cloud of a new run and after every step. A true result stops the run after its
-        checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted run.
-        An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
+        Each is called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is None where
+        the step is not logged) for the initial cloud of a new run and after every step. A true result stops the run
+        after its checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted
+        run. An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.
     verbose : bool, default=True
@@ -260,9 +268,7 @@ def train(
     for word in overrides:
         if not isinstance(word, str):
             raise InputError(f"train takes words of the command line, got {word!r:.100}", 'write "beta=0.05"')
-    for callback in callbacks:
-        if not callable(callback):
-            raise InputError(f"the callback {callback!r:.100} is not callable", "give functions of one argument")
+    callbacks = callables("callbacks", callbacks)
     # Hydra takes half a second to import, and reading a run does not need it.
     from proxlearn.commands.train import RunPlan, preflight
     from proxlearn.run.folder_checks import nearest_existing_folder, remove_if_empty

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
 from proxlearn.errors import InputError
@@ -118,6 +119,32 @@ def strengths(name: str, value: Any) -> float | dict[str, float]:
         return {str(key): check(f"{name}.{key}", strength) for key, strength in value.items()}
     strength: float = check(name, value)
     return strength
+
+
+def whole(name: str, value: Any, at_least: int) -> int:
+    """Validate a whole number that Python code gives; numpy's are accepted, and 3.0 is not."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least:
+        raise InputError(f"{name} is {_describe(value)}", f"give a whole number >= {at_least}")
+    return int(value)
+
+
+def blocks(name: str, value: Any) -> dict[str, int]:
+    """Validate the blocks of theta: a mapping from names to lengths >= 1."""
+    if not isinstance(value, Mapping) or not value:
+        problem = f"{name} must map the names of the blocks of theta to their lengths, got {_describe(value)}"
+        raise InputError(problem, "write {'a': 1, 'w': 2}, for example")
+    return {str(key): whole(f"the length of the block `{key}`", length, 1) for key, length in value.items()}
+
+
+def callables(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
+    """Validate a sequence of functions."""
+    if callable(value) or isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"{name} is {_describe(value)} and not a list", f"write {name}=[function]")
+    functions = tuple(value)
+    for function in functions:
+        if not callable(function):
+            raise InputError(f"the entry {_describe(function)} of {name} is not callable", "give functions")
+    return functions
 
 
 def intervals(name: str, value: Any) -> dict[str, tuple[float, float]]:

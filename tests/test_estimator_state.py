@@ -118,3 +118,20 @@ def test_a_further_piece_cannot_change_the_classes() -> None:
         with pytest.raises(ValueError, match="classes="):
             model.partial_fit(X, y, classes=other, steps=1)
     assert model.n_steps_ == 3
+
+
+@pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
+def test_a_callback_that_returns_true_stops_the_fit_and_it_can_be_continued(make: Any) -> None:
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
+    seen: list[int] = []
+    model = make(**QUICK, callbacks=[lambda row, cloud: row["step"] >= 6, lambda row, cloud: seen.append(row["step"])])
+    assert model.fit(X, y).n_steps_ == 6 == seen[-1]
+    model.set_params(callbacks=[]).partial_fit(X, y, steps=QUICK["steps"] - 6)
+    whole = make(**QUICK).fit(X, y)
+    assert (model.particles_ == whole.particles_).all()
+    for callbacks, message in (
+        (print, "not a list; write callbacks="),
+        ([1], "the entry 1 of callbacks is not callable"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**QUICK, callbacks=callbacks).fit(X, y)

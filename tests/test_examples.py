@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 OUTCOMES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "own_data": lambda names: names["risks"][-1] < 0.02 < names["risks"][0],
     "cosine_neuron": lambda names: float(names["risk"].value(names["cloud"].theta, names["cloud"].rho)) < 1e-3,
-    "cross_entropy": lambda names: (names["f"].argmax(0) == names["test"].samples.labels).float().mean() > 0.95,
+    "cross_entropy": lambda names: (names["predicted"].numpy() == names["y_test"]).mean() > 0.95,
     "confinement": lambda names: abs(names["variance"] - 1) < 0.05,
     "energies": lambda names: float(names["cloud"].theta.std(0).max()) < 0.2,
     "callback": lambda names: len(names["lengths"]) == names["run"].step < 1000 and names["run"].state == "stopped",

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import multiprocessing
+import pickle
+import pkgutil
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,92 +196,6 @@ def test_classes_become_the_targets_of_the_neuron_and_the_loss() -> None:
     assert column.samples.y.tolist() == (labels * 1.5).tolist()
 
 
-def flat(theta: Any, x: Tensor) -> Tensor:
-    return theta["w"] * x
-
-
-X4, Y4 = np.ones((4, 2)), np.arange(4.0)
-WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "phi": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 2})), r"phi .* returned \(2,\)"),
-    "phi fails": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 3})), "cannot be evaluated"),
-    "block": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"v": 2})), "cannot be evaluated"),
-    "activation": (lambda: pl.neurons.Perceptron("tahn"), "unknown activation `tahn`; did you mean `tanh`?"),
-    "activation name": (
-        lambda: pl.neurons.Perceptron(pl.neurons.Activation("tanh", torch.sin)),
-        "there is an activation called `tanh` already; choose another name",
-    ),
-    "outputs": (lambda: pl.neurons.Tanh(outputs=0), "cannot have 0 outputs"),
-    "logistic": (lambda: pl.Risk(X4, Y4, loss=pl.losses.logistic), "must hold -1 and .1"),
-    "logistic outputs": (
-        lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(2), pl.losses.logistic),
-        "one output, and the neuron has 2; use losses.cross_entropy",
-    ),
-    "labels": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(3), pl.losses.cross_entropy), "class labels from 0 to 2"),
-    "text": (lambda: pl.Risk(X4, list("abcd")), "y is not an array of numbers"),
-    "one-hot": (lambda: pl.Risk(X4, X4, loss=pl.losses.cross_entropy), "one-hot, or probabilities"),
-    "one output": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(), pl.losses.cross_entropy), "output per class"),
-    "columns": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh(3)), "y has 2 columns, and the neuron has 3 outputs"),
-    "columns of one": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh()), "y has 2 columns, and the neuron has 1 output"),
-    "softmax loss": (
-        lambda: pl.Risk(X4, Y4, pl.neurons.Softmax(4), pl.losses.cross_entropy),
-        "softmax neuron cannot be trained with the loss cross_entropy",
-    ),
-    "infinite X": (lambda: pl.Risk(X4 * np.inf, Y4), "X holds a number that is not finite in row 0"),
-    "infinite y": (lambda: pl.Risk(X4, Y4 * np.nan), "y holds a number that is not finite"),
-    "rows": (lambda: pl.Risk(X4, Y4[:3]), r"y has the shape \(3,\), and X has 4 rows"),
-    "vector X": (lambda: pl.Risk(Y4, Y4), r"X has the shape \(4,\)"),
-    "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement names `v`, which is not a block"),
-    "huber": (lambda: pl.losses.Huber(-1.0), "must be positive"),
-    "V": (
-        lambda: list(pl.iterate(energy_of(lambda t: t.abs().sqrt().sum()), zeros(1), HYPER, steps=1)),
-        "gradient of the energy is not finite at particle 0",
-    ),
-    "V shape": (lambda: list(pl.iterate(energy_of(lambda t: t), zeros(2), HYPER, steps=1)), r"theta has the shape"),
-    "V vector": (
-        lambda: pl.Energy(V=lambda t: t, p=2).value(zeros(2).theta, zeros(2).rho),
-        r"V\(theta\) returned a tensor of shape \(2,\)",
-    ),
-    "theta": (lambda: pl.iterate(sine_risk(), zeros(2), HYPER), r"has 3 coordinates \(a: 1, b: 1, w: 1\)"),
-    "beta": (lambda: pl.iterate(sine_risk(), zeros(3), replace(HYPER, beta=-1.0)), "beta must be a finite number > 0"),
-    "steps": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, steps=-1), "steps must be a whole number >= 0"),
-    "engine": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, engine="fast"), "no engine 'fast'"),
-    "batch": (
-        lambda: pl.iterate(Repulsion(), zeros(2), replace(HYPER, batch_size=3)),
-        "batch_size=3, but this functional has no samples; leave out batch_size",
-    ),
-    "literal": (
-        lambda: list(pl.iterate(Repulsion(), zeros(2), HYPER, steps=1, engine="literal")),
-        "the literal engine supports only a Risk",
-    ),
-    "noise": (lambda: pl.step(Repulsion(), zeros(2), HYPER, torch.zeros(4, 3), torch.ones(4)), "draw a normal tensor"),
-    "N": (lambda: pl.init(Repulsion(), N=0), "N must be a whole number >= 1"),
-    "dtype": (lambda: pl.init(Repulsion(), N=1, dtype=torch.float16), "cannot have the dtype torch.float16"),
-    "box block": (lambda: pl.init(Repulsion(), N=1, box={"plce": (0, 1)}), "did you mean `place`"),
-    "box": (lambda: pl.init(sine_risk(), N=1, box={"a": (0, 1)}), "no interval for the block `b`"),
-    "weights": (lambda: pl.PointCloud.from_arrays(X4, [1, 1, 1, 0]), "not finite and > 0"),
-    "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "4 particles; give one weight per particle"),
-    "locations": (lambda: pl.PointCloud.from_arrays(Y4), r"theta has the shape \(4,\)"),
-}
-
-
-def energy_of(V: Callable[[Tensor], Tensor]) -> pl.Energy:
-    return pl.Energy(V=V, p=1)
-
-
-def zeros(p: int) -> pl.PointCloud:
-    return pl.PointCloud.from_arrays(np.zeros((4, p)))
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input_is_refused_in_one_sentence_with_a_remedy(name: str) -> None:
-    call, message = WRONG[name]
-    with pytest.raises(pl.InputError, match=message) as caught:
-        call()
-    assert isinstance(caught.value, pl.ProxlearnError)
-    assert caught.value.remedy
-    assert "\n" not in str(caught.value)
-
-
 def test_an_own_activation_and_an_own_loss_train() -> None:
     class Absolute(pl.losses.Loss):
         def value(self, f: Tensor, y: Tensor) -> Tensor:
@@ -303,3 +221,58 @@ def test_a_cloud_has_the_precision_that_is_asked_for() -> None:
     assert bool((low >= torch.tensor([1.0, -1.0, 5.0])).all())
     assert bool((high <= torch.tensor([2.0, 1.0, 6.0])).all())
     assert float(box.rho.sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_a_continued_cloud_has_other_noise_with_the_same_seed(name: str) -> None:
+    functional = FUNCTIONALS[name]()
+    start = pl.init(functional, N=25)
+    ((first, _),) = pl.iterate(functional, start, HYPER, steps=1, seed=4)
+    moves = []
+    for cloud in (first, replace(first, step=0)):
+        *_, (after, _) = pl.iterate(functional, cloud, HYPER, steps=1, seed=4)
+        again = [after.theta for after, _ in pl.iterate(functional, cloud, HYPER, steps=1, seed=4)]
+        assert torch.equal(again[0], after.theta), "the seed and the step determine the noise"
+        moves.append(after.theta)
+    assert not torch.allclose(*moves), "the step enters the noise"
+
+
+def subclasses(cls: type) -> set[type]:
+    return {cls}.union(*(subclasses(child) for child in cls.__subclasses__()))
+
+
+def test_every_error_survives_a_worker_process() -> None:
+    for module in pkgutil.walk_packages(pl.__path__, "proxlearn."):
+        if module.name.split(".")[1] in ("core", "files", "run", "errors", "runs", "terminal", "config", "data"):
+            importlib.import_module(module.name)
+    classes = subclasses(pl.ProxlearnError)
+    assert len(classes) > 8
+    for cls in classes:
+        arguments = (15, "a problem", "a remedy") if cls.__name__ == "StoppedBySignal" else ("a problem", "a remedy")
+        error = cls(*arguments)
+        error.detail = [1, 2]
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            copy = pickle.loads(pickle.dumps(error, protocol))
+            assert type(copy) is cls
+            assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+            assert copy.exit_code == error.exit_code
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        future = pool.submit(pl.losses.Huber, -1.0)
+        with pytest.raises(pl.InputError, match="must be positive"):
+            future.result()
+
+
+def test_clouds_are_compared_by_identity_and_have_short_representations() -> None:
+    risk, cloud, other = sine_risk(), *(pl.PointCloud.from_arrays(np.zeros((4, 3))) for _ in range(2))
+    assert cloud == cloud
+    assert cloud != other
+    assert len({cloud, cloud, other}) == 2
+    ((_, info),) = pl.iterate(risk, cloud, HYPER, steps=1)
+    wave = pl.neurons.FunctionNeuron(lambda theta, x: x[0], {"a": 1, "w": 2}, name="wave")
+    for thing, text in (
+        (info, "Info(step=1, stopped=True)"),
+        (risk, "Risk(n=30, n_x=1, neuron=tanh, loss=quadratic, p=3, float64)"),
+        (FUNCTIONALS["energy"](), "Energy(V and W, p=2, blocks theta: 2)"),
+        (wave, "FunctionNeuron(wave, blocks a: 1, w: 2, outputs=1)"),
+    ):
+        assert repr(thing) == text

@@ -177,7 +177,7 @@ def test_it_runs_in_a_thread() -> None:
         (("betta=1",), "unknown key `betta`"),
         (("dataset=wdcb",), "wdcb"),
         (("-m", "dataset=sine", "beta=0.1,0.2"), "a sweep has many runs, and train returns one; call train in a loop"),
-        (("--cfg", "job"), "print something and train nothing"),
+        (("--cfg", "job"), "print information and start no run"),
         ((0.05,), 'words of the command line, got 0.05; write "beta=0.05"'),
     ],
 )

@@ -25,12 +25,25 @@ class Screen:
     radius: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PointCloud:
     """N weighted particles after ``step`` recursions.
 
     The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float. A cloud is
-    not changed in place; a step returns a new one.
+    not changed in place; a step returns a new one. Two clouds are equal only if they are the same object; compare their
+    tensors with ``torch.equal``. ``PointCloud.from_arrays`` makes a cloud from weights and checks it; the constructor
+    does neither.
+
+    Parameters
+    ----------
+    theta : Tensor, shape (N, p)
+        Locations.
+    log_rho : Tensor, shape (N,)
+        Natural logarithms of the weights, in the precision of theta.
+    step : int, default=0
+        Number of recursions so far.
+    screen, epsilon : optional
+        State of the recursion, which ``iterate`` sets.
 
     Examples
     --------
@@ -64,7 +77,8 @@ class PointCloud:
         theta : array-like, shape (N, p)
             Locations. Their precision, float32 or float64, is that of the steps; whole numbers become float64.
         rho : array-like, shape (N,), optional
-            Weights > 0, which need not sum to 1. By default, each weight is 1/N.
+            Weights > 0. They are used as they are and not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights
+            of sum 2 double the output of a network. By default, each weight is 1/N.
         """
         locations = as_tensor("theta", theta)
         locations = locations if locations.dtype in (torch.float32, torch.float64) else locations.double()

@@ -7,6 +7,8 @@ state.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,12 +30,19 @@ def confinement_strengths(confinement: Confinement, blocks: Mapping[str, int]) -
                 raise InputError(
                     f"confinement names `{name}`, which is not a block of theta", did_you_mean(name, blocks)
                 )
-        by_block = {name: float(confinement.get(name, 0.0)) for name in blocks}
+        by_block = {name: _strength(confinement.get(name, 0.0)) for name in blocks}
     else:
-        by_block = dict.fromkeys(blocks, float(confinement))
+        by_block = dict.fromkeys(blocks, _strength(confinement))
     for name, strength in by_block.items():
         if not 0 <= strength < float("inf"):
             raise InputError(f"the confinement of `{name}` cannot be {strength:g}", "choose a finite number >= 0")
     if not any(by_block.values()):
         return None
     return torch.cat([torch.full((blocks[name],), by_block[name], dtype=torch.float64) for name in blocks])
+
+
+def _strength(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        problem = f"confinement is {value!r:.100} and not a number"
+        raise InputError(problem, "give one number >= 0, or a mapping from blocks to numbers, such as {'w': 0.1}")
+    return float(value)

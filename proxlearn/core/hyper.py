@@ -92,25 +92,47 @@ class Hyper(Hyperparameters[float]):
     h : float
         Step size.
     epsilon : float
-        Entropic regularisation of the proximal step; with ``epsilon_quantile``, a multiple of that quantile of the
-        particles' squared distances to their nearest neighbours.
-    delta, L : float, int
-        Tolerance and maximum number of rounds of the proximal fixed-point iteration.
-    drift, prox_potential : {"paper", "first_variation"}
-        Gradient that moves the particles, and linear potential of the proximal step. ``"paper"`` exists only for the
-        quadratic loss and for Energy, where it is the default; otherwise the default is ``"first_variation"``.
-    orientation : {"paper", "consistent"}
-        Which point belongs to row i of the transport cost: the new one, as printed in the paper, or the old one, whose
-        mass the row carries.
+        Entropic regularisation of the proximal step, in units of squared distances between particles.
+    epsilon_quantile : float, optional
+        If given, ``epsilon`` is a multiple of this quantile (0 .. 1) of the squared distances between nearest
+        particles, which ``iterate`` measures. Left out, it is absolute.
+    delta : float, default=1e-3
+        Threshold of the stopping criterion ``tolerance``; 0 runs all ``L`` rounds.
+    L : int, default=300
+        Maximum number of rounds of the proximal fixed point.
+    drift : {"paper", "first_variation"}
+        Gradient that moves particle i. "first_variation": of the first variation phi_rho at theta_i, with the weights
+        and the other particles frozen; phi_rho = v + 2 u for the quadratic loss, V + 2 W rho for an Energy. "paper": of
+        sum_k (v_k + u_k), as Algorithm 2 prints it, or of sum_k (V + W rho)(theta_k), with respect to theta_i, which
+        enters every term of the sum. "paper" exists for the quadratic loss and for Energy. Left out, it is "paper"
+        there and "first_variation" elsewhere.
+    prox_potential : {"paper", "first_variation"}
+        Linear potential w_i of the proximal step: the first variation phi_rho(theta_i), or, as the paper prints it,
+        v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy, with half the interaction. Its default
+        follows the rule of ``drift``.
+    orientation : {"paper", "consistent"}, default="paper"
+        Row i of the transport cost belongs to the new position of particle i, as printed, or to the old one, whose mass
+        the row carries.
+    tolerance : {"paper", "log"}, default="paper"
+        Stopping criterion of the proximal fixed point: the norms of the changes of z and q, or a bound on the error of
+        log rho.
+    kernel : {"auto", "log", "dense"}, default="auto"
+        Storage of the Gibbs kernel: the relevant pairs, the logarithm of the matrix, or the matrix, which underflows.
     weights : str, default="proximal"
-        Weight update: proximal, uniform, fisher_rao, or the name of a registered update.
+        Update of the particles' weights: "proximal" (the proximal step), "uniform" (none), "fisher_rao" (a
+        multiplicative update), or the name of an update that an installed package adds.
+    resample : {"none", "systematic"}, default="none"
+        "systematic" resamples the particles when their effective number falls below ``ess_threshold`` N.
+    ess_threshold : float, default=0.5
+        Threshold of ``resample``, as a share of N.
+    h_schedule, beta_schedule : {"constant", "cosine", "power"}, default="constant"
+        Schedule of the step size and of the temperature 1 / beta, which falls as h does. ``iterate`` applies them.
+    horizon : int, default=1000
+        Step at which the cosine schedule ends and the power law has fallen to a tenth.
     batch_size : int, optional
-        Number of samples per step, drawn with replacement; only for a Risk.
+        Samples per step, drawn with replacement, for a Risk only. Left out, each step uses all samples.
     noise_scale : float, default=1.0
         Factor by which the noise is multiplied; 0 makes the motion deterministic.
-
-    The other fields (kernel, tolerance, resample, schedules) have the same names and meanings as in a config;
-    configs/train.yaml explains them.
 
     Examples
     --------
@@ -125,6 +147,8 @@ class Hyper(Hyperparameters[float]):
 
     @property
     def kappa(self) -> float:
+        """beta epsilon / h. Where it is large, the proximal step spreads mass over a distance sqrt(epsilon) and hardly
+        depends on the functional; where it is small, the functional determines the weights."""
         return self.beta * self.epsilon / self.h
 
     @property

@@ -9,9 +9,11 @@ Outputs f and targets y have the same shape: n for one output, C x n for C outpu
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -32,24 +34,30 @@ class Loss(ABC):
 
     Examples
     --------
-    The absolute error, which is minimised by the median:
+    The absolute error, which is minimised by the median. It is summed over the outputs, not over the samples:
 
     >>> import torch, proxlearn as pl
     >>> class Absolute(pl.losses.Loss):
     ...     name = "absolute"
     ...     def value(self, f, y):
-    ...         return (f - y).abs()
+    ...         distances = (f - y).abs()
+    ...         return distances.sum(0) if f.ndim == 2 else distances
     >>> Absolute().derivative(torch.tensor([1.0, -2.0]), torch.zeros(2))
     tensor([ 1., -1.])
+    >>> Absolute().value(torch.ones(3, 2), torch.zeros(3, 2))
+    tensor([3., 3.])
     """
 
     name: ClassVar[str] = "custom"
-    """Name in configs and files."""
+    """Name in configs, files and messages; a name of one of proxlearn's own losses is refused."""
     tasks: ClassVar[tuple[Task, ...]] = ("binary", "multiclass", "regression")
-    """The tasks that the loss is meant for."""
+    """The tasks that the loss is meant for: "binary" (two classes, one output), "multiclass" (one output per class),
+    "regression". Estimators and configs refuse other tasks. Without "regression", the targets of one output are two
+    classes, and 0 and 1 are converted to -1 and +1."""
     smoothness: ClassVar[float] = 2.0
-    """Upper bound of the second derivative in f. Step sizes are chosen in proportion to its reciprocal, so that they
-    mean the same for every loss; the value of the quadratic loss is the reference."""
+    """Upper bound of the second derivative in f. The candidates for the step size h that selection compares
+    (estimators, recipe=tuned) are proportional to its reciprocal, so that they mean the same for every loss; the value
+    of the quadratic loss, 2, is the reference. ``iterate`` does not use it."""
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:
@@ -65,6 +73,7 @@ class Loss(ABC):
         Returns
         -------
         Tensor, shape (n,)
+            One number per sample, summed over the C outputs; never a mean over the samples. A Risk checks the shape.
         """
 
     def derivative(self, f: Tensor, y: Tensor) -> Tensor:
@@ -162,7 +171,7 @@ class Huber(Loss):
     smoothness: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        if not self.delta > 0:
+        if isinstance(self.delta, bool) or not isinstance(self.delta, Real) or not 0 < self.delta < math.inf:
             problem = f"the threshold of the Huber loss must be positive, got {self.delta!r}"
             raise InputError(problem, "give delta > 0, in the units of y")
 

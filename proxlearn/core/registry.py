@@ -102,11 +102,8 @@ class Registry(Generic[T]):
         self.kind, self.group = kind, group
         self.expected, self.accepts = expected, accepts
         self._parts = dict(parts)
-
-    @property
-    def own_names(self) -> tuple[str, ...]:
-        """Names of the parts that do not come from entry points."""
-        return tuple(self._parts)
+        self.own_names = tuple(parts)
+        """Names of proxlearn's own parts, without those of entry points and of ``register``."""
 
     def names(self) -> list[str]:
         """Return every name: proxlearn's own names first, in their order, then those of entry points."""
@@ -120,6 +117,9 @@ class Registry(Generic[T]):
 
     def register(self, name: str, part: T) -> None:
         """Add a part in this process, for example in a script or a test."""
+        name = word(next(iter(self._parts), "mine"))(f"the name of a {self.kind}", name)
+        if not self.accepts(part):
+            raise InputError(f"the {self.kind} `{name}` is {part!r:.100}", f"give {self.expected}")
         if name in self:
             raise InputError(f"a {self.kind} called `{name}` already exists", "choose another name")
         self._parts[name] = part
@@ -127,8 +127,11 @@ class Registry(Generic[T]):
 
     def unregister(self, name: str) -> None:
         """Remove a part that was added by ``register``."""
+        registered_names = _registered_names.get(self.group, set())
+        if name not in registered_names:
+            raise InputError(f"no {self.kind} `{name}` was registered in this process", "name one that was")
         del self._parts[name]
-        _registered_names.get(self.group, set()).discard(name)
+        registered_names.remove(name)
 
     def __getitem__(self, name: str) -> T:
         if name in self._parts:
@@ -149,6 +152,9 @@ class Registry(Generic[T]):
             return part
         if name in self._parts:
             own: S = part(*arguments)
+            if not isinstance(own, cls):
+                problem = f"the {self.kind} `{name}` is a function that returned {type(own).__name__}"
+                raise InputError(problem, f"register {self.expected}")
             return own
         try:
             made = part(*arguments)

@@ -46,7 +46,7 @@ class Samples:
         """Return the same samples with new weights, which are scaled to mean 1; None makes all weights equal."""
         if sample_weight is None:
             return replace(self, weights=None)
-        weights = torch.as_tensor(sample_weight, dtype=self.X.dtype, device=self.X.device)
+        weights = as_tensor("sample_weight", sample_weight).to(self.X.device, self.X.dtype)
         if weights.shape != (len(self),):
             problem = f"sample_weight has the shape {tuple(weights.shape)}, but there are {len(self)} samples"
             raise InputError(problem, "give one number per sample")
@@ -63,7 +63,7 @@ def as_tensor(name: str, values: Any) -> Tensor:
         array = np.array(values, order="C")
         return torch.from_numpy(array.astype(np.float64) if array.dtype == object else array)
     except (TypeError, ValueError) as error:
-        remedy = "give an array of numbers; classes are encoded as 0 .. C-1"
+        remedy = "encode the classes as 0 .. C-1" if name == "y" else "give numbers"
         raise InputError(f"{name} is not an array of numbers", remedy) from error
 
 

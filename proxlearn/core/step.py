@@ -26,7 +26,7 @@ threads, weights in float64. Results of the revisions agree to rounding in a sin
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Info:
     """Diagnostics of one proximal step; the costlier figures are computed on demand.
 
@@ -53,6 +53,9 @@ class Info:
     """The linear potential of the proximal step, shape (N,)."""
     solution: ProximalSolution
     """The fixed point: log_rho, log_z, log_q, the number of rounds and the changes per round."""
+
+    def __repr__(self) -> str:
+        return f"Info(step={self.previous.step + 1}, stopped={self.stopped})"
 
     @property
     def stopped(self) -> bool:
@@ -91,35 +94,8 @@ def step(
 ) -> tuple[PointCloud, Info | None]:
     """Compute (Theta, rho)_k from (Theta, rho)_{k-1}; a pure function: the same inputs give the same bits.
 
-    Parameters
-    ----------
-    functional : Functional
-        What is minimised: a Risk, an Energy, or a Functional of one's own.
-    cloud : PointCloud
-        N particles of p coordinates, in the precision and on the device of the functional's data.
-    hyper : Hyper
-        The hyperparameters of this step; schedules and ``epsilon_quantile`` are not applied (``iterate`` applies them).
-    noise : Tensor, shape (N, p)
-        Standard normal numbers.
-    z0 : Tensor, shape (N,)
-        Start of the proximal fixed point, uniform on (0, 1].
-
-    Returns
-    -------
-    cloud : PointCloud
-        The cloud after the step; ``cloud.step`` is one larger.
-    info : Info or None
-        Diagnostics of the proximal step; None where the weight update is not the proximal one.
-
-    Examples
-    --------
-    >>> import torch, proxlearn as pl
-    >>> x = torch.linspace(-3, 3, 40)
-    >>> risk = pl.Risk(x[:, None], torch.sin(x))
-    >>> cloud, hyper = pl.init(risk, N=50, seed=0), pl.Hyper(beta=0.05, h=1e-3, epsilon=1.0)
-    >>> cloud, info = pl.step(risk, cloud, hyper, noise=torch.randn(50, 3), z0=1 - torch.rand(50))
-    >>> cloud.step, info.stopped
-    (1, True)
+    Data, cloud, ``noise`` (N x p, standard normal) and ``z0`` (N, uniform on (0, 1]) have one precision and device.
+    ``proxlearn.step`` is this function with checks and conversions.
     """
     hyper = functional.with_readings(hyper)
     if noise.shape != cloud.theta.shape or z0.shape != cloud.log_rho.shape:

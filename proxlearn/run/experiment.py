@@ -18,6 +18,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
+from proxlearn.core.part_checks import check_loss
 from proxlearn.core.samples import Samples
 from proxlearn.core.weight_updates import UPDATES
 from proxlearn.data import registry
@@ -93,6 +94,7 @@ def build_experiment(config: TrainConfig) -> Experiment:
     neuron = choose_neuron(prepared.table, config.dataset.neuron, config.activation)
     loss = choose_loss(config.loss, neuron, prepared.table.task, (config.drift, config.prox_potential))
     prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
+    check_loss(loss, prepared.train.y)
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
     problem = Risk.from_samples(neuron, prepared.train, loss, config.confinement)
     settings = settings_from_config(config)

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-import torch
-
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper

@@ -86,14 +86,15 @@ def fit(
     threads: int | None = None,
     validation: Samples | None = None,
     patience: int | None = None,
-    callback: Callable[[PointCloud, Row], None] = lambda cloud, row: None,
+    callback: Callable[[PointCloud, Row], object] = lambda cloud, row: None,
 ) -> FitState:
     """Run ``steps`` recursions from ``start``, or from the initial cloud of ``seed``, and return the state reached.
 
     The default of ``steps`` is ``settings.steps``. Continuing a fit gives bit for bit the result of one longer fit,
     even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation risk is kept, and
     the fit ends after ``patience`` logged steps without a lower risk. ``engine`` and ``threads`` have the same meaning
-    as in ``iterate``. ``callback`` is called at every logged step.
+    as in ``iterate``. ``callback`` is called at every logged step; a true result ends the
+    fit there.
     """
     start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
@@ -123,13 +124,14 @@ def fit(
             row |= {"ess": float(effective_sample_size(cloud.log_rho))}
             row |= {"h": used.h, "beta": used.beta, "epsilon": used.epsilon}
             history.append(row)
-            callback(cloud, row)
+            stop = callback(cloud, row)
             if held_out is not None:
                 risks = [logged.get("validation_risk", np.inf) for logged in history]
                 rows_since_best = len(risks) - 1 - int(np.argmin(risks))
                 best = cloud if rows_since_best == 0 else best
-                if patience is not None and rows_since_best >= patience:
-                    break
+                stop = stop or (patience is not None and rows_since_best >= patience)
+            if stop:
+                break
     except KeyboardInterrupt as error:
         raise FitInterrupted(fit_state()) from error
     return fit_state()

@@ -8,7 +8,7 @@ import pytest
 
 from proxlearn.cli import main
 from proxlearn.views.film.video import FILM_COMMENT, is_film
-from tests.run.test_output_file import refused
+from tests.run.test_user_output_file import refused
 from tests.small_runs import run, small
 
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 import pytest
+import torch
 
 from proxlearn.core import options
 from proxlearn.core.losses import LOSSES, Loss, find_loss
+from proxlearn.core.neurons.activations import Activation
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.registry import LOSS_GROUP, Registry, accept_any_name, plugin_names, registered
@@ -29,13 +31,36 @@ def test_parts_are_found_by_name_and_unknown_names_get_the_nearest() -> None:
 
 
 def test_a_registered_part_cannot_replace_another_and_can_be_removed() -> None:
-    registry: Registry[int] = Registry("number", "proxlearn.nothing", {"one": 1})
+    registry: Registry[int] = Registry("number", "proxlearn.nothing", {"one": 1}, "an int", lambda x: type(x) is int)
     registry.register("three", 3)
     assert "three" in registry
+    assert registry.own_names == ("one",)
     with pytest.raises(InputError, match="already"):
         registry.register("one", 7)
     registry.unregister("three")
     assert "three" not in registry
+    for name in ("one", "three"):
+        with pytest.raises(InputError, match=f"no number `{name}` was registered in this process"):
+            registry.unregister(name)
+    with pytest.raises(InputError, match="number `four` is 'iv'; give an int"):
+        registry.register("four", "iv")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be a word of letters, digits"):
+        registry.register("a b", 4)
+
+
+def test_a_registered_neuron_keeps_its_activation() -> None:
+    swish = Perceptron(Activation("swish", lambda z: z * torch.sigmoid(z)))
+    NEURONS.register("swish", swish)
+    try:
+        assert make_neuron("swish", 2, "tanh") == swish
+    finally:
+        NEURONS.unregister("swish")
+    NEURONS.register("nothing", lambda classes: None)  # type: ignore[arg-type, return-value]
+    try:
+        with pytest.raises(InputError, match="neuron `nothing` is a function that returned NoneType"):
+            make_neuron("nothing", 2, "tanh")
+    finally:
+        NEURONS.unregister("nothing")
 
 
 def test_the_options_that_are_checked_without_torch_are_the_registries_own_names() -> None:

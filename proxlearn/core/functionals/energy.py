@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from proxlearn.core.functionals.functional import Functional, Potentials, require_finite
+from proxlearn import validators
+from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments, require_finite
 from proxlearn.core.hyper import Hyper
-from proxlearn.errors import InputError
+from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
 
 __all__ = ["Energy"]
 
@@ -57,10 +58,19 @@ class Energy(Functional):
             raise InputError("an Energy without V and W is zero", "give V=..., W=..., or both")
         if blocks is None and p is None:
             raise InputError("an Energy does not know the dimension of a particle", "give p=..., or blocks={...}")
+        for name, function in (("V", V), ("W", W)):
+            if function is not None and not callable(function):
+                raise InputError(f"{name} is {function!r:.100} and not a function", f"give {name}=lambda theta, ...")
+        p = None if p is None else validators.whole("p", p, 1)
         self.V, self.W = V, W
-        self._blocks = dict(blocks) if blocks is not None else {"theta": int(p or 0)}
+        self._blocks = {"theta": p} if blocks is None and p is not None else validators.blocks("blocks", blocks)
         if p is not None and p != sum(self._blocks.values()):
             raise InputError(f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates", "leave p out")
+
+    def __repr__(self) -> str:
+        terms = " and ".join(name for name in ("V", "W") if getattr(self, name) is not None)
+        blocks = ", ".join(f"{name}: {length}" for name, length in self._blocks.items())
+        return f"Energy({terms}, p={sum(self._blocks.values())}, blocks {blocks})"
 
     @property
     def blocks(self) -> Mapping[str, int]:
@@ -71,6 +81,7 @@ class Energy(Functional):
         return True
 
     def value(self, theta: Tensor, rho: Tensor) -> Tensor:
+        check_arguments(self, theta, rho)
         total = rho.new_zeros(())
         if self.V is not None:
             total = total + rho @ self._potential(theta)
@@ -80,11 +91,18 @@ class Energy(Functional):
         return total
 
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
+        check_arguments(self, theta, rho)
         return self._weighted(theta, rho, 2.0)
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
-        """Return V + 2 W rho and its gradient; under the ``paper`` readings, the interaction has the factor 1 instead
-        of 2.
+        """Return the potential w of the proximal step and the gradient that moves the particles.
+
+        With ``first_variation``, w_i = V(theta_i) + 2 (W rho)(theta_i), and the gradient is that of V + 2 W rho at
+        theta_i, with the weights and the other particles frozen.
+
+        With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
+        that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, which enters every term of the sum:
+        grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
         """
         w = self._weighted(theta, rho, 1.0 if hyper.prox_potential == "paper" else 2.0)
         # The gradient of sum_k (V_k + (W rho)_k) with respect to theta_i holds W twice, once with the weight rho_i.
@@ -111,13 +129,25 @@ class Energy(Functional):
 
     def _potential(self, theta: Tensor) -> Tensor:
         assert self.V is not None
-        return _scalars(torch.func.vmap(self.V)(theta), (len(theta),), "V(theta)")
+        values = self._evaluate("V(theta)", torch.func.vmap(self.V), theta)
+        return _scalars(values, (len(theta),), "V(theta)").to(theta.dtype)
 
     def _interaction(self, rows: Tensor, columns: Tensor) -> Tensor:
         assert self.W is not None
         over_columns = torch.func.vmap(self.W, in_dims=(None, 0))
-        values = torch.func.vmap(over_columns, in_dims=(0, None))(rows, columns)
-        return _scalars(values, (len(rows), len(columns)), "W(theta, other)")
+        values = self._evaluate("W(theta, other)", torch.func.vmap(over_columns, in_dims=(0, None)), rows, columns)
+        return _scalars(values, (len(rows), len(columns)), "W(theta, other)").to(rows.dtype)
+
+    def _evaluate(self, name: str, function: Callable[..., Tensor], *particles: Tensor) -> Tensor:
+        """Return a vectorised V or W at particles; a function that fails raises InputError."""
+        try:
+            return function(*particles)
+        except (ProxlearnError, torch.OutOfMemoryError):
+            raise
+        except USER_ERRORS as error:
+            p = particles[0].shape[1]
+            problem = f"{name} cannot be evaluated for one particle, a tensor of length {p}: {error}"
+            raise InputError(problem, "let it return a scalar tensor; write theta[0] and not theta[:, 0]") from error
 
 
 def _tiles(N: int) -> Iterator[slice]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.hyper import DefaultReading, Hyper, Hyperparameters
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, RunError
 
 __all__ = ["Functional", "Potentials"]
 
@@ -88,19 +88,30 @@ class Functional(ABC):
         """Return the first variation phi_rho(theta_i) for every particle, shape (N,)."""
         rho = rho.detach().requires_grad_()
         with torch.enable_grad():
-            (variation,) = torch.autograd.grad(self.value(theta, rho), rho)
-        return variation
+            return self._differentiate(theta, rho, rho, "rho")
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
         """Return w and the gradient, as defined by ``hyper.drift`` and ``hyper.prox_potential``."""
         self.check_readings(hyper)
         theta = theta.detach().requires_grad_()
         with torch.enable_grad():
-            (slope,) = torch.autograd.grad(self.value(theta, rho), theta)
+            slope = self._differentiate(theta, rho, theta, "theta")
         # A particle without mass does not move F: its gradient would be 0 / 0.
         mass = torch.where(rho > 0, rho, torch.ones_like(rho))
         gradient = require_finite(slope / mass[:, None])
         return Potentials(self.first_variation(theta.detach(), rho), gradient)
+
+    def _differentiate(self, theta: Tensor, rho: Tensor, variable: Tensor, name: str) -> Tensor:
+        """Return the derivative of the value with respect to theta or rho."""
+        value, cls = self.value(theta, rho), type(self).__name__
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            returned = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.100}"
+            raise InputError(f"value of {cls} returned {returned}", "return a scalar tensor, for example with .sum()")
+        (slope,) = torch.autograd.grad(value, variable, allow_unused=True) if value.requires_grad else (None,)
+        if slope is None:
+            problem = f"value of {cls} does not depend on {name} by torch operations"
+            raise InputError(problem, "compute it from theta and rho, for example as rho @ V(theta)")
+        return slope
 
     def initial_deviations(self, scale: float) -> Mapping[str, float]:
         """Return the standard deviation of each block of theta in a normal initial cloud; by default it is
@@ -137,10 +148,15 @@ class Functional(ABC):
 
     def check_cloud(self, cloud: PointCloud) -> None:
         """Raise InputError if the particles of the cloud do not have the coordinates of this functional."""
+        self.check_locations(cloud.theta)
+
+    def check_locations(self, theta: Tensor) -> None:
+        """Raise InputError unless theta has the shape (N, p)."""
         p = sum(self.blocks.values())
-        if cloud.theta.ndim != 2 or cloud.theta.shape[1] != p:
+        if theta.ndim != 2 or theta.shape[1] != p:
             blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
-            problem = f"theta has the shape {tuple(cloud.theta.shape)}, and a particle has {p} coordinates ({blocks})"
+            coordinates = f"{p} coordinate{'s' if p > 1 else ''} ({blocks})"
+            problem = f"theta has the shape {tuple(theta.shape)}, and a particle has {coordinates}"
             raise InputError(problem, f"give N x {p} locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
@@ -150,11 +166,30 @@ class Functional(ABC):
         return self
 
 
+class NonFiniteGradient(RunError):
+    """The gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
+
+
 def require_finite(gradient: Tensor) -> Tensor:
-    """Return the gradient (N x p) of a user's function; raise InputError if it is not finite."""
+    """Return the gradient (N x p) of a user's function; raise NonFiniteGradient if it is not finite."""
     finite = torch.isfinite(gradient)
     if not bool(finite.all()):
         bad = int((~finite).any(dim=1).nonzero()[0])
         problem = f"the gradient of the energy is not finite at particle {bad}"
-        raise InputError(problem, "let the energy be differentiable there, or choose a smaller h")
+        raise NonFiniteGradient(problem, "let the energy be differentiable there, or choose a smaller h")
     return gradient
+
+
+def check_arguments(functional: Functional, theta: Any, rho: Any) -> None:
+    """Raise InputError unless theta and rho are tensors of the shapes (N, p) and (N,) in one precision."""
+    for name, value in (("theta", theta), ("rho", rho)):
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            what = f"a tensor of {value.dtype}" if isinstance(value, Tensor) else f"of the type {type(value).__name__}"
+            remedy = "give cloud.theta and cloud.rho; PointCloud.from_arrays makes a cloud from arrays"
+            raise InputError(f"{name} is {what} and not a tensor of real numbers", remedy)
+    functional.check_locations(theta)
+    if rho.shape != theta.shape[:1] or rho.dtype != theta.dtype:
+        problem = (
+            f"rho has the shape {tuple(rho.shape)} in {rho.dtype}, and theta {tuple(theta.shape)} in {theta.dtype}"
+        )
+        raise InputError(problem, "give one weight per particle, in the precision of theta")

@@ -11,17 +11,22 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from proxlearn.core.cloud import PointCloud
 from proxlearn.core.confinement import Confinement, confinement_strengths
-from proxlearn.core.functionals.functional import Functional, Potentials
+from proxlearn.core.estimates import ESTIMATES, estimates
+from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.samples import Samples, as_tensor, make_features, make_samples
-from proxlearn.core.targets import check_neuron, count_outputs, make_targets
+from proxlearn.core.part_checks import as_loss, as_neuron, check_loss, check_neuron
+from proxlearn.core.samples import Samples, make_features, make_samples
+from proxlearn.core.targets import check_targets, make_targets
 from proxlearn.errors import InputError
 
 __all__ = ["Risk"]
+
+PREDICTED_OUTPUTS = 2**24
+"""Maximum number of outputs (particles x outputs x samples) that ``predict`` holds in memory."""
 
 
 class Risk(Functional):
@@ -35,13 +40,23 @@ class Risk(Functional):
         Features, finite numbers. Their precision, float32 or float64, is that of an initial cloud; whole numbers become
         float64. Features are used as they are: standardise them first where their units differ.
     y : array-like, shape (n,) or (n, C)
-        Targets: real numbers, or C columns of them for a neuron with C outputs. Classes are whole numbers 0 .. C-1,
-        shape (n,), or one-hot rows, for a neuron with C outputs and for the softmax neuron; for
-        ``losses.logistic`` they are -1 and +1, or 0 and 1, which are converted to -1 and +1.
-    neuron : Neuron, optional
-        Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y`` or per class.
-    loss : Loss, default=losses.quadratic
-        l, convex in f.
+        Targets. What they mean depends on the loss and on the number of outputs of the neuron:
+
+        - C columns (C > 1) are the targets of C outputs: real numbers, or one-hot rows for C classes;
+          ``losses.cross_entropy`` takes rows of probabilities, too.
+        - One column with a neuron of one output: real numbers. The numbers 0, 1, 2 are real numbers, too: with the
+          default loss and the default neuron, class labels are regressed as numbers. Two classes of
+          ``losses.logistic``, or of another loss that is not for regression, are -1 and +1, or 0 and 1, which are
+          converted to -1 and +1.
+        - One column with a neuron of C > 1 outputs, or with the softmax neuron: class labels 0 .. C-1, which are
+          converted to one-hot rows (softmax: to the probability 1 of the right class).
+    neuron : Neuron or str, optional
+        Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y``, and with
+        ``losses.cross_entropy`` and labels one output per class. The name of another activation, such as "relu", is the
+        same neuron with that activation; "softmax", or a name that was registered (``neurons.register``), is that
+        neuron.
+    loss : Loss or str, default=losses.quadratic
+        l, convex in f: an object of ``proxlearn.losses``, one of a subclass of ``losses.Loss``, or a name.
     confinement : float or Mapping[str, float], default=0.0
         lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta.
     sample_weight : array-like, shape (n,), optional
@@ -55,23 +70,30 @@ class Risk(Functional):
     >>> cloud = pl.init(risk, N=100, seed=0)
     >>> cloud.theta.shape
     torch.Size([100, 3])
+
+    Three classes, given as labels:
+
+    >>> labels = torch.arange(40) % 3
+    >>> pl.Risk(x[:, None], labels, neuron="relu", loss="cross_entropy").neuron.num_outputs
+    3
     """
 
     def __init__(
         self,
         X: Any,
         y: Any,
-        neuron: Neuron | None = None,
-        loss: Loss = quadratic,
+        neuron: Neuron | str | None = None,
+        loss: Loss | str = quadratic,
         confinement: Confinement = 0.0,
         sample_weight: Any = None,
     ) -> None:
-        features, given = make_features(X), as_tensor("y", y)
-        if neuron is None:
-            neuron = Perceptron(num_outputs=count_outputs(given, loss))
-        targets, labels = make_targets(given, neuron, loss, len(features))
+        features = make_features(X)
+        given, loss = check_targets(y, len(features)), as_loss(loss)
+        neuron = as_neuron(neuron, given, loss)
+        targets, labels = make_targets(given, neuron, loss)
         samples = make_samples(features, targets, labels, sample_weight)
         check_neuron(neuron, samples)
+        check_loss(loss, samples.y)
         self._set(samples, neuron, loss, confinement)
 
     def _set(self, samples: Samples, neuron: Neuron, loss: Loss, confinement: Confinement, batch: bool = False) -> None:
@@ -99,6 +121,11 @@ class Risk(Functional):
         """Return the same risk for other samples."""
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
+    def __repr__(self) -> str:
+        n, n_x = self.samples.X.shape
+        parts = f"neuron={self.neuron.name}, loss={self.loss.name}, p={sum(self.blocks.values())}"
+        return f"Risk(n={n}, n_x={n_x}, {parts}, {str(self.dtype).removeprefix('torch.')})"
+
     @property
     def blocks(self) -> Mapping[str, int]:
         return self.neuron.coordinates(self.samples.X.shape[1])
@@ -117,16 +144,26 @@ class Risk(Functional):
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
         return self.with_samples(self.samples.to(device, dtype), self.batch)
 
+    def _in_precision_of(self, theta: Tensor) -> Self:
+        """Return the risk with its data in the precision and on the device of a cloud, as ``iterate`` uses them."""
+        X = self.samples.X
+        return self if (X.dtype, X.device) == (theta.dtype, theta.device) else self.to(theta.device, theta.dtype)
+
     def value(self, theta: Tensor, rho: Tensor) -> Tensor:
-        outputs = self.neuron.phi(theta, self.samples).T @ rho
-        losses = self.loss.value(outputs.view_as(self.samples.y), self.samples.y)
-        mean = losses.mean() if self.samples.weights is None else (losses * self.samples.weights).mean()
-        return mean if self.strengths is None else mean + rho @ self.confining(theta)
+        check_arguments(self, theta, rho)
+        risk = self._in_precision_of(theta)
+        samples = risk.samples
+        outputs = risk.neuron.phi(theta, samples).T @ rho
+        losses = risk.loss.value(outputs.view_as(samples.y), samples.y)
+        mean = losses.mean() if samples.weights is None else (losses * samples.weights).mean()
+        return mean if risk.strengths is None else mean + rho @ risk.confining(theta)
 
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
-        response = self.neuron.respond(theta, self.samples)
+        check_arguments(self, theta, rho)
+        risk = self._in_precision_of(theta)
+        response = risk.neuron.respond(theta, risk.samples)
         f = response.over_particles(rho[:, None])[:, 0]
-        return self._with_confinement(theta, response.over_samples(self.cotangent(f)[:, None])[:, 0])
+        return risk._with_confinement(theta, response.over_samples(risk.cotangent(f)[:, None])[:, 0])
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
         if self.loss.name == "quadratic":
@@ -158,6 +195,57 @@ class Risk(Functional):
         inner_y, inner_r = inner.unbind(1)
         v, u = inner_y * (-2 / n), inner_r / n
         return Potentials(v + u if hyper.prox_potential == "paper" else v + 2 * u, gradient)
+
+    @torch.no_grad()
+    def predict(self, cloud: PointCloud, X: Any, estimate: str = "weighted") -> Tensor:
+        """Return the outputs of the network for samples.
+
+        Parameters
+        ----------
+        cloud : PointCloud
+            Trained particles of this risk's neuron.
+        X : array-like, shape (n, n_x)
+            Features in the units of the X of the risk.
+        estimate : {"weighted", "unweighted"}, default="weighted"
+            Mean over the particles with the weights rho_i / sum rho, or the plain mean.
+
+        Returns
+        -------
+        Tensor, shape (n,) or (n, C)
+            f(x) for a neuron with one output, in the precision of the cloud; for C outputs, one column each. The class
+            is the sign of f for ``losses.logistic``, and the largest column for several outputs. The softmax neuron has
+            one column of probabilities per class.
+
+        Examples
+        --------
+        >>> import torch, proxlearn as pl
+        >>> x = torch.linspace(-3, 3, 40)
+        >>> risk = pl.Risk(x[:, None], torch.sin(x))
+        >>> cloud = pl.init(risk, N=100, seed=0)
+        >>> risk.predict(cloud, [[0.0], [1.0]]).shape
+        torch.Size([2])
+        >>> classes = pl.Risk(x[:, None], torch.arange(40) % 3, loss="cross_entropy")
+        >>> f = classes.predict(pl.init(classes, N=100), x[:, None])
+        >>> f.shape, f.argmax(dim=1).shape
+        (torch.Size([40, 3]), torch.Size([40]))
+        """
+        if not isinstance(cloud, PointCloud):
+            raise InputError(f"cloud is of the type {type(cloud).__name__}", "give a PointCloud, then X")
+        if estimate not in ESTIMATES:
+            raise InputError(f"no estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
+        self.check_cloud(cloud)
+        rows = make_features(X).to(cloud.theta.device, cloud.theta.dtype)
+        n_x = self.samples.X.shape[1]
+        if rows.shape[1] != n_x:
+            raise InputError(
+                f"X has {rows.shape[1]} columns, and the risk has {n_x} features", f"give n x {n_x} numbers"
+            )
+        # The outputs of all particles are in memory for one block of rows at a time.
+        outputs = getattr(self.neuron, "classes", self.neuron.num_outputs)
+        size = max(1, PREDICTED_OUTPUTS // (len(cloud.theta) * outputs))
+        blocks = [estimates(self.neuron, cloud, block)[estimate] for block in torch.split(rows, size)]
+        f = torch.cat(blocks, dim=1)
+        return f[0] if len(f) == 1 else f.T.contiguous()
 
     def cotangent(self, f: Tensor) -> Tensor:
         """Return c_m = s_m l'(y_m, f_m) / n for flat outputs f of length n or C n, as a flat tensor of the same

@@ -7,10 +7,19 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from proxlearn import validators
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.errors import InputError
+from proxlearn.errors import InputError, did_you_mean
 
 __all__ = ["FunctionNeuron"]
+
+
+class Blocks(dict[str, Tensor]):
+    """The blocks of one particle by name; a name that does not exist raises InputError."""
+
+    def __missing__(self, name: str) -> Tensor:
+        remedy = did_you_mean(str(name), self)
+        raise InputError(f"phi asks for the block `{name}`, and the blocks are {', '.join(self)}", remedy)
 
 
 class FunctionNeuron(Neuron):
@@ -46,14 +55,22 @@ class FunctionNeuron(Neuron):
         outputs: int = 1,
         name: str = "function",
     ) -> None:
-        self.function, self.blocks, self.num_outputs, self._name = phi, blocks, outputs, name
+        if not callable(phi):
+            raise InputError(f"phi is {phi!r:.100} and not a function", "give phi(theta, x)")
+        self.function, self._name = phi, name
+        self.blocks = blocks if callable(blocks) else validators.blocks("blocks", blocks)
+        self.num_outputs = validators.whole("the number of outputs of a neuron", outputs, 1)
 
     @property
     def name(self) -> str:
         return self._name
 
     def coordinates(self, n_x: int) -> dict[str, int]:
-        return dict(self.blocks(n_x) if callable(self.blocks) else self.blocks)
+        return validators.blocks("blocks", self.blocks(n_x)) if callable(self.blocks) else dict(self.blocks)
+
+    def __repr__(self) -> str:
+        blocks = "by n_x" if callable(self.blocks) else ", ".join(f"{name}: {n}" for name, n in self.blocks.items())
+        return f"FunctionNeuron({self.name}, blocks {blocks}, outputs={self.num_outputs})"
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
         blocks = self.coordinates(X.shape[1])
@@ -63,7 +80,7 @@ class FunctionNeuron(Neuron):
 
         def one(parameters: Tensor, x: Tensor) -> Tensor:
             parts = torch.split(parameters, list(blocks.values()))
-            value = self.function(dict(zip(blocks, parts, strict=True)), x)
+            value = self.function(Blocks(zip(blocks, parts, strict=True)), x)
             if not isinstance(value, Tensor) or value.numel() != self.num_outputs:
                 shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 problem = f"phi of the neuron `{self.name}` returned {shape} for one particle and one sample"

@@ -47,7 +47,23 @@ class Response(ABC):
 class Neuron(ABC):
     """One hidden unit as a function of its parameter vector.
 
-    Subclasses define ``coordinates`` and ``outputs``.
+    Subclasses define ``name``, ``coordinates`` and ``outputs``, and ``num_outputs`` where it is not 1.
+
+    Examples
+    --------
+    A Gaussian bump:
+
+    >>> import torch, proxlearn as pl
+    >>> class Bump(pl.neurons.Neuron):
+    ...     name = "bump"
+    ...     def coordinates(self, n_x):
+    ...         return {"height": 1, "centre": n_x}
+    ...     def outputs(self, theta, X):
+    ...         height, centre = theta[:, :1], theta[:, 1:]
+    ...         return (height * torch.exp(-(X - centre[:, None]).square().sum(-1)))[:, None]
+    >>> risk = pl.Risk(torch.zeros(10, 2), torch.zeros(10), Bump())
+    >>> pl.init(risk, N=5)
+    PointCloud(N=5, p=3, step=0, float32)
     """
 
     num_outputs: int = 1

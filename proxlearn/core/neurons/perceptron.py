@@ -15,6 +15,7 @@ from proxlearn.core.neurons.activations import ACTIVATIONS, Activation, find_act
 from proxlearn.core.neurons.neuron import Neuron, Response
 from proxlearn.core.samples import Samples
 from proxlearn.errors import InputError
+from proxlearn.validators import whole
 
 __all__ = ["Perceptron"]
 
@@ -46,13 +47,15 @@ class Perceptron(Neuron):
 
     def __init__(self, activation: Activation | str = "tanh", num_outputs: int = 1) -> None:
         sigma = find_activation(activation) if isinstance(activation, str) else activation
+        if not isinstance(sigma, Activation):
+            name = getattr(sigma, "__name__", "mine")
+            remedy = f"give a name, or neurons.Activation({name!r}, {name})"
+            raise InputError(f"activation is {sigma!r:.100} and not an Activation", remedy)
         if sigma.name in ACTIVATIONS and sigma != ACTIVATIONS[sigma.name]:
             # The name selects compiled passes and is stored in files.
             raise InputError(f"there is an activation called `{sigma.name}` already", "choose another name")
-        if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 1:
-            raise InputError(f"a neuron cannot have {num_outputs!r} outputs", "give a whole number >= 1")
         object.__setattr__(self, "activation", sigma)
-        object.__setattr__(self, "num_outputs", num_outputs)
+        object.__setattr__(self, "num_outputs", whole("the number of outputs of a neuron", num_outputs, 1))
 
     @property
     def name(self) -> str:

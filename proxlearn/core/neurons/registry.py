@@ -19,8 +19,9 @@ NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
     NEURON_GROUP,
     {
         "tanh": lambda classes: Perceptron(),
-        "softmax_intercept": lambda classes: SoftmaxNeuron(classes, intercept=True),
-        "softmax": SoftmaxNeuron,
+        # Whether a neuron supports a task is asked of real targets, too, which have 0 classes.
+        "softmax_intercept": lambda classes: SoftmaxNeuron(max(2, classes), intercept=True),
+        "softmax": lambda classes: SoftmaxNeuron(max(2, classes)),
         # One output is enough for two classes and for a real target: that is the paper's neuron.
         "tanh_outputs": lambda classes: Perceptron(num_outputs=classes) if classes > 2 else Perceptron(),
     },

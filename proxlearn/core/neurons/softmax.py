@@ -12,6 +12,7 @@ from torch import Tensor
 from proxlearn.core.neurons.neuron import Neuron, Response
 from proxlearn.core.options import Task
 from proxlearn.core.samples import Samples
+from proxlearn.validators import whole
 
 __all__ = ["SoftmaxNeuron"]
 
@@ -43,6 +44,9 @@ class SoftmaxNeuron(Neuron):
     classes: int
     intercept: bool = False
     losses: ClassVar[tuple[str, ...]] = ("quadratic",)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", whole("the number of classes of a softmax neuron", self.classes, 2))
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -1,0 +1,97 @@
+"""Checks of a user's neuron and loss: a Risk evaluates each of them once before the first step."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from proxlearn.core import options
+from proxlearn.core.losses import Loss, find_loss
+from proxlearn.core.neurons.activations import ACTIVATIONS
+from proxlearn.core.neurons.neuron import Neuron, num_parameters
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.neurons.registry import NEURONS
+from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.samples import Samples
+from proxlearn.core.targets import count_outputs
+from proxlearn.errors import USER_ERRORS, InputError, did_you_mean
+
+__all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron"]
+
+
+def as_loss(loss: Any) -> Loss:
+    """Return a Loss, given as an object or by its name."""
+    if isinstance(loss, str):
+        return find_loss(loss)
+    if not isinstance(loss, Loss):
+        remedy = f"give an object, {loss.__name__}()" if isinstance(loss, type) else "give an object or its name"
+        raise InputError(f"loss is {_describe(loss)} and not a Loss", f"{remedy}, such as loss='logistic'")
+    # The name selects closed forms and the form of the targets.
+    if loss.name in get_args(options.Loss) and type(loss).value is not type(find_loss(loss.name)).value:
+        raise InputError(f"there is a loss called `{loss.name}` already", "give the class of your loss another name")
+    return loss
+
+
+def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
+    """Return a Neuron, given as an object or by a name; None is tanh.
+
+    The name of an activation is the neuron a sigma(<w, x> + b) with the outputs that y and the loss need; other names
+    are those of the registry.
+    """
+    if neuron is None or (isinstance(neuron, str) and neuron in ACTIVATIONS):
+        return Perceptron(neuron or "tanh", num_outputs=count_outputs(y, loss))
+    if isinstance(neuron, str):
+        if neuron not in NEURONS:
+            raise InputError(f"unknown neuron `{neuron}`", did_you_mean(neuron, {*ACTIVATIONS, *NEURONS}))
+        classes = y.shape[1] if y.ndim == 2 else int(y.max()) + 1
+        return NEURONS.make(neuron, Neuron, classes)  # type: ignore[type-abstract]
+    if not isinstance(neuron, Neuron):
+        remedy = "give an object, such as neurons.Tanh() or neurons.FunctionNeuron(phi, blocks)"
+        raise InputError(f"neuron is {_describe(neuron)} and not a Neuron", remedy)
+    if neuron.name in get_args(options.Neuron) and not isinstance(neuron, Perceptron | SoftmaxNeuron):
+        # The name selects compiled passes.
+        raise InputError(f"there is a neuron called `{neuron.name}` already", "choose another name")
+    return neuron
+
+
+def check_neuron(neuron: Neuron, samples: Samples) -> None:
+    """Evaluate one particle at one sample; a neuron that fails, or returns another shape, raises InputError."""
+    sample = samples.take_rows(torch.arange(1, device=samples.X.device))
+    theta = torch.zeros(1, num_parameters(neuron, samples.X.shape[1]), dtype=samples.X.dtype, device=samples.X.device)
+    try:
+        shape = tuple(neuron.phi(theta, sample).shape)
+    except USER_ERRORS as error:
+        n_x = samples.X.shape[1]
+        problem = f"the neuron `{neuron.name}` cannot be evaluated for one particle and one sample: {error}"
+        raise InputError(problem, f"x has {n_x} features: check the blocks of theta and the operations") from error
+    if shape != (1, sample.y.numel()):
+        problem = f"the neuron `{neuron.name}` answers one sample with shape {shape}, not {(1, sample.y.numel())}"
+        raise InputError(problem, "let outputs(theta, X) return N x outputs x n")
+
+
+def check_loss(loss: Loss, y: Tensor) -> None:
+    """Evaluate a loss once at outputs 0; one that fails, or returns another shape than (n,), raises InputError.
+
+    A mean over the samples in ``value`` would make the first variation n times too small.
+    """
+    f = torch.zeros_like(y)
+    try:
+        value, slope = loss.value(f, y), loss.derivative(f, y)
+    except USER_ERRORS as error:
+        problem = f"the loss `{loss.name}` cannot be evaluated for outputs of the shape {tuple(f.shape)}: {error}"
+        raise InputError(problem, "use torch operations on f and y, which have the same shape") from error
+    for name, returned, shape in (("value", value, y.shape[-1:]), ("derivative", slope, y.shape)):
+        if not isinstance(returned, Tensor) or returned.shape != shape:
+            what = f"the shape {tuple(returned.shape)}" if isinstance(returned, Tensor) else _describe(returned)
+            remedy = "return one number per sample" + (", with .sum(0) over the outputs" if y.ndim == 2 else "")
+            problem = f"{name} of the loss `{loss.name}` returned {what} for outputs of the shape {tuple(f.shape)}"
+            raise InputError(problem, remedy if name == "value" else "return the shape of f")
+
+
+def _describe(value: Any) -> str:
+    """Return what a wrong argument is, in words."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"the function {value.__name__}" if hasattr(value, "__name__") else f"{value!r:.100}"

@@ -1,0 +1,195 @@
+"""A user's loss and neuron: what a Risk accepts, what it makes of y, and what it refuses in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import proxlearn as pl
+from proxlearn.core.options import Task
+
+X, LABELS = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64), torch.arange(6) % 3
+
+
+def make_loss(
+    function: Callable[[Tensor, Tensor], Any], tasks: tuple[Task, ...] = pl.losses.Loss.tasks, name: str = "own"
+) -> pl.losses.Loss:
+    members = {"value": lambda self, f, y: function(f, y), "tasks": tasks, "name": name}
+    loss: pl.losses.Loss = type("Own", (pl.losses.Loss,), members)()
+    return loss
+
+
+REDUCTIONS: dict[str, tuple[Callable[[Tensor, Tensor], Any], int, str]] = {
+    "mean": (lambda f, y: (f - y).abs().mean(), 1, r"returned the shape \(\) for outputs of the shape \(6,\)"),
+    "sum of one output": (lambda f, y: (f - y).abs().sum(0), 1, r"returned the shape \(\)"),
+    "outputs": (lambda f, y: (f - y).abs(), 3, r"returned the shape \(3, 6\) .* per sample, with .sum\(0\) over"),
+    "samples": (lambda f, y: (f - y).abs().sum(1), 3, r"returned the shape \(3,\) for outputs of the shape \(3, 6\)"),
+    "number": (lambda f, y: 1.0, 1, "cannot be evaluated|returned 1.0"),
+    "constant": (lambda f, y: y.abs(), 1, "cannot be evaluated for outputs"),
+    "error": (lambda f, y: f.no_such_name, 1, "cannot be evaluated .* no attribute"),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_a_loss_returns_one_number_per_sample(name: str) -> None:
+    function, outputs, message = REDUCTIONS[name]
+    targets = torch.randn(6, outputs, dtype=torch.float64)
+    with pytest.raises(pl.InputError, match=message):
+        pl.Risk(X, targets, loss=make_loss(function))
+    X_rows, y = X.numpy(), targets.numpy()
+    with pytest.raises(ValueError, match=message):
+        pl.ProxLearnRegressor(N=5, steps=1, beta=1.0, h=0.1, epsilon=1.0, loss=make_loss(function)).fit(X_rows, y)
+
+
+def test_a_closed_derivative_has_the_shape_of_the_outputs() -> None:
+    loss = make_loss(lambda f, y: (f - y).abs())
+    type(loss).derivative = lambda self, f, y: (f - y).sign().sum()  # type: ignore[method-assign]
+    with pytest.raises(pl.InputError, match=r"derivative of the loss `own` returned the shape \(\) .* shape of f"):
+        pl.Risk(X, LABELS, loss=loss)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_sum_over_the_outputs_has_the_first_variation_of_the_mean_loss(outputs: int) -> None:
+    loss = make_loss(lambda f, y: (f - y).square().sum(0) if f.ndim == 2 else (f - y).square())
+    y = torch.randn(6, outputs, dtype=torch.float64)
+    own, ours = pl.Risk(X, y, loss=loss), pl.Risk(X, y)
+    cloud = pl.init(own, N=7)
+    for method in ("value", "first_variation"):
+        torch.testing.assert_close(
+            getattr(own, method)(cloud.theta, cloud.rho), getattr(ours, method)(cloud.theta, cloud.rho)
+        )
+
+
+def test_the_default_neuron_has_an_output_per_column_and_per_class_of_a_loss_for_classes() -> None:
+    soft = np.full((6, 3), 1 / 3)
+    for y, loss, outputs in (
+        (LABELS, "quadratic", 1),
+        (LABELS, "huber", 1),
+        (LABELS, "cross_entropy", 3),
+        (LABELS > 0, "logistic", 1),
+        (soft, "quadratic", 3),
+        (soft, "cross_entropy", 3),
+        (LABELS, make_loss(lambda f, y: (f * y).sum(0), ("multiclass",)), 3),
+        (LABELS > 0, make_loss(lambda f, y: f * y, ("binary", "multiclass")), 1),
+    ):
+        risk = pl.Risk(X, y, loss=loss)
+        assert risk.neuron.num_outputs == outputs, loss
+    assert pl.Risk(X, LABELS).samples.y.tolist() == LABELS.tolist(), "labels are numbers where the loss is quadratic"
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 3, 1, 2, 3], [0, 0, 2, 2, 0, 2], [10**12, 0, 0, 0, 0, 0]])
+def test_a_class_without_samples_is_refused_unless_the_neuron_is_given(labels: list[int]) -> None:
+    with pytest.raises(pl.InputError, match=r"none of the class [01]; encode the classes .* neuron with outputs="):
+        pl.Risk(X, labels, loss=pl.losses.cross_entropy)
+    if max(labels) < 10:
+        risk = pl.Risk(X, labels, pl.neurons.Tanh(outputs=4), pl.losses.cross_entropy)
+        assert risk.samples.y.shape == (4, 6)
+
+
+@pytest.mark.parametrize("tasks", [("binary",), ("binary", "multiclass")])
+def test_an_own_loss_for_two_classes_gets_the_targets_of_the_logistic_loss(tasks: tuple[Task, ...]) -> None:
+    hinge = make_loss(lambda f, y: (1 - y * f).clamp_min(0), tasks, "hinge")
+    for y in ((LABELS > 0).long(), LABELS > 0, 2.0 * (LABELS > 0) - 1):
+        expected = pl.Risk(X, y, loss="logistic").samples.y
+        assert torch.equal(pl.Risk(X, y, loss=hinge).samples.y, expected)
+        assert set(expected.tolist()) == {-1.0, 1.0}
+    with pytest.raises(pl.InputError, match=r"for the hinge loss y must hold -1 and \+1"):
+        pl.Risk(X, X[:, 0], pl.neurons.Tanh(), loss=hinge)
+
+
+def test_names_stand_for_losses_and_neurons() -> None:
+    assert pl.Risk(X, LABELS > 0, loss="logistic").loss.name == "logistic"
+    assert pl.Risk(X, LABELS, "relu", "cross_entropy").neuron == pl.neurons.Relu(outputs=3)
+    assert pl.Risk(X, LABELS, "softmax").neuron == pl.neurons.Softmax(3)
+    assert pl.Risk(X, LABELS, "tanh").neuron == pl.neurons.Tanh()
+
+
+class Renamed(pl.losses.Huber):
+    """A loss that inherits the name of another one and not its formula."""
+
+    def value(self, f: Tensor, y: Tensor) -> Tensor:
+        return (f - y).abs()
+
+
+FLAT = pl.neurons.FunctionNeuron(lambda theta, x: theta["w"] @ x, {"w": 2}, name="tanh")
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "loss name": (lambda: pl.Risk(X, LABELS, loss="logistik"), "unknown loss `logistik`; did you mean `logistic`"),
+    "loss class": (lambda: pl.Risk(X, LABELS, loss=pl.losses.Huber), r"the class Huber .* give an object, Huber\(\)"),  # type: ignore[arg-type]
+    "loss function": (lambda: pl.Risk(X, LABELS, loss=flat), "loss is the function flat and not a Loss"),  # type: ignore[arg-type]
+    "loss None": (lambda: pl.Risk(X, LABELS, loss=None), "loss is None and not a Loss"),  # type: ignore[arg-type]
+    "inherited name": (lambda: pl.Risk(X, LABELS, loss=Renamed()), "there is a loss called `huber` already"),
+    "neuron name": (lambda: pl.Risk(X, LABELS, "tahn"), "unknown neuron `tahn`; did you mean `tanh`"),
+    "neuron class": (lambda: pl.Risk(X, LABELS, pl.neurons.Softmax), "neuron is the class SoftmaxNeuron"),  # type: ignore[arg-type]
+    "neuron function": (lambda: pl.Risk(X, LABELS, pl.neurons.Tanh), "neuron is the function Tanh"),  # type: ignore[arg-type]
+    "compiled name": (lambda: pl.Risk(X, LABELS, FLAT), "there is a neuron called `tanh` already"),
+    "huber of classes": (
+        lambda: pl.Risk(X, LABELS, pl.neurons.Tanh(3), pl.losses.huber),
+        "huber loss does not support classes, and y holds the labels of 3 outputs; use losses.cross_entropy",
+    ),
+    "infinite label": (lambda: pl.Risk(X, LABELS / 0.0, loss="cross_entropy"), "y holds a number that is not finite"),
+    "no labels": (lambda: pl.Risk(X, [], loss="cross_entropy"), r"y has the shape \(0,\), and X has 6 rows"),
+}
+
+
+def flat(f: Tensor, y: Tensor) -> Tensor:
+    return f
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_parts_are_refused_in_one_sentence(name: str) -> None:
+    call, message = WRONG[name]
+    with pytest.raises(pl.InputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["one output", "cross-entropy", "softmax", "function"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_predict_is_the_normalised_mean_of_the_outputs(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wave = pl.neurons.FunctionNeuron(lambda theta, x: torch.cos(theta["w"] @ x), {"w": 2})
+    risk = {
+        "one output": lambda: pl.Risk(X, X[:, 0]),
+        "cross-entropy": lambda: pl.Risk(X, LABELS, loss="cross_entropy"),
+        "softmax": lambda: pl.Risk(X, LABELS, "softmax"),
+        "function": lambda: pl.Risk(X, X[:, 0], wave),
+    }[name]()
+    theta = pl.init(risk, N=9, dtype=dtype).theta
+    rho = torch.arange(1.0, 10.0)
+    cloud = pl.PointCloud.from_arrays(theta, rho)
+    rows = np.random.default_rng(0).normal(size=(11, 2))
+    P = risk.neuron.outputs(theta, torch.from_numpy(rows).to(dtype))
+    for estimate, shares in (("weighted", rho / rho.sum()), ("unweighted", torch.full((9,), 1 / 9))):
+        expected = torch.einsum("i,icm->mc", shares.to(dtype), P).squeeze(1)
+        f = risk.predict(cloud, rows, estimate)
+        assert f.dtype == dtype
+        assert f.shape == ((11,) if name in ("one output", "function") else (11, 3))
+        torch.testing.assert_close(f, expected)
+        monkeypatch.setattr("proxlearn.core.functionals.risk.PREDICTED_OUTPUTS", 60)
+        torch.testing.assert_close(risk.predict(cloud, rows, estimate), expected)
+        monkeypatch.undo()
+    weights = pl.PointCloud.from_arrays(theta, rho / rho.sum())
+    if name == "one output":
+        mean = (risk.predict(weights, X) - X[:, 0].to(dtype)).square().mean()
+        torch.testing.assert_close(mean, risk.value(weights.theta, weights.rho))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((X, X), "cloud is of the type Tensor; give a PointCloud"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, and the risk has 2 features"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"), "no estimate 'plain'; choose from weighted, unw"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 3))), X), "a particle has 4 coordinates"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X * np.nan), "X holds a number that is not finite in row 0"),
+    ],
+)
+def test_wrong_predictions_are_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(pl.InputError, match=message):
+        pl.Risk(X, X[:, 0]).predict(*arguments)
