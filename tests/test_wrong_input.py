@@ -116,7 +116,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "literal": (
         lambda: list(pl.iterate(Repulsion(), zeros(2), HYPER, steps=1, engine="literal")),
-        "the literal engine supports only 1 and 2",
+        "the literal engine supports only a Risk",
     ),
     "noise": (lambda: pl.step(Repulsion(), zeros(2), HYPER, torch.zeros(4, 3), torch.ones(4)), "draw a normal tensor"),
     "N": (lambda: pl.init(Repulsion(), N=0), "N must be a whole number >= 1"),

@@ -7,10 +7,12 @@ differ in the last bits.
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from proxlearn.core import literal, step
@@ -19,12 +21,11 @@ from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernel import KernelTooLarge
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
-from proxlearn.errors import InputError, RunError
-from proxlearn.memory import full_kernel_remedy
+from proxlearn.errors import InputError
 from proxlearn.terminal.notice import notice
+from proxlearn.training.thread_choice import ThreadChoice
 
 LONG_SECONDS = 2.0
 """A compilation that takes longer than this is reported when it has ended."""
@@ -103,23 +104,34 @@ class PlainStep:
 
 
 class CompiledStep:
-    """Step function of the fused engine; it reports compilations, and raises RunError if the kernel is too large."""
+    """Step function of the fused engine; it reports compilations and chooses the number of threads as it goes."""
 
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         from proxlearn.core.fused.fused_step import FusedStep
+        from proxlearn.core.fused.thread_layer import set_threads
 
         with CompilationReport():
             self.fused_step = FusedStep(functional, hyper, N, threads)
         self.set_hyper, self.set_samples = self.fused_step.set_hyper, self.fused_step.set_samples
+        self._choice, self._set_threads = ThreadChoice(threads), set_threads
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
+        choice, passes, start = self._choice, COMPILE_TIME.passes, time.perf_counter()
+        before, torch_threads = choice.threads, torch.get_num_threads()
+        if before == 1 < torch_threads:
+            torch.set_num_threads(1)
         try:
             # The caller detects a cloud that leaves the finite range and reports it.
             with np.errstate(all="ignore"), CompilationReport():
-                return self.fused_step(cloud, noise, z0)
-        except KernelTooLarge as error:
-            remedy = full_kernel_remedy(error.N, error.largest, error.crowded, cloud.theta.itemsize)
-            raise RunError(f"{error}, which kernel=auto does not form", remedy) from error
+                result = self.fused_step(cloud, noise, z0)
+        finally:
+            if before == 1 < torch_threads:
+                torch.set_num_threads(torch_threads)
+        if COMPILE_TIME.passes == passes:
+            choice.record(time.perf_counter() - start)
+            if choice.threads != before:
+                self._set_threads(choice.threads)
+        return result
 
 
 class CompilationReport:
