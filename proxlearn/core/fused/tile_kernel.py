@@ -1,0 +1,328 @@
+"""A shifted kernel for clouds whose N x N kernel does not fit in memory: its entries are computed when they are needed.
+
+K, u, q^ and v are those of ``absorbed_kernel``. A row's part of u, q^ and v needs that row alone, so a sweep goes
+through the rows in groups, and only the entries of one group are in memory. Groups of rows and leaves of columns
+farther apart than the cut-off are skipped (see ``tile_order``). If the other entries fit into the given memory, they
+are stored and later sweeps read them; the operations, and so the bits, are the same.
+
+The entries have the precision of the cloud; all sums are in float64, so that a round conserves mass to rounding in
+float64. The rows are cut into blocks whose number depends on N only, each block has its own v, and the blocks are
+summed in order: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, active_chunks, count_columns, tile_order
+from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, from_sortable_int, sortable_int
+
+MOST_BLOCKS = 32
+MOST_SUMS = 2**25
+"""Largest number of partial sums of v, over all blocks: 256 MB."""
+CHUNK_BYTES = 24_576
+"""Size of the coordinates of a chunk of columns: half of a first-level cache."""
+LINE = 64
+"""Size of a cache line in bytes. A vector that crosses lines takes twice as long to read."""
+
+
+def row_blocks(N: int) -> int:
+    """Return the number of blocks of rows: a power of two that depends on N only."""
+    return min(MOST_BLOCKS, _power_of_two(N // GROUP), _power_of_two(MOST_SUMS // max(N, 1)))
+
+
+def _power_of_two(x: int) -> int:
+    """Return the largest power of two that does not exceed x, and 1 for x < 1."""
+    return 1 << max(0, x.bit_length() - 1)
+
+
+class Tiles(NamedTuple):
+    """Rows and columns in the order of the tree, with their boxes."""
+
+    rows: np.ndarray
+    """Rows, shape (N, p)."""
+    columns: np.ndarray
+    """Columns, shape (p, at least the number of leaves times LEAF); the last leaf is padded."""
+    low: np.ndarray
+    high: np.ndarray
+    leaf_low: np.ndarray
+    leaf_high: np.ndarray
+    limit: float
+    """Squared distance of two boxes beyond which a tile is skipped."""
+    widest: int
+    """Number of columns of a chunk."""
+    starts: np.ndarray
+    """Index of the first entry of each group of rows, followed by the number of entries."""
+
+
+class Round(NamedTuple):
+    """What a sweep reads and computes, in the order of the tree; the columns are padded."""
+
+    gamma: np.ndarray
+    scale: np.floating
+    z: np.ndarray
+    rho: np.ndarray
+    alpha: np.ndarray
+    u: np.ndarray
+    q: np.ndarray
+
+
+@njit(inline="always")
+def _add_squares_of_two(total, following, columns, start, length, x, r):  # type: ignore[no-untyped-def]
+    """Add to total[j] the sum over k of (x[k, r] - columns[k, start + j])^2, and to following[j] that of x[k, r + 1].
+
+    Two rows share the reading of the columns. Three coordinates at a time: with more, the compiler would need more
+    checks that the arrays do not overlap than it allows.
+    """
+    k, p = 0, len(columns)
+    while k + 3 <= p:
+        x0, x1, x2 = x[k, r], x[k + 1, r], x[k + 2, r]
+        y0, y1, y2 = x[k, r + 1], x[k + 1, r + 1], x[k + 2, r + 1]
+        c0, c1 = columns[k, start : start + length], columns[k + 1, start : start + length]
+        c2 = columns[k + 2, start : start + length]
+        for j in range(length):
+            d0, d1, d2 = x0 - c0[j], x1 - c1[j], x2 - c2[j]
+            e0, e1, e2 = y0 - c0[j], y1 - c1[j], y2 - c2[j]
+            total[j] += d0 * d0 + d1 * d1 + d2 * d2
+            following[j] += e0 * e0 + e1 * e1 + e2 * e2
+        k += 3
+    add_squares(total, columns, k, p, start, length, x, r)
+    add_squares(following, columns, k, p, start, length, x, r + 1)
+
+
+@compile_pass(fastmath=FINITE)
+def _exponents(rows, columns, begin, end, size, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
+    """Compute log(Gamma) + gamma for a group of rows and a chunk of columns, and the largest value of each row."""
+    p, width = len(columns), end - begin
+    shift = gamma[begin:end]
+    r = 0
+    while r < size:
+        row = K[r * width : (r + 1) * width]
+        row[:] = 0
+        if r + 1 < size:
+            following = K[(r + 1) * width : (r + 2) * width]
+            following[:] = 0
+            _add_squares_of_two(row, following, columns, begin, width, rows, r)
+            r += 2
+        else:
+            add_squares(row, columns, 0, p, begin, width, rows, r)
+            r += 1
+    for r in range(size):
+        row = K[r * width : (r + 1) * width]
+        most = sortable_int(tops[r])
+        for j in range(width):
+            value = shift[j] - row[j] * scale
+            row[j] = value
+            most = max(most, sortable_int(value))
+        tops[r] = from_sortable_int(most)
+
+
+@compile_pass(fastmath=FINITE)
+def _exponentials(K, width, size, tops):  # type: ignore[no-untyped-def]
+    for r in range(size):
+        row, top = K[r * width : (r + 1) * width], tops[r]
+        for j in range(width):
+            row[j] = exp(row[j] - top)
+
+
+@compile_pass(fastmath=FAST)
+def _add_products(K, begin, end, size, z, u):  # type: ignore[no-untyped-def]
+    """Add K z^ of a chunk to u."""
+    width = end - begin
+    factor = z[begin:end]
+    for r in range(size):
+        row = K[r * width : (r + 1) * width]
+        inner = 0.0
+        for j in range(width):
+            inner += row[j] * factor[j]
+        u[r] += inner
+
+
+@compile_pass(fastmath=FAST)
+def _add_transposed(K, begin, end, size, q, v):  # type: ignore[no-untyped-def]
+    """Add K^T q^ of a chunk to v, four rows at a time."""
+    width = end - begin
+    total = v[begin:end]
+    r = 0
+    while r + 4 <= size:
+        q0, q1, q2, q3 = q[r], q[r + 1], q[r + 2], q[r + 3]
+        K0, K1 = K[r * width : (r + 1) * width], K[(r + 1) * width : (r + 2) * width]
+        K2, K3 = K[(r + 2) * width : (r + 3) * width], K[(r + 3) * width : (r + 4) * width]
+        for j in range(width):
+            total[j] += (K0[j] * q0 + K1[j] * q1) + (K2[j] * q2 + K3[j] * q3)
+        r += 4
+    while r < size:
+        q0 = q[r]
+        K0 = K[r * width : (r + 1) * width]
+        for j in range(width):
+            total[j] += K0[j] * q0
+        r += 1
+
+
+@compile_pass()
+def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
+    """Compute u and q^ of the groups first..last of rows, and their part of v.
+
+    ``compute``: whether to compute the entries, which otherwise are read from ``stored``; ``shift``: whether to
+    choose alpha, which otherwise is that of an earlier sweep. Without stored entries ``stored`` is empty.
+    """
+    v[:] = 0
+    p, leaves = tiles.leaf_low.shape
+    gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
+    starts, dtype = tiles.starts, now.gamma.dtype
+    most = 0
+    if len(stored) == 0:
+        for g in range(first, last):
+            most = max(most, starts[g + 1] - starts[g])
+    memory = np.empty(most + LINE, dtype)
+    skip = np.int64(LINE - memory.ctypes.data % LINE) // memory.itemsize
+    buffer = memory[skip:]
+    rows, tops = np.empty((p, GROUP), dtype), np.empty(GROUP, dtype)
+    for g in range(first, last):
+        chunks, _ = active_chunks(
+            tiles.low, tiles.high, g, tiles.leaf_low, tiles.leaf_high, tiles.limit, tiles.widest, gaps, begins, ends
+        )
+        K = stored[starts[g] : starts[g + 1]] if len(stored) > 0 else buffer
+        top = g * GROUP
+        size = min(GROUP, len(now.rho) - top)
+        u, q = now.u[top : top + size], now.q[top : top + size]
+        alpha = now.alpha[top : top + size]
+        if compute:
+            tops[:] = -np.inf
+            for r in range(size):
+                for k in range(p):
+                    rows[k, r] = tiles.rows[top + r, k]
+            at = 0
+            for c in range(chunks):
+                entries = (ends[c] - begins[c]) * size
+                _exponents(
+                    rows, tiles.columns, begins[c], ends[c], size, now.gamma, now.scale, K[at : at + entries], tops
+                )
+                at += entries
+            for r in range(size):
+                if shift:
+                    alpha[r] = -tops[r]
+                else:
+                    tops[r] = -alpha[r]
+        u[:] = 0
+        at = 0
+        for c in range(chunks):
+            entries = (ends[c] - begins[c]) * size
+            if compute:
+                _exponentials(K[at : at + entries], ends[c] - begins[c], size, tops)
+            _add_products(K[at : at + entries], begins[c], ends[c], size, now.z, u)
+            at += entries
+        for r in range(size):
+            q[r] = now.rho[top + r] / u[r]
+        at = 0
+        for c in range(chunks):
+            entries = (ends[c] - begins[c]) * size
+            _add_transposed(K[at : at + entries], begins[c], ends[c], size, q, v)
+            at += entries
+
+
+@compile_pass(parallel=True)
+def _sweep(tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
+    # Short on purpose: Numba compiles a parallel function several times.
+    groups, blocks = len(tiles.starts) - 1, len(v)
+    for t in prange(blocks):
+        _sweep_groups(groups * t // blocks, groups * (t + 1) // blocks, tiles, now, compute, shift, stored, v[t])
+
+
+class TileKernel(AbsorbedKernel):
+    """A shifted kernel limited to the tiles within a cut-off, stored if its entries fit into ``budget_bytes``."""
+
+    def __init__(
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        epsilon: float,
+        log_rho: np.ndarray,
+        cutoff: float,
+        budget_bytes: int,
+    ) -> None:
+        super().__init__(rows, columns, epsilon, log_rho, 1)
+        N, p = rows.shape
+        # The order of the rows: their groups are smaller than the leaves of the columns, and so are more sensitive.
+        self.order = tile_order(rows)
+        ordered = rows[self.order]
+        boxes, leaf_boxes = Boxes.around(ordered, GROUP), Boxes.around(columns[self.order], LEAF)
+        groups, leaves = boxes.low.shape[1], leaf_boxes.low.shape[1]
+        # An odd number of leaves: with a power of two, all coordinates would compete for the same lines of a cache.
+        padded = _aligned_zeros((p, (leaves | 1) * LEAF), self.dtype)
+        padded[:, :N] = columns[self.order].T
+        limit = _squared_limit(cutoff)
+        widest = min(max(CHUNK_BYTES // (p * self.dtype.itemsize) // LEAF, 1), 8) * LEAF
+        active = np.empty(groups, np.int64)
+        count_columns(*boxes, *leaf_boxes, limit, active)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
+        self.tiles = Tiles(ordered, padded, *boxes, *leaf_boxes, limit, widest, starts)
+        self.entries = int(starts[-1])
+        """Number of entries of the tiles within the cut-off, including the padding."""
+        self.is_stored = self.entries * self.dtype.itemsize <= budget_bytes
+        self._stored = _aligned_empty((self.entries if self.is_stored else 0,), self.dtype)
+        self._parts = _aligned_empty((row_blocks(N), leaves * LEAF), np.dtype(np.float64))
+        # The padding has z^ = 0 and never has the largest entry of a row.
+        gamma, z = _aligned_zeros((leaves * LEAF,), self.dtype), _aligned_zeros((leaves * LEAF,), np.dtype(np.float64))
+        gamma[N:] = -np.inf
+        self.rho = np.exp(log_rho - self.unit)
+        alpha, u, q = np.empty(N, self.dtype), np.empty(N), np.empty(N)
+        self._round = Round(gamma, self.scale, z, self.rho[self.order], alpha, u, q)
+        self.u, self.q, self.v = np.empty(N), np.empty(N), np.empty((1, N))
+        self._is_built = False
+
+    def rebuild(self, gamma: np.ndarray) -> None:
+        """Shift K by e^gamma; the next sweep computes its entries."""
+        self.gamma = gamma.astype(self.dtype)
+        self._round.gamma[: len(gamma)] = self.gamma[self.order]
+        self._is_built = False
+
+    def sweep(self, log_z: np.ndarray) -> None:
+        """Compute u, q^ and v for one round, in one pass over the pairs, in float64."""
+        N = len(log_z)
+        self._round.z[:N] = np.exp(log_z - self.gamma)[self.order]
+        compute = not (self._is_built and self.is_stored)
+        _sweep(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
+        self.u[self.order], self.q[self.order] = self._round.u, self._round.q
+        total = self._parts[0, :N].copy()
+        for part in self._parts[1:]:
+            total += part[:N]
+        self.v[0, self.order] = total
+        if not self._is_built:
+            self._is_built = True
+            # A new array, because ``logarithms`` refers to that of an earlier sweep.
+            self.log_scale = np.empty(N)
+            self.log_scale[self.order] = self._round.alpha
+            # q itself may overflow where the weights are in range.
+            with np.errstate(over="ignore"):
+                self.q_scale = np.exp(self.log_scale + self.unit)
+
+    def _build(self) -> None:
+        raise NotImplementedError("rebuild leaves the entries to the next sweep")
+
+    def _sweep(self, z: np.ndarray) -> None:
+        raise NotImplementedError("sweep goes through the particles in the order of the tree")
+
+
+def _squared_limit(cutoff: float) -> float:
+    """Return the square of the cut-off, enlarged by more than the rounding of a squared distance in float64."""
+    return cutoff * cutoff * (1 + 1e-9)
+
+
+def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array that starts at a cache line."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.empty(size + LINE, np.uint8)
+    skip = -memory.ctypes.data % LINE
+    return memory[skip : skip + size].view(dtype).reshape(shape)
+
+
+def _aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    array = _aligned_empty(shape, dtype)
+    array[...] = 0
+    return array
