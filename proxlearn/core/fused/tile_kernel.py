@@ -20,13 +20,15 @@ from numba import njit, prange
 from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, active_chunks, count_columns, tile_order
-from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, from_sortable_int, sortable_int
+from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_int, sortable_int
 
 MOST_BLOCKS = 32
 MOST_SUMS = 2**25
 """Largest number of partial sums of v, over all blocks: 256 MB."""
 CHUNK_BYTES = 24_576
 """Size of the coordinates of a chunk of columns: half of a first-level cache."""
+AT_ONCE = 3
+"""Number of coordinates that are added at a time; the number of coordinates is padded to a multiple of it."""
 LINE = 64
 """Size of a cache line in bytes. A vector that crosses lines takes twice as long to read."""
 
@@ -42,12 +44,15 @@ def _power_of_two(x: int) -> int:
 
 
 class Tiles(NamedTuple):
-    """Rows and columns in the order of the tree, with their boxes."""
+    """Rows and columns in the order of the tree, with their boxes.
+
+    The last group is padded with copies of its last row, the last leaf and the coordinates with zeros.
+    """
 
     rows: np.ndarray
-    """Rows, shape (N, p)."""
+    """Rows, shape (number of groups, GROUP, coordinates)."""
     columns: np.ndarray
-    """Columns, shape (p, at least the number of leaves times LEAF); the last leaf is padded."""
+    """Columns, shape (coordinates, at least the number of leaves times LEAF)."""
     low: np.ndarray
     high: np.ndarray
     leaf_low: np.ndarray
@@ -61,26 +66,30 @@ class Tiles(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a sweep reads and computes, in the order of the tree; the columns are padded."""
+    """What a sweep reads and computes, in the order of the tree.
+
+    Padding has no effect: its columns have z^ = 0, and its rows have rho = 0.
+    """
 
     gamma: np.ndarray
+    """Potential of each column; that of the padding is -inf, so that it never has the largest entry of a row."""
     scale: np.floating
     z: np.ndarray
     rho: np.ndarray
+    """Weight of each row, shape (number of groups, GROUP)."""
     alpha: np.ndarray
     u: np.ndarray
     q: np.ndarray
 
 
 @njit(inline="always")
-def _add_squares_of_two(total, following, columns, start, length, x, r):  # type: ignore[no-untyped-def]
+def _add_squares(total, following, columns, start, length, x, r):  # type: ignore[no-untyped-def]
     """Add to total[j] the sum over k of (x[k, r] - columns[k, start + j])^2, and to following[j] that of x[k, r + 1].
 
-    Two rows share the reading of the columns. Three coordinates at a time: with more, the compiler would need more
-    checks that the arrays do not overlap than it allows.
+    Two rows share the reading of the columns. Three coordinates at a time (AT_ONCE): with more, the compiler would
+    need more checks that the arrays do not overlap than it allows.
     """
-    k, p = 0, len(columns)
-    while k + 3 <= p:
+    for k in range(0, len(columns), AT_ONCE):
         x0, x1, x2 = x[k, r], x[k + 1, r], x[k + 2, r]
         y0, y1, y2 = x[k, r + 1], x[k + 1, r + 1], x[k + 2, r + 1]
         c0, c1 = columns[k, start : start + length], columns[k + 1, start : start + length]
@@ -90,29 +99,18 @@ def _add_squares_of_two(total, following, columns, start, length, x, r):  # type
             e0, e1, e2 = y0 - c0[j], y1 - c1[j], y2 - c2[j]
             total[j] += d0 * d0 + d1 * d1 + d2 * d2
             following[j] += e0 * e0 + e1 * e1 + e2 * e2
-        k += 3
-    add_squares(total, columns, k, p, start, length, x, r)
-    add_squares(following, columns, k, p, start, length, x, r + 1)
 
 
 @compile_pass(fastmath=FINITE)
-def _exponents(rows, columns, begin, end, size, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
+def _exponents(rows, columns, begin, end, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
     """Compute log(Gamma) + gamma for a group of rows and a chunk of columns, and the largest value of each row."""
-    p, width = len(columns), end - begin
+    width = end - begin
     shift = gamma[begin:end]
-    r = 0
-    while r < size:
-        row = K[r * width : (r + 1) * width]
-        row[:] = 0
-        if r + 1 < size:
-            following = K[(r + 1) * width : (r + 2) * width]
-            following[:] = 0
-            _add_squares_of_two(row, following, columns, begin, width, rows, r)
-            r += 2
-        else:
-            add_squares(row, columns, 0, p, begin, width, rows, r)
-            r += 1
-    for r in range(size):
+    K[:] = 0
+    for r in range(0, len(tops), 2):
+        total, following = K[r * width : (r + 1) * width], K[(r + 1) * width : (r + 2) * width]
+        _add_squares(total, following, columns, begin, width, rows, r)
+    for r in range(len(tops)):
         row = K[r * width : (r + 1) * width]
         most = sortable_int(tops[r])
         for j in range(width):
@@ -123,19 +121,19 @@ def _exponents(rows, columns, begin, end, size, gamma, scale, K, tops):  # type:
 
 
 @compile_pass(fastmath=FINITE)
-def _exponentials(K, width, size, tops):  # type: ignore[no-untyped-def]
-    for r in range(size):
+def _exponentials(K, width, tops):  # type: ignore[no-untyped-def]
+    for r in range(len(tops)):
         row, top = K[r * width : (r + 1) * width], tops[r]
         for j in range(width):
             row[j] = exp(row[j] - top)
 
 
 @compile_pass(fastmath=FAST)
-def _add_products(K, begin, end, size, z, u):  # type: ignore[no-untyped-def]
+def _add_products(K, begin, end, z, u):  # type: ignore[no-untyped-def]
     """Add K z^ of a chunk to u."""
     width = end - begin
     factor = z[begin:end]
-    for r in range(size):
+    for r in range(len(u)):
         row = K[r * width : (r + 1) * width]
         inner = 0.0
         for j in range(width):
@@ -144,24 +142,16 @@ def _add_products(K, begin, end, size, z, u):  # type: ignore[no-untyped-def]
 
 
 @compile_pass(fastmath=FAST)
-def _add_transposed(K, begin, end, size, q, v):  # type: ignore[no-untyped-def]
+def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
     """Add K^T q^ of a chunk to v, four rows at a time."""
     width = end - begin
     total = v[begin:end]
-    r = 0
-    while r + 4 <= size:
+    for r in range(0, len(q), 4):
         q0, q1, q2, q3 = q[r], q[r + 1], q[r + 2], q[r + 3]
         K0, K1 = K[r * width : (r + 1) * width], K[(r + 1) * width : (r + 2) * width]
         K2, K3 = K[(r + 2) * width : (r + 3) * width], K[(r + 3) * width : (r + 4) * width]
         for j in range(width):
             total[j] += (K0[j] * q0 + K1[j] * q1) + (K2[j] * q2 + K3[j] * q3)
-        r += 4
-    while r < size:
-        q0 = q[r]
-        K0 = K[r * width : (r + 1) * width]
-        for j in range(width):
-            total[j] += K0[j] * q0
-        r += 1
 
 
 @compile_pass()
@@ -169,10 +159,10 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
     """Compute u and q^ of the groups first..last of rows, and their part of v.
 
     ``compute``: whether to compute the entries, which otherwise are read from ``stored``; ``shift``: whether to
-    choose alpha, which otherwise is that of an earlier sweep. Without stored entries ``stored`` is empty.
+    choose alpha, which otherwise is that of an earlier sweep. If no entries are stored, ``stored`` is empty.
     """
     v[:] = 0
-    p, leaves = tiles.leaf_low.shape
+    p, leaves = len(tiles.columns), tiles.leaf_low.shape[1]
     gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
     starts, dtype = tiles.starts, now.gamma.dtype
     most = 0
@@ -188,23 +178,18 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
             tiles.low, tiles.high, g, tiles.leaf_low, tiles.leaf_high, tiles.limit, tiles.widest, gaps, begins, ends
         )
         K = stored[starts[g] : starts[g + 1]] if len(stored) > 0 else buffer
-        top = g * GROUP
-        size = min(GROUP, len(now.rho) - top)
-        u, q = now.u[top : top + size], now.q[top : top + size]
-        alpha = now.alpha[top : top + size]
+        alpha, u, q, rho = now.alpha[g], now.u[g], now.q[g], now.rho[g]
         if compute:
             tops[:] = -np.inf
-            for r in range(size):
+            for r in range(len(tops)):
                 for k in range(p):
-                    rows[k, r] = tiles.rows[top + r, k]
+                    rows[k, r] = tiles.rows[g, r, k]
             at = 0
             for c in range(chunks):
-                entries = (ends[c] - begins[c]) * size
-                _exponents(
-                    rows, tiles.columns, begins[c], ends[c], size, now.gamma, now.scale, K[at : at + entries], tops
-                )
-                at += entries
-            for r in range(size):
+                after = at + (ends[c] - begins[c]) * GROUP
+                _exponents(rows, tiles.columns, begins[c], ends[c], now.gamma, now.scale, K[at:after], tops)
+                at = after
+            for r in range(len(tops)):
                 if shift:
                     alpha[r] = -tops[r]
                 else:
@@ -212,18 +197,18 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
         u[:] = 0
         at = 0
         for c in range(chunks):
-            entries = (ends[c] - begins[c]) * size
+            after = at + (ends[c] - begins[c]) * GROUP
             if compute:
-                _exponentials(K[at : at + entries], ends[c] - begins[c], size, tops)
-            _add_products(K[at : at + entries], begins[c], ends[c], size, now.z, u)
-            at += entries
-        for r in range(size):
-            q[r] = now.rho[top + r] / u[r]
+                _exponentials(K[at:after], ends[c] - begins[c], tops)
+            _add_products(K[at:after], begins[c], ends[c], now.z, u)
+            at = after
+        for r in range(len(q)):
+            q[r] = rho[r] / u[r]
         at = 0
         for c in range(chunks):
-            entries = (ends[c] - begins[c]) * size
-            _add_transposed(K[at : at + entries], begins[c], ends[c], size, q, v)
-            at += entries
+            after = at + (ends[c] - begins[c]) * GROUP
+            _add_transposed(K[at:after], begins[c], ends[c], q, v)
+            at = after
 
 
 @compile_pass(parallel=True)
@@ -250,29 +235,33 @@ class TileKernel(AbsorbedKernel):
         N, p = rows.shape
         # The order of the rows: their groups are smaller than the leaves of the columns, and so are more sensitive.
         self.order = tile_order(rows)
-        ordered = rows[self.order]
-        boxes, leaf_boxes = Boxes.around(ordered, GROUP), Boxes.around(columns[self.order], LEAF)
+        boxes, leaf_boxes = Boxes.around(rows[self.order], GROUP), Boxes.around(columns[self.order], LEAF)
         groups, leaves = boxes.low.shape[1], leaf_boxes.low.shape[1]
+        coordinates = -(-p // AT_ONCE) * AT_ONCE
+        group_rows = np.zeros((groups, GROUP, coordinates), self.dtype)
+        group_rows.reshape(-1, coordinates)[:, :p] = rows[np.pad(self.order, (0, groups * GROUP - N), mode="edge")]
         # An odd number of leaves: with a power of two, all coordinates would compete for the same lines of a cache.
-        padded = _aligned_zeros((p, (leaves | 1) * LEAF), self.dtype)
-        padded[:, :N] = columns[self.order].T
+        leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), self.dtype)
+        leaf_columns[:p, :N] = columns[self.order].T
         limit = _squared_limit(cutoff)
-        widest = min(max(CHUNK_BYTES // (p * self.dtype.itemsize) // LEAF, 1), 8) * LEAF
+        widest = min(max(CHUNK_BYTES // (coordinates * self.dtype.itemsize) // LEAF, 1), 8) * LEAF
         active = np.empty(groups, np.int64)
         count_columns(*boxes, *leaf_boxes, limit, active)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
-        self.tiles = Tiles(ordered, padded, *boxes, *leaf_boxes, limit, widest, starts)
+        self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, widest, starts)
         self.entries = int(starts[-1])
-        """Number of entries of the tiles within the cut-off, including the padding."""
+        """Number of entries of the tiles within the cut-off, including padding."""
         self.is_stored = self.entries * self.dtype.itemsize <= budget_bytes
         self._stored = _aligned_empty((self.entries if self.is_stored else 0,), self.dtype)
-        self._parts = _aligned_empty((row_blocks(N), leaves * LEAF), np.dtype(np.float64))
-        # The padding has z^ = 0 and never has the largest entry of a row.
-        gamma, z = _aligned_zeros((leaves * LEAF,), self.dtype), _aligned_zeros((leaves * LEAF,), np.dtype(np.float64))
+        double = np.dtype(np.float64)
+        self._parts = _aligned_empty((row_blocks(N), leaves * LEAF), double)
+        gamma, z = _aligned_zeros((leaves * LEAF,), self.dtype), _aligned_zeros((leaves * LEAF,), double)
         gamma[N:] = -np.inf
+        rho = np.zeros((groups, GROUP))
+        alpha, u, q = np.empty_like(rho, self.dtype), np.empty_like(rho), np.empty_like(rho)
         self.rho = np.exp(log_rho - self.unit)
-        alpha, u, q = np.empty(N, self.dtype), np.empty(N), np.empty(N)
-        self._round = Round(gamma, self.scale, z, self.rho[self.order], alpha, u, q)
+        rho.flat[:N] = self.rho[self.order]
+        self._round = Round(gamma, self.scale, z, rho, alpha, u, q)
         self.u, self.q, self.v = np.empty(N), np.empty(N), np.empty((1, N))
         self._is_built = False
 
@@ -283,24 +272,28 @@ class TileKernel(AbsorbedKernel):
         self._is_built = False
 
     def sweep(self, log_z: np.ndarray) -> None:
-        """Compute u, q^ and v for one round, in one pass over the pairs, in float64."""
+        """Compute u, q^ and v for one round, in float64 and in one pass over the pairs."""
         N = len(log_z)
         self._round.z[:N] = np.exp(log_z - self.gamma)[self.order]
         compute = not (self._is_built and self.is_stored)
         _sweep(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
-        self.u[self.order], self.q[self.order] = self._round.u, self._round.q
+        self.u, self.q = self._in_original_order(self._round.u), self._in_original_order(self._round.q)
         total = self._parts[0, :N].copy()
         for part in self._parts[1:]:
             total += part[:N]
-        self.v[0, self.order] = total
+        self.v = self._in_original_order(total)[None]
         if not self._is_built:
             self._is_built = True
-            # A new array, because ``logarithms`` refers to that of an earlier sweep.
-            self.log_scale = np.empty(N)
-            self.log_scale[self.order] = self._round.alpha
+            self.log_scale = self._in_original_order(self._round.alpha)
             # q itself may overflow where the weights are in range.
             with np.errstate(over="ignore"):
                 self.q_scale = np.exp(self.log_scale + self.unit)
+
+    def _in_original_order(self, values: np.ndarray) -> np.ndarray:
+        """Return one value per particle, in float64, from values in the order of the tree."""
+        result = np.empty(len(self.order))
+        result[self.order] = values.reshape(-1)[: len(result)]
+        return result
 
     def _build(self) -> None:
         raise NotImplementedError("rebuild leaves the entries to the next sweep")
