@@ -25,8 +25,8 @@ from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_in
 MOST_BLOCKS = 32
 MOST_SUMS = 2**25
 """Largest number of partial sums of v, over all blocks: 256 MB."""
-CHUNK_BYTES = 24_576
-"""Size of the coordinates of a chunk of columns: half of a first-level cache."""
+WIDEST = 256
+"""Largest number of columns of a chunk: shorter loops cost more per pair, longer ones leave the first-level cache."""
 AT_ONCE = 3
 """Number of coordinates that are added at a time; the number of coordinates is padded to a multiple of it."""
 LINE = 64
@@ -59,8 +59,6 @@ class Tiles(NamedTuple):
     leaf_high: np.ndarray
     limit: float
     """Squared distance of two boxes beyond which a tile is skipped."""
-    widest: int
-    """Number of columns of a chunk."""
     starts: np.ndarray
     """Index of the first entry of each group of rows, followed by the number of entries."""
 
@@ -175,7 +173,7 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
     rows, tops = np.empty((p, GROUP), dtype), np.empty(GROUP, dtype)
     for g in range(first, last):
         chunks, _ = active_chunks(
-            tiles.low, tiles.high, g, tiles.leaf_low, tiles.leaf_high, tiles.limit, tiles.widest, gaps, begins, ends
+            tiles.low, tiles.high, g, tiles.leaf_low, tiles.leaf_high, tiles.limit, WIDEST, gaps, begins, ends
         )
         K = stored[starts[g] : starts[g + 1]] if len(stored) > 0 else buffer
         alpha, u, q, rho = now.alpha[g], now.u[g], now.q[g], now.rho[g]
@@ -244,11 +242,10 @@ class TileKernel(AbsorbedKernel):
         leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), self.dtype)
         leaf_columns[:p, :N] = columns[self.order].T
         limit = _squared_limit(cutoff)
-        widest = min(max(CHUNK_BYTES // (coordinates * self.dtype.itemsize) // LEAF, 1), 8) * LEAF
         active = np.empty(groups, np.int64)
         count_columns(*boxes, *leaf_boxes, limit, active)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
-        self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, widest, starts)
+        self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
         """Number of entries of the tiles within the cut-off, including padding."""
         self.is_stored = self.entries * self.dtype.itemsize <= budget_bytes
