@@ -152,7 +152,8 @@ def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
             total[j] += (K0[j] * q0 + K1[j] * q1) + (K2[j] * q2 + K3[j] * q3)
 
 
-@compile_pass()
+# Where all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
+@compile_pass(error_model="numpy")
 def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
     """Compute u and q^ of the groups first..last of rows, and their part of v.
 
