@@ -89,7 +89,7 @@ def make_problem(seed: int, N: int, p: int, kind: str, dtype: type, epsilon: flo
 problems = st.builds(
     make_problem,
     st.integers(0, 10**6),
-    st.sampled_from([1, 2, 7, 8, 9, 63, 64, 65, 130, 200, 257]),
+    st.sampled_from([1, 2, 7, 9, 64, 65, 130, 200, 257, 400]),
     st.integers(1, 8),
     st.sampled_from(["dense", "spread", "clustered", "duplicated"]),
     st.sampled_from([np.float32, np.float64]),
@@ -114,7 +114,7 @@ def assert_same_bits(actual: list[np.ndarray], expected: list[np.ndarray]) -> No
 
 
 @given(problems, st.floats(0.1, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_stored_and_streamed_entries_give_the_same_bits(problem: Problem, cutoff: float) -> None:
     streamed, stored = problem.kernel(cutoff), problem.kernel(cutoff, EVERYTHING)
     assert stored.is_stored
@@ -130,7 +130,7 @@ def test_the_entries_are_stored_if_and_only_if_they_fit() -> None:
 
 
 @given(problems)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_weights_are_those_of_every_pair_in_float64(problem: Problem) -> None:
     log_rho = problem.solution(problem.kernel()).log_rho
     np.testing.assert_allclose(log_rho, problem.reference(), rtol=0, atol=LOG_RHO[problem.rows.dtype])
@@ -138,7 +138,7 @@ def test_the_weights_are_those_of_every_pair_in_float64(problem: Problem) -> Non
 
 @given(problems, st.floats(0.5, 8))
 @example(make_problem(3, 257, 2, "spread", np.float64), 3.0)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_is_skipped_changes_the_weights_by_no_more_than_the_bound(problem: Problem, cutoff: float) -> None:
     solution = problem.solution(problem.kernel(cutoff))
     log_eta = solution.log_eta(cutoff, problem.epsilon)
@@ -148,7 +148,7 @@ def test_what_is_skipped_changes_the_weights_by_no_more_than_the_bound(problem: 
 
 
 @given(problems, st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_pair_within_the_cutoff_is_skipped(problem: Problem, seed: int) -> None:
     """With z^ = 1 for one column and 0 for all others, u is that column of K, and 0 where a tile was skipped."""
     distances, rng = problem.distances(), np.random.default_rng(seed)
@@ -177,7 +177,7 @@ def test_tiles_beyond_the_cutoff_are_skipped() -> None:
 
 
 @given(problems)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_round_conserves_mass_in_both_precisions(problem: Problem) -> None:
     kernel = problem.kernel()
     kernel.rebuild(problem.log_z0)
@@ -205,7 +205,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(dtype: type) -> None:
 
 
 @given(problems, st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_permuting_the_particles_permutes_the_result(problem: Problem, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(problem.rows))
     columns = (problem.rows, problem.columns, problem.log_rho, problem.log_xi, problem.log_z0)
@@ -239,7 +239,7 @@ def test_the_number_of_blocks_is_a_power_of_two_with_a_group_per_block_and_bound
 
 
 @given(problems)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_each_cut_of_the_order_separates_a_coordinate(problem: Problem) -> None:
     order = tile_order(problem.rows)
     assert sorted(order) == list(range(len(order)))
