@@ -211,7 +211,7 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
 
 
 @compile_pass(parallel=True)
-def _sweep(tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
+def _sweep_tiles(tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
     # Short on purpose: Numba compiles a parallel function several times.
     groups, blocks = len(tiles.starts) - 1, len(v)
     for t in prange(blocks):
@@ -274,7 +274,7 @@ class TileKernel(AbsorbedKernel):
         N = len(log_z)
         self._round.z[:N] = np.exp(log_z - self.gamma)[self.order]
         compute = not (self._is_built and self.is_stored)
-        _sweep(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
+        _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
         self.u, self.q = self._in_original_order(self._round.u), self._in_original_order(self._round.q)
         total = self._parts[0, :N].copy()
         for part in self._parts[1:]:

@@ -219,8 +219,8 @@ def test_permuting_the_particles_permutes_the_result(problem: Problem, seed: int
 @pytest.mark.parametrize("budget", [0, EVERYTHING])
 def test_a_rebuild_and_the_next_sweep_are_one_pass(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     problem, passes = make_problem(0, 50, 2, "dense", np.float64), []
-    compiled = tile_kernel._sweep
-    monkeypatch.setattr(tile_kernel, "_sweep", lambda *args: (passes.append(args[2]), compiled(*args)))
+    compiled = tile_kernel._sweep_tiles
+    monkeypatch.setattr(tile_kernel, "_sweep_tiles", lambda *args: (passes.append(args[2]), compiled(*args)))
     kernel = problem.kernel(budget_bytes=budget)
     for _ in range(2):
         kernel.rebuild(problem.log_z0)
