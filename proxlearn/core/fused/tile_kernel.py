@@ -1,0 +1,319 @@
+"""A shifted kernel for clouds whose N x N kernel does not fit in memory: its entries are computed when they are needed.
+
+K, u, q^ and v are those of ``absorbed_kernel``. A row's part of u, q^ and v needs that row alone, so a sweep goes
+through the rows in groups, and only the entries of one group are in memory. Groups of rows and leaves of columns
+farther apart than the cut-off are skipped (see ``tile_order``). If the other entries fit into the given memory, they
+are stored and later sweeps read them; the operations, and so the bits, are the same.
+
+The entries have the precision of the cloud; all sums are in float64, so that a round conserves mass to rounding in
+float64. The rows are cut into blocks whose number depends on N only, each block has its own v, and the blocks are
+summed in order: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, active_chunks, count_columns, tile_order
+from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_int, sortable_int
+
+MOST_BLOCKS = 32
+MOST_SUMS = 2**25
+"""Largest number of partial sums of v, over all blocks: 256 MB."""
+WIDEST = 256
+"""Largest number of columns of a chunk: shorter loops cost more per pair, longer ones leave the first-level cache."""
+AT_ONCE = 3
+"""Number of coordinates that are added at a time; the number of coordinates is padded to a multiple of it."""
+LINE = 64
+"""Size of a cache line in bytes. A vector that crosses lines takes twice as long to read."""
+
+
+def row_blocks(N: int) -> int:
+    """Return the number of blocks of rows: a power of two that depends on N only."""
+    return min(MOST_BLOCKS, _power_of_two(N // GROUP), _power_of_two(MOST_SUMS // max(N, 1)))
+
+
+def _power_of_two(x: int) -> int:
+    """Return the largest power of two that does not exceed x, and 1 for x < 1."""
+    return 1 << max(0, x.bit_length() - 1)
+
+
+class Tiles(NamedTuple):
+    """Rows and columns in the order of the tree, with their boxes.
+
+    The last group is padded with copies of its last row, the last leaf and the coordinates with zeros.
+    """
+
+    rows: np.ndarray
+    """Rows, shape (number of groups, GROUP, coordinates)."""
+    columns: np.ndarray
+    """Columns, shape (coordinates, at least the number of leaves times LEAF)."""
+    low: np.ndarray
+    high: np.ndarray
+    leaf_low: np.ndarray
+    leaf_high: np.ndarray
+    limit: float
+    """Squared distance of two boxes beyond which a tile is skipped."""
+    starts: np.ndarray
+    """Index of the first entry of each group of rows, followed by the number of entries."""
+
+
+class Round(NamedTuple):
+    """What a sweep reads and computes, in the order of the tree.
+
+    Padding has no effect: its columns have z^ = 0, and its rows have rho = 0.
+    """
+
+    gamma: np.ndarray
+    """Potential of each column; that of the padding is -inf, so that it never has the largest entry of a row."""
+    scale: np.floating
+    z: np.ndarray
+    rho: np.ndarray
+    """Weight of each row, shape (number of groups, GROUP)."""
+    alpha: np.ndarray
+    u: np.ndarray
+    q: np.ndarray
+
+
+@njit(inline="always")
+def _add_squares(total, following, columns, start, length, x, r):  # type: ignore[no-untyped-def]
+    """Add to total[j] the sum over k of (x[k, r] - columns[k, start + j])^2, and to following[j] that of x[k, r + 1].
+
+    Two rows share the reading of the columns. Three coordinates at a time (AT_ONCE): with more, the compiler would
+    need more checks that the arrays do not overlap than it allows.
+    """
+    for k in range(0, len(columns), AT_ONCE):
+        x0, x1, x2 = x[k, r], x[k + 1, r], x[k + 2, r]
+        y0, y1, y2 = x[k, r + 1], x[k + 1, r + 1], x[k + 2, r + 1]
+        c0, c1 = columns[k, start : start + length], columns[k + 1, start : start + length]
+        c2 = columns[k + 2, start : start + length]
+        for j in range(length):
+            d0, d1, d2 = x0 - c0[j], x1 - c1[j], x2 - c2[j]
+            e0, e1, e2 = y0 - c0[j], y1 - c1[j], y2 - c2[j]
+            total[j] += d0 * d0 + d1 * d1 + d2 * d2
+            following[j] += e0 * e0 + e1 * e1 + e2 * e2
+
+
+@compile_pass(fastmath=FINITE)
+def _exponents(rows, columns, begin, end, gamma, scale, K, tops):  # type: ignore[no-untyped-def]
+    """Compute log(Gamma) + gamma for a group of rows and a chunk of columns, and the largest value of each row."""
+    width = end - begin
+    shift = gamma[begin:end]
+    K[:] = 0
+    for r in range(0, len(tops), 2):
+        total, following = K[r * width : (r + 1) * width], K[(r + 1) * width : (r + 2) * width]
+        _add_squares(total, following, columns, begin, width, rows, r)
+    for r in range(len(tops)):
+        row = K[r * width : (r + 1) * width]
+        most = sortable_int(tops[r])
+        for j in range(width):
+            value = shift[j] - row[j] * scale
+            row[j] = value
+            most = max(most, sortable_int(value))
+        tops[r] = from_sortable_int(most)
+
+
+@compile_pass(fastmath=FINITE)
+def _exponentials(K, width, tops):  # type: ignore[no-untyped-def]
+    for r in range(len(tops)):
+        row, top = K[r * width : (r + 1) * width], tops[r]
+        for j in range(width):
+            row[j] = exp(row[j] - top)
+
+
+@compile_pass(fastmath=FAST)
+def _add_products(K, begin, end, z, u):  # type: ignore[no-untyped-def]
+    """Add K z^ of a chunk to u."""
+    width = end - begin
+    factor = z[begin:end]
+    for r in range(len(u)):
+        row = K[r * width : (r + 1) * width]
+        inner = 0.0
+        for j in range(width):
+            inner += row[j] * factor[j]
+        u[r] += inner
+
+
+@compile_pass(fastmath=FAST)
+def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
+    """Add K^T q^ of a chunk to v, four rows at a time."""
+    width = end - begin
+    total = v[begin:end]
+    for r in range(0, len(q), 4):
+        q0, q1, q2, q3 = q[r], q[r + 1], q[r + 2], q[r + 3]
+        K0, K1 = K[r * width : (r + 1) * width], K[(r + 1) * width : (r + 2) * width]
+        K2, K3 = K[(r + 2) * width : (r + 3) * width], K[(r + 3) * width : (r + 4) * width]
+        for j in range(width):
+            total[j] += (K0[j] * q0 + K1[j] * q1) + (K2[j] * q2 + K3[j] * q3)
+
+
+# Where all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
+@compile_pass(error_model="numpy")
+def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
+    """Compute u and q^ of the groups first..last of rows, and their part of v.
+
+    ``compute``: whether to compute the entries, which otherwise are read from ``stored``; ``shift``: whether to
+    choose alpha, which otherwise is that of an earlier sweep. If no entries are stored, ``stored`` is empty.
+    """
+    v[:] = 0
+    p, leaves = len(tiles.columns), tiles.leaf_low.shape[1]
+    gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
+    starts, dtype = tiles.starts, now.gamma.dtype
+    most = 0
+    if len(stored) == 0:
+        for g in range(first, last):
+            most = max(most, starts[g + 1] - starts[g])
+    memory = np.empty(most + LINE, dtype)
+    skip = np.int64(LINE - memory.ctypes.data % LINE) // memory.itemsize
+    buffer = memory[skip:]
+    rows, tops = np.empty((p, GROUP), dtype), np.empty(GROUP, dtype)
+    for g in range(first, last):
+        chunks, _ = active_chunks(
+            tiles.low, tiles.high, g, tiles.leaf_low, tiles.leaf_high, tiles.limit, WIDEST, gaps, begins, ends
+        )
+        K = stored[starts[g] : starts[g + 1]] if len(stored) > 0 else buffer
+        alpha, u, q, rho = now.alpha[g], now.u[g], now.q[g], now.rho[g]
+        if compute:
+            tops[:] = -np.inf
+            for r in range(len(tops)):
+                for k in range(p):
+                    rows[k, r] = tiles.rows[g, r, k]
+            at = 0
+            for c in range(chunks):
+                after = at + (ends[c] - begins[c]) * GROUP
+                _exponents(rows, tiles.columns, begins[c], ends[c], now.gamma, now.scale, K[at:after], tops)
+                at = after
+            for r in range(len(tops)):
+                if shift:
+                    alpha[r] = -tops[r]
+                else:
+                    tops[r] = -alpha[r]
+        u[:] = 0
+        at = 0
+        for c in range(chunks):
+            after = at + (ends[c] - begins[c]) * GROUP
+            if compute:
+                _exponentials(K[at:after], ends[c] - begins[c], tops)
+            _add_products(K[at:after], begins[c], ends[c], now.z, u)
+            at = after
+        for r in range(len(q)):
+            q[r] = rho[r] / u[r]
+        at = 0
+        for c in range(chunks):
+            after = at + (ends[c] - begins[c]) * GROUP
+            _add_transposed(K[at:after], begins[c], ends[c], q, v)
+            at = after
+
+
+@compile_pass(parallel=True)
+def _sweep_tiles(tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
+    # Short on purpose: Numba compiles a parallel function several times.
+    groups, blocks = len(tiles.starts) - 1, len(v)
+    for t in prange(blocks):
+        _sweep_groups(groups * t // blocks, groups * (t + 1) // blocks, tiles, now, compute, shift, stored, v[t])
+
+
+class TileKernel(AbsorbedKernel):
+    """A shifted kernel limited to the tiles within a cut-off, stored if its entries fit into ``budget_bytes``."""
+
+    def __init__(
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        epsilon: float,
+        log_rho: np.ndarray,
+        cutoff: float,
+        budget_bytes: int,
+    ) -> None:
+        super().__init__(rows, columns, epsilon, log_rho, 1)
+        N, p = rows.shape
+        # The order of the rows: their groups are smaller than the leaves of the columns, and so are more sensitive.
+        self.order = tile_order(rows)
+        boxes, leaf_boxes = Boxes.around(rows[self.order], GROUP), Boxes.around(columns[self.order], LEAF)
+        groups, leaves = boxes.low.shape[1], leaf_boxes.low.shape[1]
+        coordinates = -(-p // AT_ONCE) * AT_ONCE
+        group_rows = np.zeros((groups, GROUP, coordinates), self.dtype)
+        group_rows.reshape(-1, coordinates)[:, :p] = rows[np.pad(self.order, (0, groups * GROUP - N), mode="edge")]
+        # An odd number of leaves: with a power of two, all coordinates would compete for the same lines of a cache.
+        leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), self.dtype)
+        leaf_columns[:p, :N] = columns[self.order].T
+        limit = _squared_limit(cutoff)
+        active = np.empty(groups, np.int64)
+        count_columns(*boxes, *leaf_boxes, limit, active)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
+        self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
+        self.entries = int(starts[-1])
+        """Number of entries of the tiles within the cut-off, including padding."""
+        self.is_stored = self.entries * self.dtype.itemsize <= budget_bytes
+        self._stored = _aligned_empty((self.entries if self.is_stored else 0,), self.dtype)
+        double = np.dtype(np.float64)
+        self._parts = _aligned_empty((row_blocks(N), leaves * LEAF), double)
+        gamma, z = _aligned_zeros((leaves * LEAF,), self.dtype), _aligned_zeros((leaves * LEAF,), double)
+        gamma[N:] = -np.inf
+        rho = np.zeros((groups, GROUP))
+        alpha, u, q = np.empty_like(rho, self.dtype), np.empty_like(rho), np.empty_like(rho)
+        self.rho = np.exp(log_rho - self.unit)
+        rho.flat[:N] = self.rho[self.order]
+        self._round = Round(gamma, self.scale, z, rho, alpha, u, q)
+        self.u, self.q, self.v = np.empty(N), np.empty(N), np.empty((1, N))
+        self._is_built = False
+
+    def rebuild(self, gamma: np.ndarray) -> None:
+        """Shift K by e^gamma; the next sweep computes its entries."""
+        self.gamma = gamma.astype(self.dtype)
+        self._round.gamma[: len(gamma)] = self.gamma[self.order]
+        self._is_built = False
+
+    def sweep(self, log_z: np.ndarray) -> None:
+        """Compute u, q^ and v for one round, in float64 and in one pass over the pairs."""
+        N = len(log_z)
+        self._round.z[:N] = np.exp(log_z - self.gamma)[self.order]
+        compute = not (self._is_built and self.is_stored)
+        _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
+        self.u, self.q = self._in_original_order(self._round.u), self._in_original_order(self._round.q)
+        total = self._parts[0, :N].copy()
+        for part in self._parts[1:]:
+            total += part[:N]
+        self.v = self._in_original_order(total)[None]
+        if not self._is_built:
+            self._is_built = True
+            self.log_scale = self._in_original_order(self._round.alpha)
+            # q itself may overflow where the weights are in range.
+            with np.errstate(over="ignore"):
+                self.q_scale = np.exp(self.log_scale + self.unit)
+
+    def _in_original_order(self, values: np.ndarray) -> np.ndarray:
+        """Return one value per particle, in float64, from values in the order of the tree."""
+        result = np.empty(len(self.order))
+        result[self.order] = values.reshape(-1)[: len(result)]
+        return result
+
+    def _build(self) -> None:
+        raise NotImplementedError("rebuild leaves the entries to the next sweep")
+
+    def _sweep(self, z: np.ndarray) -> None:
+        raise NotImplementedError("sweep goes through the particles in the order of the tree")
+
+
+def _squared_limit(cutoff: float) -> float:
+    """Return the square of the cut-off, enlarged by more than the rounding of a squared distance in float64."""
+    return cutoff * cutoff * (1 + 1e-9)
+
+
+def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array that starts at a cache line."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.empty(size + LINE, np.uint8)
+    skip = -memory.ctypes.data % LINE
+    return memory[skip : skip + size].view(dtype).reshape(shape)
+
+
+def _aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    array = _aligned_empty(shape, dtype)
+    array[...] = 0
+    return array

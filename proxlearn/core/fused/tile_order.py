@@ -1,0 +1,144 @@
+"""An order of the particles in which neighbours in memory are neighbours in space, and the boxes around them.
+
+The order is that of a tree: a set of particles is cut at the median of its widest coordinate, down to groups of
+``GROUP`` particles. Each ``LEAF`` consecutive particles are a leaf of the columns and each ``GROUP`` consecutive
+particles a group of the rows; only the last one of each may be shorter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from proxlearn.core.fused.code_cache import compile_pass
+
+GROUP = 8
+"""Number of rows that share one reading of the columns."""
+LEAF = 64
+"""Number of columns of a leaf: a multiple of the width of a vector register and of ``GROUP``."""
+
+
+@njit(inline="always")
+def _widest(points, order, first, last):  # type: ignore[no-untyped-def]
+    """Return the coordinate with the largest extent (the first one of several)."""
+    p = points.shape[1]
+    low, high = points[order[first]].copy(), points[order[first]].copy()
+    for i in range(first + 1, last):
+        point = points[order[i]]
+        for k in range(p):
+            low[k], high[k] = min(low[k], point[k]), max(high[k], point[k])
+    axis = 0
+    for k in range(1, p):
+        if high[k] - low[k] > high[axis] - low[axis]:
+            axis = k
+    return axis
+
+
+@njit(inline="always")
+def _partition(key, order, first, last, middle):  # type: ignore[no-untyped-def]
+    """Reorder first..last such that no key before ``middle`` exceeds a key after it (Hoare's selection)."""
+    low, high = first, last - 1
+    while low < high:
+        pivot = key[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while key[i] < pivot:
+                i += 1
+            while key[j] > pivot:
+                j -= 1
+            if i <= j:
+                key[i], key[j] = key[j], key[i]
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            high = j
+        elif middle >= i:
+            low = i
+        else:
+            return
+
+
+@compile_pass()
+def tile_order(points):  # type: ignore[no-untyped-def]
+    """Return the particles in the order of the tree; it depends on the cloud only."""
+    N = len(points)
+    order, key = np.arange(N), np.empty(N, points.dtype)
+    # Depth first: at most one pending set per level.
+    pending = np.empty((64, 2), np.int64)
+    pending[0, 0], pending[0, 1] = 0, N
+    size = 1
+    while size > 0:
+        size -= 1
+        first, last = pending[size, 0], pending[size, 1]
+        unit = LEAF if last - first > LEAF else GROUP
+        units = (last - first + unit - 1) // unit
+        if units < 2:
+            continue
+        axis = _widest(points, order, first, last)
+        for i in range(first, last):
+            key[i] = points[order[i], axis]
+        middle = first + units // 2 * unit
+        _partition(key, order, first, last, middle)
+        pending[size, 0], pending[size, 1] = first, middle
+        pending[size + 1, 0], pending[size + 1, 1] = middle, last
+        size += 2
+    return order
+
+
+class Boxes(NamedTuple):
+    """The smallest boxes around consecutive particles, in float64, which holds the coordinates exactly."""
+
+    low: np.ndarray
+    """Smallest coordinates, shape (p, number of boxes)."""
+    high: np.ndarray
+
+    @staticmethod
+    def around(points: np.ndarray, size: int) -> Boxes:
+        """Return the boxes around each ``size`` consecutive rows of ``points``."""
+        starts = np.arange(0, len(points), size)
+        low, high = (of.reduceat(points, starts, axis=0).astype(np.float64) for of in (np.minimum, np.maximum))
+        return Boxes(np.ascontiguousarray(low.T), np.ascontiguousarray(high.T))
+
+
+@njit(inline="always")
+def squared_gaps(low, high, group, leaf_low, leaf_high, gaps):  # type: ignore[no-untyped-def]
+    """Compute the squared distance between the box of a group and the box of each leaf."""
+    gaps[:] = 0
+    for k in range(len(low)):
+        below, above = low[k, group], high[k, group]
+        for leaf in range(len(gaps)):
+            gap = max(max(leaf_low[k, leaf] - above, below - leaf_high[k, leaf]), 0.0)
+            gaps[leaf] += gap * gap
+
+
+@njit(inline="always")
+def active_chunks(low, high, group, leaf_low, leaf_high, limit, widest, gaps, begins, ends):  # type: ignore[no-untyped-def]
+    """Find the columns that may be within the cut-off of a group of rows, as chunks of adjacent leaves.
+
+    The leaf that contains the group itself is always active. Return the number of chunks and of columns.
+    """
+    squared_gaps(low, high, group, leaf_low, leaf_high, gaps)
+    gaps[group * GROUP // LEAF] = 0
+    chunks = columns = 0
+    for leaf in range(len(gaps)):
+        if gaps[leaf] <= limit:
+            first = leaf * LEAF
+            if chunks > 0 and ends[chunks - 1] == first and first - begins[chunks - 1] < widest:
+                ends[chunks - 1] = first + LEAF
+            else:
+                begins[chunks], ends[chunks] = first, first + LEAF
+                chunks += 1
+            columns += LEAF
+    return chunks, columns
+
+
+@compile_pass()
+def count_columns(low, high, leaf_low, leaf_high, limit, columns):  # type: ignore[no-untyped-def]
+    """Count the active columns of each group."""
+    leaves = leaf_low.shape[1]
+    gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
+    for group in range(len(columns)):
+        _, columns[group] = active_chunks(low, high, group, leaf_low, leaf_high, limit, LEAF, gaps, begins, ends)
