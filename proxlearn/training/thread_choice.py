@@ -13,7 +13,7 @@ WINDOW_SECONDS = 0.05
 """Time over which a mean step time is measured."""
 WINDOW_STEPS = 4
 """Least number of steps of a mean step time."""
-LONG_STEP = 0.25
+LONG_STEP = 0.5
 """Seconds of a step above which one thread is not tried: the passes of such a step are so long that no thread waits."""
 LONGEST_PAUSE = 128
 """Largest number of windows between two trials of the other choice, which then cost less than a hundredth."""
@@ -42,7 +42,9 @@ class ThreadChoice:
             return
         self._seconds += seconds
         self._steps += 1
-        if self._seconds < WINDOW_SECONDS or self._steps < WINDOW_STEPS:
+        # A trial that is already slower than a whole window of the preferred choice can only fail.
+        lost = self.threads != self._preferred and self._seconds > 2 * max(WINDOW_SECONDS, WINDOW_STEPS * self._usual)
+        if not lost and (self._seconds < WINDOW_SECONDS or self._steps < WINDOW_STEPS):
             return
         step_seconds = self._seconds / self._steps
         self._seconds, self._steps = 0.0, 0
