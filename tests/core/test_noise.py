@@ -1,4 +1,4 @@
-"""The random numbers of a step: known answers of the generator, the laws of the numbers, and the same ones everywhere."""
+"""The random numbers of a step: known answers of the generator, their laws, and the same numbers everywhere."""
 
 from __future__ import annotations
 

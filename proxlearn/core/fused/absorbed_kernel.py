@@ -130,7 +130,8 @@ def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
         _build_dense_rows(t, kernel, gamma, log_scale)
 
 
-@njit(fastmath=FAST)
+# numpy's error model: where all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
+@njit(fastmath=FAST, error_model="numpy")
 def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def]
     """Compute the rows of block t, four at a time, because loads take longer than the arithmetic."""
     N, blocks, total = len(K), len(parts), parts[t]
@@ -216,7 +217,7 @@ def build_sparse(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
         _build_sparse_row(i, kernel, gamma, log_scale)
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _sweep_sparse_rows(t, kernel, z, rho, u, q):  # type: ignore[no-untyped-def]
     _, _, _, starts, index, K, diagonal, parts = kernel
     N, blocks, total = len(diagonal), len(parts), parts[t]

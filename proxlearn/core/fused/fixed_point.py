@@ -15,6 +15,7 @@ import numpy as np
 from proxlearn.core.fused import absorbed_kernel
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel
 from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.tile_kernel import TileKernel
 from proxlearn.core.options import Tolerance
 
 SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
@@ -144,7 +145,12 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
 _DENSE = compile_pass()(_make_rounds(absorbed_kernel.build_dense, absorbed_kernel.sweep_dense))
 _SHORT = compile_pass()(_make_rounds(absorbed_kernel.build_short, absorbed_kernel.sweep_short))
 _SPARSE = compile_pass()(_make_rounds(absorbed_kernel.build_sparse, absorbed_kernel.sweep_sparse))
-_ROUNDS: dict[type, Callable[..., Any]] = {DenseKernel: _DENSE, ShortKernel: _SHORT, SparseKernel: _SPARSE}
+_ROUNDS: dict[type, Callable[..., Any]] = {
+    DenseKernel: _DENSE,
+    ShortKernel: _SHORT,
+    SparseKernel: _SPARSE,
+    TileKernel: _make_rounds(TileKernel.build, TileKernel.sweep),
+}
 
 
 def solve(
@@ -159,7 +165,7 @@ def solve(
 ) -> FixedPoint | None:
     """Run the rounds as in proximal.solve; return None if the plain numbers leave their range.
 
-    The kernel is a DenseKernel, a ShortKernel or a SparseKernel. All vectors are in float64.
+    The kernel is a DenseKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """
     unit = float(log_rho.max())
     smallest = SMALLEST[kernel.dtype]

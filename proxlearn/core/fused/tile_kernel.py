@@ -17,12 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.absorbed_kernel import AbsorbedKernel
+from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, active_chunks, count_columns, tile_order
 from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_int, sortable_int
 
-MOST_BLOCKS = 32
 MOST_SUMS = 2**25
 """Largest number of partial sums of v, over all blocks: 256 MB."""
 WIDEST = 256
@@ -33,14 +32,12 @@ LINE = 64
 """Size of a cache line in bytes. A vector that crosses lines takes twice as long to read."""
 
 
-def row_blocks(N: int) -> int:
-    """Return the number of blocks of rows: a power of two that depends on N only."""
-    return min(MOST_BLOCKS, _power_of_two(N // GROUP), _power_of_two(MOST_SUMS // max(N, 1)))
-
-
-def _power_of_two(x: int) -> int:
-    """Return the largest power of two that does not exceed x, and 1 for x < 1."""
-    return 1 << max(0, x.bit_length() - 1)
+def tile_blocks(N: int) -> int:
+    """Return the number of blocks of rows, which depends on N only; the partial sums of the blocks are limited."""
+    blocks = row_blocks(N)
+    while blocks > 1 and blocks * N > MOST_SUMS:
+        blocks //= 2
+    return blocks
 
 
 class Tiles(NamedTuple):
@@ -218,29 +215,23 @@ def _sweep_tiles(tiles, now, compute, shift, stored, v):  # type: ignore[no-unty
         _sweep_groups(groups * t // blocks, groups * (t + 1) // blocks, tiles, now, compute, shift, stored, v[t])
 
 
-class TileKernel(AbsorbedKernel):
+class TileKernel:
     """A shifted kernel limited to the tiles within a cut-off, stored if its entries fit into ``budget_bytes``."""
 
     def __init__(
-        self,
-        rows: np.ndarray,
-        columns: np.ndarray,
-        epsilon: float,
-        log_rho: np.ndarray,
-        cutoff: float,
-        budget_bytes: int,
+        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, cutoff: float = np.inf, budget_bytes: int = 0
     ) -> None:
-        super().__init__(rows, columns, epsilon, log_rho, 1)
         N, p = rows.shape
+        self.dtype = dtype = rows.dtype
         # The order of the rows: their groups are smaller than the leaves of the columns, and so are more sensitive.
         self.order = tile_order(rows)
         boxes, leaf_boxes = Boxes.around(rows[self.order], GROUP), Boxes.around(columns[self.order], LEAF)
         groups, leaves = boxes.low.shape[1], leaf_boxes.low.shape[1]
         coordinates = -(-p // AT_ONCE) * AT_ONCE
-        group_rows = np.zeros((groups, GROUP, coordinates), self.dtype)
+        group_rows = np.zeros((groups, GROUP, coordinates), dtype)
         group_rows.reshape(-1, coordinates)[:, :p] = rows[np.pad(self.order, (0, groups * GROUP - N), mode="edge")]
         # An odd number of leaves: with a power of two, all coordinates would compete for the same lines of a cache.
-        leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), self.dtype)
+        leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), dtype)
         leaf_columns[:p, :N] = columns[self.order].T
         limit = _squared_limit(cutoff)
         active = np.empty(groups, np.int64)
@@ -249,55 +240,38 @@ class TileKernel(AbsorbedKernel):
         self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
         """Number of entries of the tiles within the cut-off, including padding."""
-        self.is_stored = self.entries * self.dtype.itemsize <= budget_bytes
-        self._stored = _aligned_empty((self.entries if self.is_stored else 0,), self.dtype)
+        self.is_stored = self.entries * dtype.itemsize <= budget_bytes
+        self._stored = _aligned_empty((self.entries if self.is_stored else 0,), dtype)
         double = np.dtype(np.float64)
-        self._parts = _aligned_empty((row_blocks(N), leaves * LEAF), double)
-        gamma, z = _aligned_zeros((leaves * LEAF,), self.dtype), _aligned_zeros((leaves * LEAF,), double)
+        self._parts = _aligned_empty((tile_blocks(N), leaves * LEAF), double)
+        gamma, z = _aligned_zeros((leaves * LEAF,), dtype), _aligned_zeros((leaves * LEAF,), double)
         gamma[N:] = -np.inf
-        rho = np.zeros((groups, GROUP))
-        alpha, u, q = np.empty_like(rho, self.dtype), np.empty_like(rho), np.empty_like(rho)
-        self.rho = np.exp(log_rho - self.unit)
-        rho.flat[:N] = self.rho[self.order]
-        self._round = Round(gamma, self.scale, z, rho, alpha, u, q)
-        self.u, self.q, self.v = np.empty(N), np.empty(N), np.empty((1, N))
+        alpha, u, q, rho = (np.zeros((groups, GROUP), kind) for kind in (dtype, double, double, double))
+        self._round = Round(gamma, dtype.type(1 / (2 * epsilon)), z, rho, alpha, u, q)
         self._is_built = False
+        self._log_scale = np.empty(0)
 
-    def rebuild(self, gamma: np.ndarray) -> None:
-        """Shift K by e^gamma; the next sweep computes its entries."""
-        self.gamma = gamma.astype(self.dtype)
-        self._round.gamma[: len(gamma)] = self.gamma[self.order]
-        self._is_built = False
+    def build(self, gamma: np.ndarray, log_scale: np.ndarray) -> None:
+        """Shift K by e^gamma; the next sweep computes its entries and ``log_scale``."""
+        self._round.gamma[: len(gamma)] = gamma[self.order]
+        self._is_built, self._log_scale = False, log_scale
 
-    def sweep(self, log_z: np.ndarray) -> None:
-        """Compute u, q^ and v for one round, in float64 and in one pass over the pairs."""
-        N = len(log_z)
-        self._round.z[:N] = np.exp(log_z - self.gamma)[self.order]
+    def sweep(self, z: np.ndarray, rho: np.ndarray, u: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
+        """Compute u, q^ and v for z^ in one pass over the pairs."""
+        N = len(z)
+        self._round.z[:N] = z[self.order]
+        self._round.rho.reshape(-1)[:N] = rho[self.order]
         compute = not (self._is_built and self.is_stored)
         _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
-        self.u, self.q = self._in_original_order(self._round.u), self._in_original_order(self._round.q)
+        u[self.order] = self._round.u.reshape(-1)[:N]
+        q[self.order] = self._round.q.reshape(-1)[:N]
         total = self._parts[0, :N].copy()
         for part in self._parts[1:]:
             total += part[:N]
-        self.v = self._in_original_order(total)[None]
+        v[self.order] = total
         if not self._is_built:
             self._is_built = True
-            self.log_scale = self._in_original_order(self._round.alpha)
-            # q itself may overflow where the weights are in range.
-            with np.errstate(over="ignore"):
-                self.q_scale = np.exp(self.log_scale + self.unit)
-
-    def _in_original_order(self, values: np.ndarray) -> np.ndarray:
-        """Return one value per particle, in float64, from values in the order of the tree."""
-        result = np.empty(len(self.order))
-        result[self.order] = values.reshape(-1)[: len(result)]
-        return result
-
-    def _build(self) -> None:
-        raise NotImplementedError("rebuild leaves the entries to the next sweep")
-
-    def _sweep(self, z: np.ndarray) -> None:
-        raise NotImplementedError("sweep goes through the particles in the order of the tree")
+            self._log_scale[self.order] = self._round.alpha.reshape(-1)[:N]
 
 
 def _squared_limit(cutoff: float) -> float:
