@@ -35,7 +35,10 @@ def free_memory(device: object = "cpu") -> int:
     if str(device).startswith("cuda"):
         import torch
 
-        free: int = torch.cuda.mem_get_info(torch.device(str(device)))[0]
+        where = torch.device(str(device))
+        # What torch has reserved and not allocated is free for torch, though not for the driver.
+        unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
+        free: int = torch.cuda.mem_get_info(where)[0] + unused
     else:
         free = available_memory()
     return free if limit is None else min(free, limit)

@@ -18,7 +18,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernel import KernelTooLarge
+from proxlearn.core.kernels.kernel import KernelTooLarge
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError, RunError
