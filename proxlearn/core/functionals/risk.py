@@ -17,6 +17,7 @@ from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.neurons.tiled_response import respond
 from proxlearn.core.samples import Samples, as_tensor, make_features, make_samples
 from proxlearn.core.targets import check_neuron, count_outputs, make_targets
 from proxlearn.errors import InputError
@@ -124,7 +125,7 @@ class Risk(Functional):
         return mean if self.strengths is None else mean + rho @ self.confining(theta)
 
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
-        response = self.neuron.respond(theta, self.samples)
+        response = respond(self.neuron, theta, self.samples)
         f = response.over_particles(rho[:, None])[:, 0]
         return self._with_confinement(theta, response.over_samples(self.cotangent(f)[:, None])[:, 0])
 
@@ -132,7 +133,7 @@ class Risk(Functional):
         if self.loss.name == "quadratic":
             potentials = self._quadratic_potentials(theta, rho, hyper)
         else:
-            response = self.neuron.respond(theta, self.samples)
+            response = respond(self.neuron, theta, self.samples)
             c = self.cotangent(response.over_particles(rho[:, None])[:, 0])
             w = response.over_samples(c[:, None])[:, 0]
             potentials = Potentials(w, response.pull_back(c))
@@ -144,7 +145,7 @@ class Risk(Functional):
     def _quadratic_potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
         """Return the potentials for the quadratic loss, from v = -(2/n) P y and u = U rho = (1/n) P P^T rho."""
         n, y = len(self.samples), self.samples.y.reshape(-1)
-        response = self.neuron.respond(theta, self.samples)
+        response = respond(self.neuron, theta, self.samples)
         if hyper.drift == "paper":
             # The gradient of sum_k (u_k + v_k), which is what Backward(u + v) computes: theta_i enters u_i directly and
             # every other u_k through U's i-th column, hence the second term, s = P^T 1.

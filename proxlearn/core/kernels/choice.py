@@ -9,8 +9,8 @@ from proxlearn.core import options
 from proxlearn.core.kernels import keops
 from proxlearn.core.kernels.kernel import Kernel, squared_distances
 from proxlearn.core.kernels.tiled import TiledAbsorbedKernel, TiledLogKernel
-from proxlearn.core.kernels.tiling import fits_in_memory, make_tiling
 from proxlearn.core.kernels.whole import DenseKernel, LogKernel
+from proxlearn.core.tiling import fits_in_memory, make_tiling
 from proxlearn.memory import kernel_bytes
 
 __all__ = ["make_kernel", "offdiagonal_share"]

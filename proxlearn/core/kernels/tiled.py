@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.kernels.kernel import RangedKernel, centred, distribute_mass, squared_distances
-from proxlearn.core.kernels.tiling import Tiling
+from proxlearn.core.tiling import Tiling
 
 __all__ = ["TiledAbsorbedKernel", "TiledLogKernel"]
 
