@@ -31,7 +31,8 @@ def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: f
         return DenseKernel(squared_distances(rows, columns), epsilon)
     if N <= WHOLE_N and fits_in_memory(kernel_bytes(N, rows.itemsize), device):
         return LogKernel(squared_distances(rows, columns), epsilon)
-    if device.type == "cuda" and (formula := keops.try_kernel(rows, columns, epsilon)) is not None:
+    formula = keops.try_kernel(rows, columns, epsilon)
+    if formula is not None:
         return formula
     if which == "log":
         return TiledLogKernel(rows, columns, epsilon, make_tiling(N, N, device, rows.itemsize * N**2))
