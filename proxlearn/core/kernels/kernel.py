@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Kernel", "KernelTooLarge", "RangedKernel", "centred", "distribute_mass", "squared_distances"]
+__all__ = ["Kernel", "KernelTooLarge", "RangedKernel", "centred", "squared_distances"]
 
 
 def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
@@ -72,14 +72,3 @@ def centred(potential: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         return potential, potential.new_zeros(())
     centre = potential.amax()
     return (potential - centre).to(dtype), centre
-
-
-def distribute_mass(log_Gamma: Tensor, log_rho: Tensor, log_z: Tensor) -> Tensor:
-    """Return the logarithms of the masses that some rows of the kernel send to all columns, in float64.
-
-    A softmax along each row: it loses no mass beyond the rounding of float64, in whatever precision the entries of
-    log Gamma are, because the row sums and the column sums see the same entries.
-    """
-    entries = log_Gamma.double() + log_z.double()
-    entries += (log_rho.double() - torch.logsumexp(entries, dim=1))[:, None]
-    return torch.logsumexp(entries, dim=0)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlearn.core.kernels.kernel import RangedKernel, centred, distribute_mass, squared_distances
+from proxlearn.core.kernels.kernel import RangedKernel, centred, squared_distances
+from proxlearn.core.kernels.sums import LogSums, MassTransport
 from proxlearn.core.tiling import Tiling
 
 __all__ = ["TiledAbsorbedKernel", "TiledLogKernel"]
@@ -43,10 +44,10 @@ class TiledLogKernel:
         return sums.log().to(log_q.dtype) + centre
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        sums = LogSums(len(self.columns), self.rows.device)
+        transport = MassTransport(log_rho, log_z)
         for part, tile in self._tiles():
-            sums.add(distribute_mass(tile, log_rho[part], log_z))
-        return sums.log().to(log_rho.dtype)
+            transport.add(tile, part)
+        return transport.log().to(log_rho.dtype)
 
     def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the rows of each tile and its part of log Gamma', which the caller does not change if it is kept."""
@@ -63,26 +64,6 @@ class TiledLogKernel:
                 self._kept.append(tile)
             yield part, tile
         self._nearest = torch.cat(nearest)
-
-
-class LogSums:
-    """Running sums, held as a largest logarithm and a factor >= 1 in float64."""
-
-    def __init__(self, length: int, device: torch.device) -> None:
-        self._largest = torch.full((length,), -torch.inf, dtype=torch.float64, device=device)
-        self._factor = torch.zeros_like(self._largest)
-
-    def add(self, terms: Tensor) -> None:
-        """Add numbers that are given by their logarithms."""
-        terms = terms.double()
-        largest = torch.maximum(self._largest, terms)
-        # exp(-inf - -inf) is not a number, and both sums are 0 there.
-        unit = torch.where(largest == -torch.inf, 0.0, largest)
-        self._factor = self._factor * torch.exp(self._largest - unit) + torch.exp(terms - unit)
-        self._largest = largest
-
-    def log(self) -> Tensor:
-        return self._largest + torch.log(self._factor)
 
 
 RANGE = {torch.float32: 16.0, torch.float64: 128.0}

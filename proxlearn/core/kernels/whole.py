@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proxlearn.core.kernels.kernel import centred, distribute_mass
+from proxlearn.core.kernels.kernel import centred
+from proxlearn.core.kernels.sums import MassTransport
 
 __all__ = ["DenseKernel", "LogKernel"]
 
@@ -62,6 +63,8 @@ class LogKernel:
         # A softmax along each row, not log z + log(Gamma^T q): where z spans many orders of magnitude the sum of two
         # large logarithms would lose the mass to rounding.
         if log_rho.dtype != self.log_Gamma.dtype:
-            return distribute_mass(self.log_Gamma, log_rho, log_z)
+            transport = MassTransport(log_rho, log_z)
+            transport.add(self.log_Gamma, slice(None))
+            return transport.log()
         shares = torch.log_softmax(self.log_Gamma + log_z, dim=1)
         return torch.logsumexp(shares + log_rho[:, None], dim=0)
