@@ -1,18 +1,60 @@
-"""The memory of the machine, the memory that a kernel needs, and the detection of failed allocations."""
+"""The memory of the machine, free and total, the memory of a kernel, and the detection of failed allocations."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import os
+import re
 from collections.abc import Iterator
 
-from proxlearn.errors import RunError
-from proxlearn.portability import physical_memory
+from proxlearn.errors import InputError, RunError
+from proxlearn.portability import available_memory, physical_memory
+
+VARIABLE = "PROXLEARN_MEMORY"
+"""Environment variable with an upper limit on the memory that a step counts on, such as 2GiB."""
+UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{ending}": base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for ending, base in (("b", 1000), ("ib", 1024))
+}
 
 KERNEL_COPIES = 4
 """Number of N x N matrices in memory: the costs, the kernel, and two temporary matrices of a Sinkhorn round."""
 ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
 """torch's messages for a failed allocation, on the CPU (a plain RuntimeError) and on a GPU."""
+
+
+def free_memory(device: object = "cpu") -> int:
+    """Return the free memory in bytes, at most the limit in the environment variable PROXLEARN_MEMORY.
+
+    For cuda it is the free memory of the GPU; for any other device, what this process can still use of the machine's.
+    ``device`` is a torch.device or its name.
+    """
+    limit = memory_limit()
+    if str(device).startswith("cuda"):
+        import torch
+
+        where = torch.device(str(device))
+        # What torch has reserved and not allocated is free for torch, though not for the driver.
+        unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
+        free: int = torch.cuda.mem_get_info(where)[0] + unused
+    else:
+        free = available_memory()
+    return free if limit is None else min(free, limit)
+
+
+def memory_limit() -> int | None:
+    """Return the limit in the environment variable PROXLEARN_MEMORY in bytes; None if it is not set."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    parts = re.fullmatch(r"(\d{1,18}(?:\.\d*)?|\.\d+)\s*([a-z]*)", text.lower(), re.ASCII)
+    limit = int(float(parts[1]) * UNITS[parts[2]]) if parts and parts[2] in UNITS else 0
+    if limit < 1:
+        problem = f"{VARIABLE}={text} is not an amount of memory"
+        raise InputError(problem, "use a number > 0 with a unit, such as 2GiB, 1.5GB or 500MiB, or unset the variable")
+    return limit
 
 
 def device_memory(device: str) -> int:

@@ -9,6 +9,7 @@ import ctypes
 import math
 import os
 import sys
+from pathlib import Path
 
 PLAIN: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 """Flags for every os.open: a symbolic link is refused, and Windows does not translate line ends."""
@@ -31,6 +32,65 @@ def physical_memory() -> int:
     return int(status.total)
 
 
+def available_memory(root: Path = Path("/")) -> int:
+    """Return the memory in bytes that this process can still use: free or reclaimable, and within its cgroup's limit.
+
+    On Linux it is MemAvailable, or what remains of a cgroup's limit if that is less; on Windows it is the free physical
+    memory; elsewhere it is the size of the memory. ``root`` is the folder that holds proc and sys.
+    """
+    if not hasattr(os, "sysconf"):
+        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+        getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # noqa: B009
+        return int(status.available)
+    available = _keyed_number(root / "proc/meminfo", "MemAvailable:")
+    free = physical_memory() if available is None else 1024 * available
+    return max(0, min([free, *_cgroup_remainders(root)]))
+
+
+def _cgroup_remainders(root: Path) -> list[int]:
+    """Return what remains of the memory limit of this process's cgroup and of every cgroup that contains it."""
+    remainders = []
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        version_1 = bool(controllers)
+        top = root / "sys/fs/cgroup" / ("memory" if version_1 else "")
+        names = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file") if version_1 else None
+        limit_name, usage_name, reclaimable = names or ("max", "current", "inactive_file")
+        # A container sees its own cgroup as the root, whatever path the line names: folders that do not exist are
+        # passed over.
+        group = top / path.lstrip("/")
+        for folder in [group, *group.parents]:
+            limit, usage = (_number(folder / f"memory.{name}") for name in (limit_name, usage_name))
+            if limit is not None and usage is not None:
+                # The file cache counts as usage, and the system reclaims it.
+                cache = _keyed_number(folder / "memory.stat", reclaimable) or 0
+                remainders.append(limit - max(0, usage - cache))
+            if folder == top:
+                break
+    return remainders
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file of one line; None if there is no such file or no number in it, such as ``max``."""
+    first = (_lines(path) or [""])[0].strip()
+    return int(first) if first.isdecimal() else None
+
+
+def _keyed_number(path: Path, key: str) -> int | None:
+    """Return the number that follows ``key`` at the start of a line of the file."""
+    words = next((words for line in _lines(path) if (words := line.split())[:1] == [key]), [])
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+
+
 def peak_memory() -> float:
     """Return the peak memory of this process in bytes; nan on Windows."""
     try:
@@ -48,5 +108,6 @@ class _MemoryStatus(ctypes.Structure):
         ("length", ctypes.c_uint32),
         ("load", ctypes.c_uint32),
         ("total", ctypes.c_uint64),
-        ("others", ctypes.c_uint64 * 6),
+        ("available", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 5),
     )

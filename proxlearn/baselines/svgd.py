@@ -31,7 +31,7 @@ from proxlearn.baselines.sampler import (
     request_settings,
     whitening_factor,
 )
-from proxlearn.core.kernel import squared_distances
+from proxlearn.core.kernels.kernel import squared_distances
 
 LEDGER_ROWS = 10
 BETAS = (0.9, 0.95)

@@ -25,7 +25,7 @@ import torch
 from proxlearn.bench.timing import Call
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.screening import LOG_TOLERANCE
-from proxlearn.core.kernel import squared_distances
+from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import cost_rows_columns
 from proxlearn.run.experiment import Experiment

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlearn.core.kernel import Kernel
+from proxlearn.core.kernels.kernel import Kernel, RangedKernel
 from proxlearn.core.options import Tolerance
 
 
@@ -69,7 +69,8 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> ProximalSolution:
-    """Run lines 6-19 of Algorithm 1. ``delta=0`` runs all L rounds and never waits for the device."""
+    """Run lines 6-19 of Algorithm 1. ``delta=0`` runs all L rounds and never waits for the device; otherwise each round
+    waits once."""
     log_z = log_z0
     log_q = log_rho - kernel.log_apply(log_z)
     changes: list[Tensor] = []
@@ -77,13 +78,15 @@ def solve(
     for _ in range(L):
         next_z = (log_xi - kernel.log_apply_transpose(log_q)) / (1 + kappa)
         changes.append((next_z - log_z).abs().amax())
-        if tolerance == "log" and delta > 0 and bool(2 * changes[-1] <= delta):
+        if tolerance == "log" and delta > 0 and _holds(2 * changes[-1] <= delta, kernel, changes[-1]):
             stopped = True
             break
         next_q = log_rho - kernel.log_apply(next_z)
-        if tolerance == "paper" and delta > 0 and _paper_criterion(kernel, log_z, next_z, log_q, next_q, delta):
-            stopped = True
-            break
+        if tolerance == "paper" and delta > 0:
+            criterion = _paper_criterion(kernel, log_z, next_z, log_q, next_q, delta)
+            if _holds(criterion, kernel, changes[-1]):
+                stopped = True
+                break
         log_z, log_q = next_z, next_q
     return ProximalSolution(
         log_rho=kernel.log_transport(log_rho, log_z),
@@ -96,12 +99,22 @@ def solve(
     )
 
 
-def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> bool:
+def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
+    """Whether the criterion holds; the same wait for the device, the only one in a round, gives a kernel the change."""
+    if not isinstance(kernel, RangedKernel):
+        return bool(criterion)
+    size = float(torch.where(criterion, -1.0, change))
+    kernel.limit_change(size)
+    return size < 0
+
+
+def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> Tensor:
     """Whether line 13 of Algorithm 1 holds, with Euclidean norms of the changes of q and z themselves."""
     # Computed in float64, because q may exceed the range of float32 where the weights are in range.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()
-    return bool((torch.linalg.vector_norm(change_q) < delta) & (torch.linalg.vector_norm(change_z) < delta))
+    norms = torch.stack((torch.linalg.vector_norm(change_q), torch.linalg.vector_norm(change_z)))
+    return (norms < delta).all()
 
 
 def objective(

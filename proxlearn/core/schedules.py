@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernel import squared_distances
+from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.core.options import Schedule
 
 MEASURED_PER_DECADE = 10

@@ -10,7 +10,7 @@ from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernel import offdiagonal_share
+from proxlearn.core.kernels.choice import offdiagonal_share
 from proxlearn.core.motion import euler_maruyama
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns

@@ -192,14 +192,28 @@ def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))](loss)
 
 
+MOST_OUTPUTS = 2**26
+"""Maximum number of outputs of all particles that are in memory at once: more are computed in blocks of samples."""
+
+
 def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic) -> dict[str, float]:
     """Return every metric on one part of the data, by name."""
-    task, outputs = task_of(neuron, samples, loss), neuron.outputs(cloud.theta, samples.X)
+    task, n = task_of(neuron, samples, loss), len(samples)
+    size = max(1, MOST_OUTPUTS // (len(cloud.theta) * neuron.width))
+    blocks = [samples] if size >= n else [samples.take_rows(rows) for rows in torch.split(torch.arange(n), size)]
+    means: dict[str, list[Tensor]] = {}
+    particle_scores: dict[str, float] = {}
+    for block in blocks:
+        outputs = neuron.outputs(cloud.theta, block.X)
+        for estimate, mean in mean_outputs(outputs, cloud).items():
+            means.setdefault(estimate, []).append(mean)
+        # The scores of the individual particles are means over the samples.
+        for name, value in task.particle_scores(outputs, block).items():
+            particle_scores[name] = particle_scores.get(name, 0.0) + float(value) * (len(block) / n)
     values: dict[str, Tensor] = {}
-    for estimate, mean in mean_outputs(outputs, cloud).items():
-        values |= task.scores(mean, samples, estimate)
-    values |= task.particle_scores(outputs, samples)
-    return {name: float(value) for name, value in values.items()}
+    for estimate, parts in means.items():
+        values |= task.scores(torch.cat(parts, dim=1), samples, estimate)
+    return {name: float(value) for name, value in values.items()} | particle_scores
 
 
 def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:

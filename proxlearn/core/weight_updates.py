@@ -19,7 +19,7 @@ from torch import Tensor
 from proxlearn.core import options, proximal
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernel import make_kernel
+from proxlearn.core.kernels.choice import make_kernel
 from proxlearn.core.metrics import effective_sample_size
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.registry import WEIGHTS_GROUP, Registry

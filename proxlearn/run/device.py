@@ -42,15 +42,16 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Raise InputError if the N x N kernel does not fit in memory.
+    """Raise InputError if the N x N kernel does not fit in memory, where there is one.
 
-    With kernel=auto, the fused engine never forms a large kernel, so nothing is checked.
+    With kernel=auto no engine forms a large kernel, and the eager engine has tiles for kernel=log, too.
     """
     if config.weights != "proximal":
         return
     device = resolve_device(config.device.device)
     eager = config.compile == "off" or device != "cpu" or importlib.util.find_spec("numba") is None
-    if config.kernel == "auto" and config.solver != "literal" and not eager:
+    tiled = config.kernel == "auto" or (config.kernel == "log" and eager)
+    if tiled and config.solver != "literal":
         return
     available = device_memory(device)
     needed = kernel_bytes(config.N, _itemsize(config))
@@ -58,7 +59,9 @@ def check_memory(config: TrainConfig) -> None:
         remedy = f"choose N={largest_N(available, _itemsize(config))} or less"
         if config.solver != "literal":
             remedy += ", or use weights=uniform"
-            if not eager:
+            if eager:
+                remedy += ", or use kernel=auto"
+            else:
                 remedy += ", or use kernel=auto with an epsilon so small that few particles are neighbours"
         raise InputError(
             f"N={config.N} needs about {needed / 2**30:.0f} GiB for its N x N kernel, but {_memory_text(device)}",

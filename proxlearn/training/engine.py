@@ -21,6 +21,7 @@ from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
+from proxlearn.core.kernels.keops import FAILURE as KEOPS_FAILURE
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError
@@ -93,7 +94,11 @@ class PlainStep:
         self.step, self.functional, self.hyper = step, functional, hyper
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
-        return self.step(self.functional, cloud, self.hyper, noise, z0)
+        result = self.step(self.functional, cloud, self.hyper, noise, z0)
+        reason = KEOPS_FAILURE.take()
+        if reason is not None:
+            notice(f"pykeops cannot be used, so the kernel is computed by torch in tiles: {reason}")
+        return result
 
     def set_hyper(self, hyper: Hyper) -> None:
         self.hyper = hyper

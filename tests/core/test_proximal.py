@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from proxlearn.core import options
-from proxlearn.core.kernel import make_kernel, squared_distances
+from proxlearn.core.kernels.choice import make_kernel
+from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.core.proximal import ProximalSolution, objective, solve
 
 N, BETA, H, EPSILON = 6, 0.7, 0.2, 0.9

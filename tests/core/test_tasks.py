@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
+from proxlearn.core import tasks
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import estimates, standard_error
 from proxlearn.core.losses import quadratic
@@ -29,6 +31,19 @@ def ten_class_case(seed: int, N: int = 7, n: int = 20, n_x: int = 3, C: int = 5)
     return PointCloud(theta, log_rho), Samples(
         X, torch.ones(n).double(), torch.randint(0, C, (n,), generator=generator)
     )
+
+
+@given(st.integers(0, 10**6), st.integers(1, 900))
+@settings(max_examples=20, deadline=None)
+def test_metrics_do_not_depend_on_the_blocks_of_samples(seed: int, most_outputs: int) -> None:
+    """Of many particles, the outputs for a few samples at a time are in memory."""
+    cloud, samples = ten_class_case(seed)
+    expected = scores(SoftmaxNeuron(5), cloud, samples)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "MOST_OUTPUTS", most_outputs)
+        actual = scores(SoftmaxNeuron(5), cloud, samples)
+    assert list(actual) == list(expected)
+    assert actual == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.integers(0, 10**6))

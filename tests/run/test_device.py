@@ -35,15 +35,19 @@ def test_only_proximal_weights_need_a_kernel() -> None:
     for weights in ("fisher_rao", "uniform"):
         check_memory(config_of("N=100000", f"weights={weights}", "compile=off"))
     check_memory(config_of("N=100000"))
-    assert "16 GiB" in refused("N=100000", "compile=off")
+    assert "16 GiB" in refused("N=100000", "compile=off", "kernel=dense")
 
 
-def test_an_eager_engine_and_a_gpu_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "this GPU has 8 GiB" in refused("N=25000", "device=cuda")
-    assert "kernel=auto" not in refused("N=25000", "device=cuda")
+def test_the_eager_engine_refuses_only_what_stores_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "this GPU has 8 GiB" in refused("N=25000", "device=cuda", "kernel=dense")
+    assert "kernel=auto" in refused("N=25000", "device=cuda", "kernel=dense")
+    assert "kernel" not in refused("N=25000", "device=cuda", "solver=literal").partition("; ")[2]
     find = importlib.util.find_spec
     monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None if name == "numba" else find(name))
-    refused("N=100000")
+    refused("N=100000", "kernel=dense")
+    for kernel in ("auto", "log"):
+        check_memory(config_of("N=100000", f"kernel={kernel}"))
+        check_memory(config_of("N=100000", f"kernel={kernel}", "device=cuda"))
 
 
 def test_messages_do_not_recommend_each_other() -> None:

@@ -18,6 +18,7 @@ from proxlearn.core.functionals.functional import Functional, Potentials, check_
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.neurons.tiled_response import respond
 from proxlearn.core.part_checks import as_loss, as_neuron, check_loss, check_neuron
 from proxlearn.core.samples import Samples, make_features, make_samples
 from proxlearn.core.targets import check_targets, make_targets
@@ -161,7 +162,7 @@ class Risk(Functional):
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
         check_arguments(self, theta, rho)
         risk = self._in_precision_of(theta)
-        response = risk.neuron.respond(theta, risk.samples)
+        response = respond(risk.neuron, theta, risk.samples)
         f = response.over_particles(rho[:, None])[:, 0]
         return risk._with_confinement(theta, response.over_samples(risk.cotangent(f)[:, None])[:, 0])
 
@@ -169,7 +170,7 @@ class Risk(Functional):
         if self.loss.name == "quadratic":
             potentials = self._quadratic_potentials(theta, rho, hyper)
         else:
-            response = self.neuron.respond(theta, self.samples)
+            response = respond(self.neuron, theta, self.samples)
             c = self.cotangent(response.over_particles(rho[:, None])[:, 0])
             w = response.over_samples(c[:, None])[:, 0]
             potentials = Potentials(w, response.pull_back(c))
@@ -181,7 +182,7 @@ class Risk(Functional):
     def _quadratic_potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
         """Return the potentials for the quadratic loss, from v = -(2/n) P y and u = U rho = (1/n) P P^T rho."""
         n, y = len(self.samples), self.samples.y.reshape(-1)
-        response = self.neuron.respond(theta, self.samples)
+        response = respond(self.neuron, theta, self.samples)
         if hyper.drift == "paper":
             # The gradient of sum_k (u_k + v_k), which is what Backward(u + v) computes: theta_i enters u_i directly and
             # every other u_k through U's i-th column, hence the second term, s = P^T 1.

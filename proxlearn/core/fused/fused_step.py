@@ -26,7 +26,7 @@ from proxlearn.core.fused.neighbour_list import NeighbourList, build_list, large
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.thread_layer import set_threads
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernel import KernelTooLarge
+from proxlearn.core.kernels.kernel import KernelTooLarge
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info

@@ -43,6 +43,13 @@ class Response(ABC):
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
         """Return the gradient with respect to theta of sum_im G(i,m) P(i,m), G(i,m) = c_m + rho_i d_m: N x p."""
 
+    def stored_bytes(self) -> int | None:
+        """Return the memory that the response holds beside theta and the samples; None if it is not known.
+
+        A response of unknown size is not kept where memory is short: it is evaluated again.
+        """
+        return None
+
 
 class Neuron(ABC):
     """One hidden unit as a function of its parameter vector.
@@ -70,6 +77,11 @@ class Neuron(ABC):
     """C, the number of outputs."""
     losses: ClassVar[tuple[str, ...] | None] = None
     """Names of the losses that the neuron can be trained with; None: every loss."""
+
+    @property
+    def width(self) -> int:
+        """Number of values that a response computes per particle and sample, which the size of its tiles follows."""
+        return self.num_outputs
 
     @property
     def tasks(self) -> tuple[Task, ...]:

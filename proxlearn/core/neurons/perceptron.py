@@ -109,6 +109,9 @@ class OneOutputResponse(Response):
         GS = G * self.activation.derivative(self.z, self.T)
         return torch.cat((grad_a, self.a * GS.sum(1, keepdim=True), self.a * (GS @ self.X)), dim=1)
 
+    def stored_bytes(self) -> int:
+        return self.T.nbytes + self.z.nbytes
+
 
 class SeveralOutputsResponse(Response):
     """P = a (x) T: products go through T, N x n, so that P, C times as large, is not formed."""
@@ -131,6 +134,9 @@ class SeveralOutputsResponse(Response):
             g = g + rho[:, None] * (self.a @ self._by_output(d))
         gS = g * self.activation.derivative(self.z, self.T)
         return torch.cat((grad_a, gS.sum(1, keepdim=True), gS @ self.X), dim=1)
+
+    def stored_bytes(self) -> int:
+        return self.T.nbytes + self.z.nbytes
 
     def _by_output(self, vector: Tensor) -> Tensor:
         """C x n from C n."""

@@ -49,6 +49,10 @@ class SoftmaxNeuron(Neuron):
         object.__setattr__(self, "classes", whole("the number of classes of a softmax neuron", self.classes, 2))
 
     @property
+    def width(self) -> int:
+        return self.classes
+
+    @property
     def tasks(self) -> tuple[Task, ...]:
         return ("multiclass",)
 
@@ -105,6 +109,9 @@ class SoftmaxResponse(Response):
         N, classes, n = back.shape
         grad_w = (back.view(N * classes, n) @ self.X).view(N, -1)
         return torch.cat((back.sum(2), grad_w), dim=1) if self.intercept else grad_w
+
+    def stored_bytes(self) -> int:
+        return self.p.nbytes + self.P.nbytes
 
 
 def _of_label(p: Tensor, labels: Tensor) -> Tensor:

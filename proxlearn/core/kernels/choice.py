@@ -1,0 +1,58 @@
+"""The kernel of a step: how Gamma is held, from the option ``kernel``, the device and the free memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proxlearn.core import options
+from proxlearn.core.kernels import keops
+from proxlearn.core.kernels.kernel import Kernel, squared_distances
+from proxlearn.core.kernels.tiled import TiledAbsorbedKernel, TiledLogKernel
+from proxlearn.core.kernels.whole import DenseKernel, LogKernel
+from proxlearn.core.tiling import fits_in_memory, make_tiling
+from proxlearn.memory import kernel_bytes
+
+__all__ = ["make_kernel", "offdiagonal_share"]
+
+WHOLE_N = 2**12
+"""Largest N whose log kernel is one matrix: more particles have tiles, whether these are kept or not."""
+MOST_PAIRS = 20_000**2
+"""Maximum number of pairs that ``offdiagonal_share`` compares: more would take longer than many steps."""
+
+
+def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
+    """Return the kernel between two clouds of N particles; row i belongs to ``rows[i]``.
+
+    The plain engine does not screen, so ``auto`` is the log kernel: its tiles are absorbed where the range allows it.
+    """
+    N, device = len(rows), rows.device
+    if which == "dense":
+        return DenseKernel(squared_distances(rows, columns), epsilon)
+    if N <= WHOLE_N and fits_in_memory(kernel_bytes(N, rows.itemsize), device):
+        return LogKernel(squared_distances(rows, columns), epsilon)
+    formula = keops.try_kernel(rows, columns, epsilon)
+    if formula is not None:
+        return formula
+    if which == "log":
+        return TiledLogKernel(rows, columns, epsilon, make_tiling(N, N, device, rows.itemsize * N**2))
+    # The products with Gamma and with its transpose have a matrix each.
+    return TiledAbsorbedKernel(rows, columns, epsilon, make_tiling(N, N, device, 2 * rows.itemsize * N**2))
+
+
+def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: float) -> Tensor:
+    """Return the largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
+
+    The code avoids 1 - (diagonal share): shares far below the rounding unit matter. Of more than 20000 particles,
+    20000^2 / N are compared with all others, at equal intervals of their numbers: the result is then a lower bound.
+    """
+    N = len(rows)
+    # Rounded up, so that at most MOST_PAIRS pairs are compared.
+    senders = torch.arange(0, N, -(-(N**2) // MOST_PAIRS), device=rows.device)
+    largest = log_z.new_tensor(-torch.inf)
+    for part in torch.split(senders, max(1, 2**22 // N)):
+        kernel = LogKernel(squared_distances(rows[part], columns), epsilon)
+        shares = torch.log_softmax(kernel.log_Gamma + log_z, dim=1)
+        shares.scatter_(1, part[:, None], -torch.inf)
+        largest = torch.maximum(largest, torch.logsumexp(shares, dim=1).max())
+    return largest.exp()

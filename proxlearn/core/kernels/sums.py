@@ -1,0 +1,62 @@
+"""Sums over the tiles of a kernel, in float64: of logarithms, and of the masses that the rows send to the columns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["LogSums", "MassTransport"]
+
+SMALLEST_TOTAL = 1e-280
+"""Smallest sum of plain numbers, relative to the largest weight, that underflow does not affect in float64."""
+
+
+class LogSums:
+    """Running sums, held as a largest logarithm and a factor >= 1 in float64."""
+
+    def __init__(self, length: int, device: torch.device) -> None:
+        self._largest = torch.full((length,), -torch.inf, dtype=torch.float64, device=device)
+        self._factor = torch.zeros_like(self._largest)
+
+    def add(self, terms: Tensor) -> None:
+        """Add numbers that are given by their logarithms."""
+        terms = terms.double()
+        largest = torch.maximum(self._largest, terms)
+        # exp(-inf - -inf) is not a number, and both sums are 0 there.
+        unit = torch.where(largest == -torch.inf, 0.0, largest)
+        self._factor = self._factor * torch.exp(self._largest - unit) + torch.exp(terms - unit)
+        self._largest = largest
+
+    def log(self) -> Tensor:
+        return self._largest + torch.log(self._factor)
+
+
+class MassTransport:
+    """The masses rho_i Gamma(i,j) z_j / (Gamma z)_i that arrive at the columns, tile by tile.
+
+    No mass is lost beyond the rounding of float64, in whatever precision log Gamma is, because the sum over a row and
+    the sums over the columns see the same shares. One exponential per entry serves both. Where that leaves almost no
+    mass for a column, the sum of logarithms takes its place, in the kernel's precision: such a column has no part in
+    the total, but its logarithm is finite.
+    """
+
+    def __init__(self, log_rho: Tensor, log_z: Tensor) -> None:
+        self._log_rho, self._log_z = log_rho.double(), log_z.double()
+        self._unit = self._log_rho.amax()
+        self._totals = torch.zeros_like(self._log_z)
+        self._log_sums = LogSums(len(log_z), log_z.device)
+
+    def add(self, log_Gamma: Tensor, rows: slice) -> None:
+        """Add the masses of some rows of the kernel, which are not changed."""
+        shares = log_Gamma + self._log_z
+        shares -= shares.amax(dim=1, keepdim=True)
+        logs = shares.to(log_Gamma.dtype) if log_Gamma.dtype != shares.dtype else shares.clone()
+        shares.exp_()
+        log_rho = self._log_rho[rows] - self._unit - shares.sum(dim=1).log()
+        self._totals += log_rho.exp() @ shares
+        self._log_sums.add(torch.logsumexp(logs.add_(log_rho.to(logs.dtype)[:, None]), dim=0))
+
+    def log(self) -> Tensor:
+        """Return the logarithms of the masses, in float64."""
+        logs = torch.where(self._totals > SMALLEST_TOTAL, self._totals.log(), self._log_sums.log())
+        return logs + self._unit

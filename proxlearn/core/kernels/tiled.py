@@ -1,0 +1,165 @@
+"""Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.kernels.kernel import RangedKernel, centred, squared_distances
+from proxlearn.core.kernels.sums import LogSums, MassTransport
+from proxlearn.core.tiling import Tiling
+
+__all__ = ["TiledAbsorbedKernel", "TiledLogKernel"]
+
+
+class TiledLogKernel:
+    """``LogKernel`` by tiles of rows; sums over the columns of several tiles are accumulated in float64."""
+
+    def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
+        self.rows, self.columns, self.epsilon, self.tiling = rows, columns, epsilon, tiling
+        self._nearest: Tensor | None = None
+        self._kept: list[Tensor] = []
+
+    @property
+    def row_shift(self) -> Tensor:
+        if self._nearest is None:
+            for _ in self._tiles():
+                pass
+        assert self._nearest is not None
+        return self._nearest / (-2 * self.epsilon)
+
+    def log_apply(self, log_z: Tensor) -> Tensor:
+        values, centre = centred(log_z, self.rows.dtype)
+        sums = torch.cat([torch.logsumexp(tile + values, dim=1) for _, tile in self._tiles()])
+        return sums.to(log_z.dtype) + centre
+
+    def log_apply_transpose(self, log_q: Tensor) -> Tensor:
+        values, centre = centred(log_q, self.rows.dtype)
+        sums = LogSums(len(self.columns), self.rows.device)
+        for part, tile in self._tiles():
+            sums.add(torch.logsumexp(tile + values[part, None], dim=0))
+        return sums.log().to(log_q.dtype) + centre
+
+    def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        transport = MassTransport(log_rho, log_z)
+        for part, tile in self._tiles():
+            transport.add(tile, part)
+        return transport.log().to(log_rho.dtype)
+
+    def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows of each tile and its part of log Gamma', which the caller does not change if it is kept."""
+        if self._kept:
+            yield from zip(self.tiling, self._kept, strict=True)
+            return
+        # The smallest cost of each row is found during the first use of the tiles, without a pass of its own.
+        nearest = []
+        for part in self.tiling:
+            C = squared_distances(self.rows[part], self.columns)
+            nearest.append(C.amin(dim=1) if self._nearest is None else self._nearest[part])
+            tile = C.neg_().add_(nearest[-1][:, None]).div_(2 * self.epsilon)
+            if self.tiling.keep:
+                self._kept.append(tile)
+            yield part, tile
+        self._nearest = torch.cat(nearest)
+
+
+RANGE = {torch.float32: 16.0, torch.float64: 128.0}
+"""Largest distance of a potential from the one that a tile has absorbed."""
+
+
+@dataclass
+class Absorption:
+    """What the products of one direction, Gamma' z or Gamma'^T q', have absorbed."""
+
+    potential: Tensor
+    """log z or log q at the time of the absorption."""
+    result: Tensor
+    """log Gamma' z or log Gamma'^T q' at that time, or an estimate within RANGE."""
+    distance: float
+    """Upper limit on max|log z - potential| or max|log q - potential|."""
+    tiles: list[Tensor]
+    """The tiles, if they are kept."""
+
+
+class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
+    """Tiles of plain numbers: products instead of logsumexp, where the potentials have moved little.
+
+    Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
+    to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R that product lies in
+    [exp(-R), exp(R)]: it leaves no range, and the entries that underflow are less than N exp(2 R) times the smallest
+    number of the type. Gamma'^T q' has tiles of its own, in the same way. Where R would be larger, or is not known
+    (delta=0), the operation is computed in the log domain. The limit on the changes comes from ``limit_change``, so no
+    operation waits for the device.
+    """
+
+    def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
+        # The tiles of the log domain are used once or twice: the memory is for those of the products.
+        super().__init__(rows, columns, epsilon, Tiling(tiling.num_rows, tiling.size, keep=False))
+        self._keep_products = tiling.keep
+        self._range = RANGE[rows.dtype]
+        self._change = float("inf")
+        self._last: dict[int, tuple[Tensor, Tensor]] = {}
+        self._absorbed: dict[int, Absorption] = {}
+
+    def limit_change(self, change: float) -> None:
+        self._change = change
+
+    def log_apply(self, log_z: Tensor) -> Tensor:
+        absorption = self._absorption(1)
+        result = super().log_apply(log_z) if absorption is None else self._product(absorption, log_z)
+        self._last[1] = (log_z, result)
+        return result
+
+    def log_apply_transpose(self, log_q: Tensor) -> Tensor:
+        absorption = self._absorption(0)
+        result = (
+            super().log_apply_transpose(log_q) if absorption is None else self._product_transpose(absorption, log_q)
+        )
+        self._last[0] = (log_q, result)
+        return result
+
+    def _absorption(self, direction: int) -> Absorption | None:
+        """Return the absorption for the next product of a direction; None where only the log domain is safe.
+
+        ``direction`` is the dimension that the product sums over: 1 for Gamma' z, 0 for Gamma'^T q'.
+        """
+        absorption = self._absorbed.pop(direction, None)
+        # A comparison with NaN is false: a cloud that is not finite stays in the log domain.
+        if direction not in self._last or not self._change <= self._range:
+            return None
+        if absorption is None or absorption.distance + self._change > self._range:
+            absorption = Absorption(*self._last[direction], distance=0.0, tiles=[])
+        absorption.distance += self._change
+        self._absorbed[direction] = absorption
+        return absorption
+
+    def _product(self, absorption: Absorption, log_z: Tensor) -> Tensor:
+        z = torch.exp(log_z - absorption.potential).to(self.rows.dtype)
+        parts = [tile @ z for _, tile in self._product_tiles(absorption, 1)]
+        return torch.cat(parts).to(log_z.dtype).log() + absorption.result
+
+    def _product_transpose(self, absorption: Absorption, log_q: Tensor) -> Tensor:
+        q = torch.exp(log_q - absorption.potential).to(self.rows.dtype)
+        total = torch.zeros(len(self.columns), dtype=torch.float64, device=q.device)
+        for part, tile in self._product_tiles(absorption, 0):
+            total += q[part] @ tile
+        return total.log().to(log_q.dtype) + absorption.result
+
+    def _product_tiles(self, absorption: Absorption, direction: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows of each tile and its entries, whose sums over ``direction`` were 1 at the absorption."""
+        if absorption.tiles:
+            yield from zip(self.tiling, absorption.tiles, strict=True)
+            return
+        potential, centre = centred(absorption.potential, self.rows.dtype)
+        result = (absorption.result - centre).to(self.rows.dtype)
+        for part, tile in self._tiles():
+            if direction == 1:
+                tile.add_(potential).sub_(result[part, None]).exp_()
+            else:
+                tile.add_(potential[part, None]).sub_(result).exp_()
+            if self._keep_products:
+                absorption.tiles.append(tile)
+            yield part, tile

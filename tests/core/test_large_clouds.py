@@ -1,0 +1,107 @@
+"""A hundred thousand particles in the plain engine: no tensor of N x N or N x n numbers, and limited memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.function_neuron import FunctionNeuron
+from proxlearn.core.neurons.neuron import Neuron, num_parameters
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.options import Weights
+from proxlearn.core.samples import Samples
+from proxlearn.core.step import step
+
+N = 100_000
+WAVE = FunctionNeuron(lambda theta, x: torch.cos(theta["w"] @ x), lambda n_x: {"w": n_x})
+SHAPES: dict[str, tuple[Neuron, int, int]] = {
+    "wdbc": (Perceptron(), 399, 30),
+    "banana": (Perceptron(), 2650, 2),
+    "twonorm": (Perceptron(), 3700, 20),
+    "twonorm, relu": (Perceptron("relu"), 3700, 20),
+    "twonorm, two outputs": (Perceptron(num_outputs=2), 3700, 20),
+    "banana, own neuron": (WAVE, 2650, 2),
+    "ten classes, softmax": (SoftmaxNeuron(10), 1000, 64),
+}
+
+
+class LargestTensor(TorchDispatchMode):
+    """Record the largest number of elements of any result."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, Tensor) and not value._is_view():
+                self.largest = max(self.largest, value.numel())
+        return result
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_tensor_of_a_step_is_large_and_no_operation_reads_the_device(shape: str) -> None:
+    """Tensors of the meta device have shapes and no values: an operation that read one would raise an error."""
+    neuron, n, n_x = SHAPES[shape]
+    with torch.device("meta"):
+        y = torch.empty(n) if neuron.num_outputs == 1 else torch.empty(neuron.num_outputs, n)
+        risk = Risk.from_samples(neuron, Samples(torch.empty(n, n_x), y, torch.empty(n, dtype=torch.long)))
+        cloud = PointCloud(torch.empty(N, num_parameters(neuron, n_x)), torch.empty(N))
+        noise, z0 = torch.empty_like(cloud.theta), torch.empty_like(cloud.log_rho)
+    # The kernel does not depend on the neuron, and its thousands of tiles take seconds even without values: once.
+    weights: Weights = "proximal" if shape == "wdbc" else "uniform"
+    hyper = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=0.0, L=1, weights=weights)
+    with LargestTensor() as record:
+        after, info = step(risk, cloud, hyper, noise, z0)
+        if info is not None:
+            info.kernel_offdiag()
+    assert after.theta.shape == cloud.theta.shape
+    assert cloud.theta.numel() <= record.largest < 2**28
+
+
+STEP = """
+import re, torch
+from pathlib import Path
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.samples import Samples
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.step import step
+torch.set_num_threads(1)
+X = torch.randn(3700, 8)
+risk = Risk.from_samples(Perceptron(), Samples(X, X[:, 0].sign()))
+def peak():
+    # Not ru_maxrss: a process inherits it from the one that started it.
+    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+def run(N):
+    cloud = PointCloud(torch.randn(N, 10), torch.full((N,), -7.0))
+    hyper = Hyper(beta=0.05, h=1e-3, epsilon=1.0, delta=1e-3, L=3, kernel="KERNEL")
+    after, info = step(risk, cloud, hyper, torch.randn(N, 10), torch.rand(N))
+    assert abs(float(after.rho.double().sum() / cloud.rho.double().sum()) - 1) < 1e-5
+run(100)
+before = peak()
+run(6000)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
+@pytest.mark.parametrize("kernel", ["auto", "log"])
+def test_a_step_stays_within_the_memory_that_the_user_allows(kernel: str) -> None:
+    """The log kernel of 6000 particles takes up 576 MB with its temporaries, and their outputs as much."""
+    environment = os.environ | {"PROXLEARN_MEMORY": "128MiB"}
+    code = STEP.replace("KERNEL", kernel)
+    completed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    assert 0 < int(completed.stdout) < 128 * 2**20
