@@ -77,20 +77,6 @@ def largest_N(memory: int, itemsize: int) -> int:
     return math.isqrt(memory // (KERNEL_COPIES * itemsize))
 
 
-def full_kernel_remedy(N: int, largest: int, crowded: bool, itemsize: int) -> str:
-    """Return the remedy for a step that is not possible with a neighbour list, for this N and this machine.
-
-    Up to ``largest`` particles, an N x N kernel is formed instead. ``crowded`` means that the list would be too long.
-    """
-    remedies = []
-    needed = kernel_bytes(N, itemsize)
-    if needed <= physical_memory():
-        remedies.append(f"use kernel=log, which takes about {needed / 2**30:.0f} GiB")
-    remedies.append(f"choose N={largest} or less")
-    remedies.append("choose a smaller epsilon" if crowded else "choose a smaller h")
-    return ", ".join(remedies) + ", or use weights=uniform"
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that an allocation failed, on the CPU or on a GPU."""
     if isinstance(error, MemoryError):

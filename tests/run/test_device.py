@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proxlearn.errors import InputError, RunError
-from proxlearn.memory import full_kernel_remedy, out_of_memory_as_run_error
+from proxlearn.memory import out_of_memory_as_run_error
 from proxlearn.run import device
 from proxlearn.run.device import check_memory
 from tests.conftest import config_of
@@ -48,16 +48,6 @@ def test_the_eager_engine_refuses_only_what_stores_a_matrix(monkeypatch: pytest.
     for kernel in ("auto", "log"):
         check_memory(config_of("N=100000", f"kernel={kernel}"))
         check_memory(config_of("N=100000", f"kernel={kernel}", "device=cuda"))
-
-
-def test_messages_do_not_recommend_each_other() -> None:
-    assert "kernel=log" in full_kernel_remedy(20_000, 8192, True, 4)
-    assert "kernel=" not in full_kernel_remedy(100_000, 8192, True, 4)
-    assert "N=8192" in full_kernel_remedy(100_000, 8192, True, 4)
-    line = refused("N=100000", "kernel=log")
-    N = int(line.split("choose N=")[1].split()[0])
-    check_memory(config_of(f"N={N}", "kernel=log"))
-    assert "few particles are neighbours" in line
 
 
 def test_torchs_out_of_memory_errors_become_one_line() -> None:

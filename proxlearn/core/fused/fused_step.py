@@ -1,8 +1,11 @@
 """One recursion with fused passes and, for kernel=auto, with a kernel limited to the relevant pairs.
 
-The cloud determines one of three regimes. *Identity*: no two particles are near enough to exchange mass, and the
+The cloud determines one of four regimes. *Identity*: no two particles are near enough to exchange mass, and the
 proximal step is the identity to 2^-53; the check costs O(N p). *Sparse*: few pairs are near enough, and the products
-run over a neighbour list with a skin. *Dense*: all pairs. The bounds that make this exact are in ``screening``.
+run over a neighbour list with a skin. *Dense*: all pairs, stored as a matrix, up to 8192 particles. *Tiled*: more
+particles with many neighbours; tiles beyond the cut-off are skipped, and the others are stored where they fit in memory
+and computed again in every round where they do not, with the same bits. The bounds that make this exact are in
+``screening``.
 """
 
 from __future__ import annotations
@@ -22,19 +25,32 @@ from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import make_drift
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.log_kernel import FusedLogKernel
-from proxlearn.core.fused.neighbour_list import NeighbourList, build_list, largest_displacement, widest_empty_radius
+from proxlearn.core.fused.neighbour_list import (
+    NeighbourList,
+    build_list,
+    largest_displacement,
+    mean_neighbours,
+    widest_empty_radius,
+)
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.thread_layer import set_threads
+from proxlearn.core.fused.tile_kernel import TileKernel, tile_memory
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.kernels.kernel import KernelTooLarge
+from proxlearn.core.kernels.choice import make_kernel
+from proxlearn.core.kernels.kernel import Kernel
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
+from proxlearn.core.tiling import SHARE
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_weights
+from proxlearn.memory import free_memory
 
 MOST_DENSE = 8192
-"""Number of particles above which an N x N matrix is never formed."""
-
+"""Number of particles above which the kernel has tiles or a neighbour list, and is never one N x N matrix."""
+MOST_NEIGHBOURS = 250
+"""Mean number of neighbours above which such a cloud has no list: tiles are faster and take less memory."""
+MOST_SOLUTIONS = 4
+"""Maximum number of solutions of a step with tiles, each with a larger cut-off; the last one has all tiles."""
 
 LARGEST_LENGTH = 1e150
 """Largest step or cut-off that can be squared in every precision without overflow; in float32 the limit is lower."""
@@ -49,6 +65,7 @@ class FusedStep:
         self.drift = make_drift(functional, hyper, N, row_blocks(N))
         self.dtype = np.dtype(np.float64)
         self._K: dict[np.dtype, np.ndarray] = {}
+        self._tiles: dict[np.dtype, np.ndarray] = {}
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
         self._lists: dict[int, tuple[Screen, NeighbourList | None]] = {}
         self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
@@ -96,7 +113,7 @@ class FusedStep:
         """Return the screen of the next step and the fixed point, which is None if the weights do not change."""
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
-        tries, crowded = 0, True
+        tries = 0
         while screen is not None or (self.N > MOST_DENSE and tries == 0):
             if screen is not None:
                 neighbours = self._list_of(screen)
@@ -107,7 +124,6 @@ class FusedStep:
                 if neighbours is not None and not neighbours.empty and slack >= radius:
                     solution = self._solve(self._sparse(cloud, theta, neighbours), cloud, w, z0)
                     if solution is None:
-                        crowded = False
                         break
                     excess = solution.log_eta(slack, epsilon) - LOG_TOLERANCE
                     if excess <= 0:
@@ -116,10 +132,13 @@ class FusedStep:
                 if neighbours is None or tries == 5:
                     break
             tries += 1
-            screen = self._around(cloud.theta, 1.001 * radius + max_step + skin(radius + max_step, max_step))
+            list_radius = 1.001 * radius + max_step + skin(radius + max_step, max_step)
+            if self.N > MOST_DENSE and mean_neighbours(cloud.theta.numpy(), list_radius) > MOST_NEIGHBOURS:
+                break
+            screen = self._around(cloud.theta, list_radius)
             before = 0.0
         if self.N > MOST_DENSE:
-            raise KernelTooLarge(self.N, MOST_DENSE, crowded)
+            return None, self._tiled(cloud, theta, w, z0, radius)
         return self._dense(cloud, theta, w, z0, radius, max_step)
 
     def _dense(
@@ -141,6 +160,24 @@ class FusedStep:
             solution = self._in_log_domain(cloud, theta, w, z0)
         return screen, solution
 
+    def _tiled(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float) -> FixedPoint:
+        """Solve with the tiles within the cut-off, which is enlarged until what was skipped changes no weight."""
+        epsilon = self.hyper.epsilon
+        rows, columns = self._oriented(cloud.theta, theta)
+        for dtype in dict.fromkeys((self.dtype, np.dtype(np.float64))):
+            for number in range(MOST_SOLUTIONS):
+                cutoff = radius if number < MOST_SOLUTIONS - 1 else math.inf
+                rows, columns = rows.astype(dtype, copy=False), columns.astype(dtype, copy=False)
+                kernel = TileKernel(rows, columns, epsilon, cutoff, self._tile_memory(dtype))
+                solution = self._solve(kernel, cloud, w, z0)
+                if solution is None:
+                    break
+                excess = 0.0 if kernel.is_complete else solution.log_eta(cutoff, epsilon) - LOG_TOLERANCE
+                if excess <= 0:
+                    return solution
+                radius = math.sqrt(radius**2 + 2 * epsilon * 1.1 * excess)
+        return self._in_log_domain(cloud, theta, w, z0)
+
     def _solve_dense(
         self, rows: np.ndarray, columns: np.ndarray, cloud: PointCloud, w: np.ndarray, z0: Tensor, limit: float
     ) -> tuple[DenseKernel, FixedPoint | None]:
@@ -149,7 +186,11 @@ class FusedStep:
         return kernel, self._solve(kernel, cloud, w, z0)
 
     def _solve(
-        self, kernel: DenseKernel | SparseKernel | ShortKernel, cloud: PointCloud, w: np.ndarray, z0: Tensor
+        self,
+        kernel: DenseKernel | SparseKernel | ShortKernel | TileKernel,
+        cloud: PointCloud,
+        w: np.ndarray,
+        z0: Tensor,
     ) -> FixedPoint | None:
         hyper, log_rho = self.hyper, cloud.log_rho.numpy()
         log_xi = -hyper.beta * w.astype(np.float64) - 1
@@ -158,10 +199,14 @@ class FusedStep:
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
         """Run the reference solver in float64, for clouds whose plain numbers leave their range."""
-        hyper = self.hyper
-        kernel = FusedLogKernel(
-            *self._oriented(cloud.theta, theta), hyper.epsilon, self._memory(np.dtype(np.float64)), row_blocks(self.N)
-        )
+        hyper, (rows, columns) = self.hyper, self._oriented(cloud.theta, theta)
+        if self.N > MOST_DENSE:
+            kernel: Kernel = make_kernel(
+                "log", torch.from_numpy(rows).double(), torch.from_numpy(columns).double(), hyper.epsilon
+            )
+        else:
+            memory = self._memory(np.dtype(np.float64))
+            kernel = FusedLogKernel(rows, columns, hyper.epsilon, memory, row_blocks(self.N))
         log_rho, log_w, z = cloud.log_rho, torch.from_numpy(w).double(), z0.double()
         solution = proximal.solve(
             kernel, log_rho, -hyper.beta * log_w - 1, hyper.kappa, z.log(), hyper.delta, hyper.L, hyper.tolerance
@@ -169,6 +214,12 @@ class FusedStep:
         log_z, log_q, empty = solution.log_z.numpy(), solution.log_q.numpy(), np.empty(0)
         changes = solution.changes.tolist()
         return FixedPoint(solution.log_rho.numpy(), log_z, log_q, empty, empty, changes, solution.stopped)
+
+    def _tile_memory(self, dtype: np.dtype) -> np.ndarray:
+        """Return memory for tiles, which is reused at every step: a share of what is free at the first one."""
+        if dtype not in self._tiles:
+            self._tiles[dtype] = tile_memory(self.N, dtype, free_memory() // SHARE)
+        return self._tiles[dtype]
 
     def _memory(self, dtype: np.dtype) -> np.ndarray:
         """Return memory for an N x N matrix, which is reused at every step."""
@@ -203,7 +254,7 @@ class FusedStep:
     def _list_of(self, screen: Screen) -> NeighbourList | None:
         """Return the neighbour list of a screen, which depends on the screen alone; the most recent list is stored."""
         if id(screen) not in self._lists:
-            most = self.N**2 // 20 if self.N <= MOST_DENSE else 1000 * self.N
+            most = self.N**2 // 20 if self.N <= MOST_DENSE else 2 * MOST_NEIGHBOURS * self.N
             self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
         return self._lists[id(screen)][1]
 

@@ -206,6 +206,17 @@ def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
     return float(share) * len(cloud) ** 2
 
 
+SAMPLED = 32
+"""Number of particles whose neighbours ``mean_neighbours`` counts."""
+
+
+def mean_neighbours(cloud: np.ndarray, radius: float) -> float:
+    """Return the mean number of neighbours within a radius, of a sample of particles at equal intervals."""
+    sample = cloud[:: max(1, len(cloud) // SAMPLED)]
+    counts = [np.count_nonzero(np.square(cloud - point).sum(axis=1) <= radius**2) - 1 for point in sample]
+    return float(np.mean(counts))
+
+
 def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
     """Return the list of a cloud for a radius, or None if it would have more than ``most`` entries."""
     grid = make_grid(cloud, radius)

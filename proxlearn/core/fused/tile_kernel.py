@@ -216,10 +216,15 @@ def _sweep_tiles(tiles, now, compute, shift, stored, v):  # type: ignore[no-unty
 
 
 class TileKernel:
-    """A shifted kernel limited to the tiles within a cut-off, stored if its entries fit into ``budget_bytes``."""
+    """A shifted kernel limited to the tiles within a cut-off, stored if its entries fit into ``memory``."""
 
     def __init__(
-        self, rows: np.ndarray, columns: np.ndarray, epsilon: float, cutoff: float = np.inf, budget_bytes: int = 0
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        epsilon: float,
+        cutoff: float = np.inf,
+        memory: np.ndarray | None = None,
     ) -> None:
         N, p = rows.shape
         self.dtype = dtype = rows.dtype
@@ -240,8 +245,10 @@ class TileKernel:
         self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
         """Number of entries of the tiles within the cut-off, including padding."""
-        self.is_stored = self.entries * dtype.itemsize <= budget_bytes
-        self._stored = _aligned_empty((self.entries if self.is_stored else 0,), dtype)
+        self.is_complete = self.entries == groups * GROUP * leaves * LEAF
+        """Whether no tile is skipped."""
+        self.is_stored = memory is not None and self.entries <= len(memory)
+        self._stored = memory if memory is not None and self.is_stored else np.empty(0, dtype)
         double = np.dtype(np.float64)
         self._parts = _aligned_empty((tile_blocks(N), leaves * LEAF), double)
         gamma, z = _aligned_zeros((leaves * LEAF,), dtype), _aligned_zeros((leaves * LEAF,), double)
@@ -272,6 +279,12 @@ class TileKernel:
         if not self._is_built:
             self._is_built = True
             self._log_scale[self.order] = self._round.alpha.reshape(-1)[:N]
+
+
+def tile_memory(N: int, dtype: np.dtype, budget_bytes: int) -> np.ndarray:
+    """Return memory for the entries of N particles, at most ``budget_bytes``; the system provides it as it is used."""
+    padded = -(-N // LEAF) * LEAF
+    return _aligned_empty((min(budget_bytes // dtype.itemsize, padded**2),), dtype)
 
 
 def _squared_limit(cutoff: float) -> float:

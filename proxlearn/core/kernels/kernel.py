@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Kernel", "KernelTooLarge", "RangedKernel", "centred", "squared_distances"]
+__all__ = ["Kernel", "RangedKernel", "centred", "squared_distances"]
 
 
 def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
@@ -51,16 +51,6 @@ class RangedKernel(ABC):
         The fixed point knows the limit without a further wait for the device: its criterion reads max|change of log z|,
         and neither the next log z nor log q moves further, because log Gamma' exp is non-expansive in the maximum norm.
         """
-
-
-class KernelTooLarge(Exception):
-    """The step cannot use a neighbour list, and N is too large for an N x N kernel."""
-
-    def __init__(self, N: int, largest: int, crowded: bool) -> None:
-        """``largest``: the largest N with an N x N kernel; ``crowded``: whether the list would be too long."""
-        cause = "too many neighbours" if crowded else "the potentials exceed the floating-point range"
-        super().__init__(f"{cause}: N={N} particles need an N x N kernel")
-        self.N, self.largest, self.crowded = N, largest, crowded
 
 
 def centred(potential: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from proxlearn.core import proximal
 from proxlearn.core.fused import tile_kernel
 from proxlearn.core.fused.fixed_point import FixedPoint, solve
-from proxlearn.core.fused.tile_kernel import MOST_SUMS, TileKernel, tile_blocks
+from proxlearn.core.fused.tile_kernel import MOST_SUMS, TileKernel, tile_blocks, tile_memory
 from proxlearn.core.fused.tile_order import GROUP, LEAF, tile_order
 from proxlearn.core.kernels.kernel import LogKernel, squared_distances
 
@@ -50,7 +50,8 @@ class Problem:
     log_z0: np.ndarray
 
     def kernel(self, cutoff: float = np.inf, budget_bytes: int = 0) -> TileKernel:
-        return TileKernel(self.rows, self.columns, self.epsilon, cutoff, budget_bytes)
+        memory = tile_memory(len(self.rows), self.rows.dtype, budget_bytes)
+        return TileKernel(self.rows, self.columns, self.epsilon, cutoff, memory)
 
     def solution(self, kernel: TileKernel) -> FixedPoint:
         solution = solve(kernel, self.log_rho, self.log_xi, KAPPA, self.log_z0, 0.0, ROUNDS, "log")
