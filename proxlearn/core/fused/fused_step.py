@@ -49,6 +49,8 @@ MOST_DENSE = 8192
 """Number of particles above which the kernel has tiles or a neighbour list, and is never one N x N matrix."""
 MOST_NEIGHBOURS = 250
 """Mean number of neighbours above which such a cloud has no list: tiles are faster and take less memory."""
+LARGE_SHARE = 0.6
+"""Share of the tiles above which none is skipped."""
 MOST_SOLUTIONS = 4
 """Maximum number of solutions of a step with tiles, each with a larger cut-off; the last one has all tiles."""
 
@@ -169,6 +171,9 @@ class FusedStep:
                 cutoff = radius if number < MOST_SOLUTIONS - 1 else math.inf
                 rows, columns = rows.astype(dtype, copy=False), columns.astype(dtype, copy=False)
                 kernel = TileKernel(rows, columns, epsilon, cutoff, self._tile_memory(dtype))
+                if not kernel.is_complete and kernel.active_share > LARGE_SHARE:
+                    # Skipping would save little, and might cost a second solution.
+                    kernel = TileKernel(rows, columns, epsilon, math.inf, self._tile_memory(dtype))
                 solution = self._solve(kernel, cloud, w, z0)
                 if solution is None:
                     break

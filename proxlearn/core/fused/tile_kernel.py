@@ -245,8 +245,8 @@ class TileKernel:
         self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
         """Number of entries of the tiles within the cut-off, including padding."""
-        self.is_complete = self.entries == groups * GROUP * leaves * LEAF
-        """Whether no tile is skipped."""
+        self.active_share = self.entries / (groups * GROUP * leaves * LEAF)
+        """Share of the tiles that are not skipped."""
         self.is_stored = memory is not None and self.entries <= len(memory)
         self._stored = memory if memory is not None and self.is_stored else np.empty(0, dtype)
         double = np.dtype(np.float64)
@@ -257,6 +257,11 @@ class TileKernel:
         self._round = Round(gamma, dtype.type(1 / (2 * epsilon)), z, rho, alpha, u, q)
         self._is_built = False
         self._log_scale = np.empty(0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no tile is skipped."""
+        return self.active_share == 1
 
     def build(self, gamma: np.ndarray, log_scale: np.ndarray) -> None:
         """Shift K by e^gamma; the next sweep computes its entries and ``log_scale``."""

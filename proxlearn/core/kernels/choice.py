@@ -17,7 +17,7 @@ __all__ = ["make_kernel", "offdiagonal_share"]
 
 WHOLE_N = 2**12
 """Largest N whose log kernel is one matrix: more particles have tiles, whether these are kept or not."""
-MOST_PAIRS = 20_000**2
+MOST_PAIRS = 2**24
 """Maximum number of pairs that ``offdiagonal_share`` compares: more would take longer than many steps."""
 
 
@@ -43,8 +43,8 @@ def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: f
 def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: float) -> Tensor:
     """Return the largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
 
-    The code avoids 1 - (diagonal share): shares far below the rounding unit matter. Of more than 20000 particles,
-    20000^2 / N are compared with all others, at equal intervals of their numbers: the result is then a lower bound.
+    The code avoids 1 - (diagonal share): shares far below the rounding unit matter. Of more than 4096 particles,
+    2^24 / N are compared with all others, at equal intervals of their numbers: the result is then a lower bound.
     """
     N = len(rows)
     # Rounded up, so that at most MOST_PAIRS pairs are compared.
