@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import mean_outputs, standard_error
+from proxlearn.core.estimates import ESTIMATES, mean_outputs, standard_error
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.tasks import Task
 from proxlearn.data.scaling import Scaler
@@ -57,11 +57,12 @@ class Model:
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
         """Return the mean output over the cloud by both estimates, each of shape outputs x n."""
-        blocks = [mean_outputs(outputs, self.cloud) for outputs in self._outputs(X)]
-        means = {estimate: torch.cat([block[estimate] for block in blocks], dim=-1) for estimate in blocks[0]}
-        for f in means.values():
-            self._check_finite(X, f)
-        return means
+        weighted, unweighted = self._collect(
+            X, lambda outputs: [mean_outputs(outputs, self.cloud)[estimate] for estimate in ESTIMATES]
+        )
+        self._check_finite(X, weighted)
+        self._check_finite(X, unweighted)
+        return dict(zip(ESTIMATES, (weighted, unweighted), strict=True))
 
     def values(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """Return the predicted values by both estimates, in the units of the target."""
@@ -73,11 +74,10 @@ class Model:
 
     def predict(self, X: np.ndarray, estimate: str = "weighted") -> Prediction:
         """Predict the rows of ``X`` (rows x features) by one estimate, with probabilities and standard errors."""
-        blocks = [
-            (mean_outputs(outputs, self.cloud)[estimate], standard_error(outputs, self.cloud, estimate))
-            for outputs in self._outputs(X)
-        ]
-        f, errors = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
+        cloud = self.cloud
+        f, errors = self._collect(
+            X, lambda outputs: [mean_outputs(outputs, cloud)[estimate], standard_error(outputs, cloud, estimate)]
+        )
         self._check_finite(X, f)
         deviations = self.task.standard_errors(f, errors).T.numpy()
         if self.classes:
@@ -85,6 +85,22 @@ class Model:
         values = self._in_units(f)
         self._check_finite(X, torch.from_numpy(np.atleast_2d(values.T)))
         return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
+
+    def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
+        """Return figures x outputs x n, from a function of the particles' outputs for a block of rows.
+
+        The result is allocated before the blocks: small results allocated between large blocks would fragment the
+        memory, which then grows with every block.
+        """
+        collected, place = None, 0
+        for outputs in self._outputs(X):
+            block = torch.stack(figures_of(outputs))
+            if collected is None:
+                collected = block.new_empty(*block.shape[:-1], len(X))
+            collected[..., place : place + block.shape[-1]] = block
+            place += block.shape[-1]
+        assert collected is not None, "there is at least one block"
+        return collected
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
         """Yield the outputs of the individual particles, N x outputs x rows, in blocks of rows."""

@@ -261,7 +261,7 @@ class TileKernel:
     @property
     def is_complete(self) -> bool:
         """Whether no tile is skipped."""
-        return self.active_share == 1
+        return bool(self.active_share == 1)
 
     def build(self, gamma: np.ndarray, log_scale: np.ndarray) -> None:
         """Shift K by e^gamma; the next sweep computes its entries and ``log_scale``."""
