@@ -1,7 +1,7 @@
 """Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and thrown away.
 
 Results of the tiles are written into one tensor. A list of small tensors, allocated between the tiles, would keep the
-allocator of the CPU from using a tile's memory again: a step of 20000 particles then takes up 3 GB instead of 0.1 GB.
+allocator of the CPU, in some of its states, from using a tile's memory again: 20000 particles then took up 3 GB.
 """
 
 from __future__ import annotations
