@@ -115,7 +115,7 @@ def test_uniform_weights_make_no_proximal_step(wdbc: Risk, generator: torch.Gene
 class QuadraticNeuron:
     """Phi = |theta|^2 / 2: with y = -1/2 and no interaction its drift is Ornstein-Uhlenbeck's, -theta."""
 
-    name = "quadratic"
+    name, width = "quadratic", 1
 
     def coordinates(self, n_x: int) -> dict[str, int]:
         return {"w": n_x}

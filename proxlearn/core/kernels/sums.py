@@ -24,8 +24,8 @@ class LogSums:
         largest = torch.maximum(self._largest, terms)
         # exp(-inf - -inf) is not a number, and both sums are 0 there.
         unit = torch.where(largest == -torch.inf, 0.0, largest)
-        self._factor = self._factor * torch.exp(self._largest - unit) + torch.exp(terms - unit)
-        self._largest = largest
+        self._factor.mul_(self._largest.sub_(unit).exp_()).add_(terms.sub(unit).exp_())
+        self._largest.copy_(largest)
 
     def log(self) -> Tensor:
         return self._largest + torch.log(self._factor)

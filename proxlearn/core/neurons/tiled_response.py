@@ -55,11 +55,16 @@ class TiledResponse(Response):
         return total
 
     def over_samples(self, vectors: Tensor) -> Tensor:
-        return torch.cat([response.over_samples(vectors) for _, response in self._tiles()])
+        products = vectors.new_empty(len(self.theta), vectors.shape[1])
+        for rows, response in self._tiles():
+            products[rows] = response.over_samples(vectors)
+        return products
 
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
-        gradients = [response.pull_back(c, None if rho is None else rho[rows], d) for rows, response in self._tiles()]
-        return torch.cat(gradients)
+        gradient = torch.empty_like(self.theta)
+        for rows, response in self._tiles():
+            gradient[rows] = response.pull_back(c, None if rho is None else rho[rows], d)
+        return gradient
 
     def _tiles(self) -> Iterator[tuple[slice, Response]]:
         for first in range(0, len(self.theta), self._size):
