@@ -144,7 +144,7 @@ def available_datasets(tree: Path) -> list[str]:
 def quadratic_loss(tree: Path) -> list[str]:
     """Return the argument for the loss of version 0.1, which had no other one; recipe=tuned has another default now."""
     recipe = tree / "configs" / "recipe" / "tuned.yaml"
-    return ["loss=quadratic"] if "\nloss:" in recipe.read_text(encoding="utf-8") else []
+    return ["loss=quadratic"] if recipe.is_file() and "\nloss:" in recipe.read_text(encoding="utf-8") else []
 
 
 def compare(cases: Iterable[Case], reference: Path, folder: Path, steps: int, N: int | None) -> int:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 import proxlearn as pl
 from proxlearn.run.experiment import build_experiment, first_checkpoint
+from proxlearn.training.stepper import draw_noise
 from tests.conftest import config_of
 
 HYPER = pl.Hyper(beta=100.0, h=0.02, epsilon=0.1)
@@ -137,8 +138,7 @@ def test_ten_steps_and_ten_more_are_twenty(name: str, engine: str) -> None:
 def test_the_engines_agree_and_step_is_one_iterate() -> None:
     for functional in (FUNCTIONALS["energy"](), Repulsion(), sine_risk()):
         start, generator = pl.init(functional, N=20), torch.Generator().manual_seed(3)
-        noise = torch.randn(start.theta.shape, generator=generator, dtype=torch.float64)
-        z0 = 1 - torch.rand(20, generator=generator, dtype=torch.float64)
+        noise, z0 = draw_noise(start, generator)
         once, _ = pl.step(functional, start, HYPER, noise, z0)
         for engine in ("eager", "fused"):
             generator.manual_seed(3)

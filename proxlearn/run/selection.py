@@ -75,7 +75,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     base = replace(experiment.settings, steps=None)
     # The config marks the folder as a run's, so that an interrupted selection can be continued.
     folder.create(experiment.config)
-    store = SelectionFiles(folder.checkpoints, experiment.config_identity, threads)
+    store = SelectionFiles(folder.checkpoints, experiment.config_identity)
     try:
         with stop.interruptible():
             selection = select(

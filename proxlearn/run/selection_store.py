@@ -1,8 +1,8 @@
 """Storage of the results of a selection's candidates, one file each, to continue an interrupted selection.
 
 The files have the format of checkpoints, are in the same folder, and are deleted when the selection is complete. A file
-is used only for the same fit: its key holds the run's settings and data, the candidate's settings, the rung (the round
-of successive halving) and the number of threads.
+is used only for the same fit: its key holds the run's settings and data, the candidate's settings, and the rung (the
+round of successive halving).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from proxlearn import __version__
 from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.core.step import REVISION
 from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
@@ -29,9 +30,9 @@ from proxlearn.training.settings import Settings
 class SelectionFiles:
     """The stored results of the candidates of one selection."""
 
-    def __init__(self, folder: Path, identity: str, threads: int) -> None:
+    def __init__(self, folder: Path, identity: str) -> None:
         self._folder = folder
-        self._identity = f"{identity}-{threads}-{__version__}"
+        self._identity = f"{identity}-{REVISION}-{__version__}"
 
     def __len__(self) -> int:
         return len(list_candidates(self._folder))

@@ -82,13 +82,15 @@ def _train(
         compile=config.compile,
         previous=previous.engine,
     )
-    # The order of a sum depends on the number of threads: a run keeps the number it began with.
-    threads = previous.threads or config.threads or torch.get_num_threads()
+    # The bits of the fused engine do not depend on the number of threads. In plain torch the order of a sum does: such
+    # a run keeps the number it began with.
+    kept = None if engine == "fused" else previous.threads
+    threads = kept or config.threads or torch.get_num_threads()
     torch.set_num_threads(usable_threads(threads))
     warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
     if config.threads not in (None, threads):
         warnings.append(
-            f"the run keeps threads={threads} from its start, because its result depends on the number of threads"
+            f"the run keeps threads={threads} from its start, because results of engine={engine} depend on it"
         )
     with disk_errors_as_run_error(path, remedy):
         experiment = complete or run_selection(experiment, work, threads, stop)

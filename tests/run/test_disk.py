@@ -135,7 +135,7 @@ def starved(folder, stderr_path):
         used = int(next(line for line in file if line.startswith("VmSize")).split()[1]) * 1024
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
     os.dup2(os.open(stderr_path, os.O_WRONLY | os.O_CREAT), 2)
-    words = ["dataset=sine", "dataset.points=10", "threads=1", "compile=off", "N=9000", "steps=2"]
+    words = ["dataset=sine", "dataset.points=10", "threads=1", "compile=off", "kernel=dense", "N=9000", "steps=2"]
     os._exit(cli.main(["train", *words, f"hydra.run.dir={folder}"]))
 
 

@@ -127,9 +127,21 @@ def test_other_logging_on_the_way_changes_no_cloud(reference, tmp_path):
     assert steps == [0, 4, 8, 12, 15, 18, 21, 23]
 
 
-def test_a_run_keeps_its_threads_and_says_so(tmp_path, capfd):
-    run(small(steps=3, threads=1), tmp_path)
-    run(small(steps=6, threads=2), tmp_path)
+def test_a_run_resumed_with_another_number_of_threads_has_the_bits_of_an_uninterrupted_one(tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    run(small(steps=9, threads=2), whole)
+    run(small(steps=4, threads=2), part)
+    run(small(steps=9, threads=1), part)
+    assert status(part)["threads"] == 1
+    continued, expected = (checkpoint.newest_valid(folder / "checkpoints") for folder in (part, whole))
+    assert torch.equal(continued.cloud.theta, expected.cloud.theta)
+    assert torch.equal(continued.cloud.log_rho, expected.cloud.log_rho)
+    assert (part / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+
+
+def test_a_run_of_the_plain_engine_keeps_its_threads_and_says_so(tmp_path, capfd):
+    run(small(steps=3, threads=1, compile="off"), tmp_path)
+    run(small(steps=6, threads=2, compile="off"), tmp_path)
     assert status(tmp_path)["threads"] == torch.get_num_threads() == 1
     assert "the run keeps threads=1 from its start" in capfd.readouterr().err
 
