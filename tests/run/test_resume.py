@@ -171,7 +171,7 @@ def test_without_films_only_the_newest_and_the_newest_regular_checkpoint_stay(tm
 
 def test_float32_to_float64_is_recorded_ends_finite_and_resumes_exactly_across_the_switch(tmp_path):
     config = composed(
-        "dataset=wdbc", "N=20", "epsilon=0.012", "kernel=dense", "device=jetson-float32-to-float64", "threads=1"
+        "dataset=wdbc", "N=20", "epsilon=0.0115", "kernel=dense", "device=jetson-float32-to-float64", "threads=1"
     )
     config = replace(config, steps=45, checkpoint_every=10, log_every=10)
     uninterrupted = tmp_path / "whole"
