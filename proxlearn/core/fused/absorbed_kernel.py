@@ -54,8 +54,14 @@ class SparseKernel(NamedTuple):
     """Points of the rows, N x p."""
     columns: np.ndarray
     scale: Any
+    limit: Any
+    """Squared distance beyond which an entry of the list is left out: the list is wider than the cut-off of a step."""
     starts: np.ndarray
     neighbours: np.ndarray
+    ends: np.ndarray
+    """End of the kept entries of each row, which begin at ``starts``."""
+    kept: np.ndarray
+    """Columns of the kept entries."""
     K: np.ndarray
     diagonal: np.ndarray
     parts: np.ndarray
@@ -85,22 +91,32 @@ def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.nd
 
 
 def sparse_kernel(
-    rows: np.ndarray, columns: np.ndarray, epsilon: float, neighbours: NeighbourList
+    rows: np.ndarray, columns: np.ndarray, epsilon: float, neighbours: NeighbourList, cutoff: float
 ) -> SparseKernel | ShortKernel:
-    """Return the kernel of a neighbour list; a short list is left to a single thread."""
+    """Return the kernel of the pairs of a list within the cut-off; a short list is left to a single thread."""
     N, dtype, entries = len(rows), rows.dtype, len(neighbours.columns)
     kind, blocks = (ShortKernel, 1) if entries <= SHORT else (SparseKernel, row_blocks(N))
     K, diagonal, parts = np.empty(entries, dtype), np.empty(N, dtype), np.empty((blocks, N))
-    scale = dtype.type(1 / (2 * epsilon))
-    return kind(rows, columns, scale, neighbours.starts, neighbours.columns, K, diagonal, parts)
+    scale, limit = dtype.type(1 / (2 * epsilon)), dtype.type(cutoff**2 * (1 + 1e-5))
+    ends, kept = np.empty(N, np.int64), np.empty_like(neighbours.columns)
+    return kind(rows, columns, scale, limit, neighbours.starts, neighbours.columns, ends, kept, K, diagonal, parts)
 
 
-@njit(fastmath=FINITE)
+@njit
+def _count_below(row, limit):  # type: ignore[no-untyped-def]
+    # A function of its own: its loop is vectorised, and Numba lost a statement after the loop that inlines ``exp``.
+    count = 0
+    for j in range(len(row)):
+        count += row[j] < limit
+    return count
+
+
+@njit(fastmath=FINITE, error_model="numpy")
 def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
     rows_t, columns_t, scale, limit, K, counts, _ = kernel
     p, N = rows_t.shape
     blocks = len(counts)
-    within = 0
+    counts[t] = 0
     for i in range(N * t // blocks, N * (t + 1) // blocks):
         row = K[i]
         row[:] = 0
@@ -109,8 +125,7 @@ def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-d
         for j in range(N):
             least = min(least, sortable_int(row[j]))
         smallest = from_sortable_int(least)
-        for j in range(N):
-            within += row[j] < limit
+        counts[t] += _count_below(row, limit)
         most = sortable_int((smallest - row[0]) * scale + gamma[0])
         for j in range(N):
             value = (smallest - row[j]) * scale + gamma[j]
@@ -120,7 +135,6 @@ def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-d
         for j in range(N):
             row[j] = exp(row[j] - top)
         log_scale[i] = smallest * scale - np.float64(top)
-    counts[t] = within
 
 
 @compile_pass(parallel=True)
@@ -162,7 +176,7 @@ def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def
             total[j] += row[j] * share
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _add_parts(parts, v):  # type: ignore[no-untyped-def]
     v[:] = parts[0]
     for t in range(1, len(parts)):
@@ -178,27 +192,30 @@ def sweep_dense(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     _add_parts(kernel.parts, v)
 
 
-@njit(fastmath=FINITE)
+@njit(fastmath=FINITE, error_model="numpy")
 def _build_sparse_row(i, kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
-    rows, columns, scale, starts, index, K, diagonal, _ = kernel
+    rows, columns, scale, limit, starts, neighbours, ends, kept, K, diagonal, _ = kernel
     p = rows.shape[1]
     smallest = K.dtype.type(0)
     for k in range(p):
         smallest += (rows[i, k] - columns[i, k]) ** 2
-    own = smallest
+    own, end = smallest, starts[i]
     for e in range(starts[i], starts[i + 1]):
+        j = neighbours[e]
         total = K.dtype.type(0)
         for k in range(p):
-            total += (rows[i, k] - columns[index[e], k]) ** 2
-        K[e] = total
+            total += (rows[i, k] - columns[j, k]) ** 2
+        K[end], kept[end] = total, j
+        end += total <= limit
         smallest = min(smallest, total)
+    ends[i] = end
     top = (smallest - own) * scale + gamma[i]
     diagonal[i] = top
-    for e in range(starts[i], starts[i + 1]):
-        K[e] = (smallest - K[e]) * scale + gamma[index[e]]
+    for e in range(starts[i], end):
+        K[e] = (smallest - K[e]) * scale + gamma[kept[e]]
         top = max(top, K[e])
     diagonal[i] = exp(diagonal[i] - top)
-    for e in range(starts[i], starts[i + 1]):
+    for e in range(starts[i], end):
         K[e] = exp(K[e] - top)
     log_scale[i] = smallest * scale - np.float64(top)
 
@@ -219,18 +236,18 @@ def build_sparse(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=FAST, error_model="numpy")
 def _sweep_sparse_rows(t, kernel, z, rho, u, q):  # type: ignore[no-untyped-def]
-    _, _, _, starts, index, K, diagonal, parts = kernel
+    _, _, _, _, starts, _, ends, kept, K, diagonal, parts = kernel
     N, blocks, total = len(diagonal), len(parts), parts[t]
     total[:] = 0
     for i in range(N * t // blocks, N * (t + 1) // blocks):
         inner = diagonal[i] * z[i]
-        for e in range(starts[i], starts[i + 1]):
-            inner += K[e] * z[index[e]]
+        for e in range(starts[i], ends[i]):
+            inner += K[e] * z[kept[e]]
         share = rho[i] / inner
         u[i], q[i] = inner, share
         total[i] += diagonal[i] * share
-        for e in range(starts[i], starts[i + 1]):
-            total[index[e]] += K[e] * share
+        for e in range(starts[i], ends[i]):
+            total[kept[e]] += K[e] * share
 
 
 @compile_pass()

@@ -124,7 +124,7 @@ class FusedStep:
                     return screen, None
                 # A list that does not reach the cut-off would fail the bound, so there is no point in solving over it.
                 if neighbours is not None and not neighbours.empty and slack >= radius:
-                    solution = self._solve(self._sparse(cloud, theta, neighbours), cloud, w, z0)
+                    solution = self._solve(self._sparse(cloud, theta, neighbours, slack), cloud, w, z0)
                     if solution is None:
                         break
                     excess = solution.log_eta(slack, epsilon) - LOG_TOLERANCE
@@ -240,8 +240,10 @@ class FusedStep:
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
 
-    def _sparse(self, cloud: PointCloud, new: Tensor, neighbours: NeighbourList) -> SparseKernel | ShortKernel:
-        return sparse_kernel(*self._oriented(cloud.theta, new), self.hyper.epsilon, neighbours)
+    def _sparse(
+        self, cloud: PointCloud, new: Tensor, neighbours: NeighbourList, cutoff: float
+    ) -> SparseKernel | ShortKernel:
+        return sparse_kernel(*self._oriented(cloud.theta, new), self.hyper.epsilon, neighbours, cutoff)
 
     def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
         rows, columns = cost_rows_columns(old, new, self.hyper.orientation)

@@ -255,7 +255,7 @@ def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
     return radius
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _largest_square(x, y, first, last):  # type: ignore[no-untyped-def]
     largest = x.dtype.type(0)
     for i in range(first, last):

@@ -22,7 +22,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _forward_rows(first, last, Z, theta, rho, r, s):  # type: ignore[no-untyped-def]
     n = Z.shape[1]
     r[:] = 0
@@ -46,7 +46,7 @@ def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
         _forward_rows(N * t // blocks, N * (t + 1) // blocks, Z, theta, rho, sums[t, 0], sums[t, 1])
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _backward_rows(first, last, T, rho, c, d, inner_c, grad_a, active):  # type: ignore[no-untyped-def]
     n = T.shape[1]
     zero, one = T.dtype.type(0), T.dtype.type(1)
@@ -78,7 +78,7 @@ def backward(T, rho, c, d, inner_c, grad_a, active, blocks):  # type: ignore[no-
         _backward_rows(N * t // blocks, N * (t + 1) // blocks, T, rho, c, d, inner_c, grad_a, active)
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _update_rows(first, last, theta, grad_a, GX, places, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
     p = theta.shape[1]
     for i in range(first, last):
@@ -141,7 +141,9 @@ class TanhDrift(FusedDrift):
     def _second_product(self) -> np.ndarray:
         """Compute (G o S) [1 X] for the active rows; return the row of each particle in the product, or -1."""
         rows = np.flatnonzero(self.active)
-        if len(rows) == len(self.active):
+        if 2 * len(rows) > len(self.active):
+            # A row of zeros costs less than the copy of the other rows, and its gradient is zero.
+            self.T_array[~self.active] = 0
             torch.mm(self.T, self.X1, out=self.GX)
             return self.all_places
         torch.mm(self.T[torch.from_numpy(rows)], self.X1, out=self.GX[: len(rows)])

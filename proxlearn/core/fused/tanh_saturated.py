@@ -55,7 +55,7 @@ def saturates(problem: Risk) -> bool:
     return not problem.batch and bool(lengths.median() >= LARGE)
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
     saturated, rounding, reach = bounds
     reference, squared_radius, near, near_count = lists
@@ -133,7 +133,7 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs
         _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums)
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, error_model="numpy")
 def _backward_rows(t, theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
     sample, values, pair_count = pairs
     N, n = signs.shape

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxlearn.core.fused import absorbed_kernel
 from proxlearn.core.fused.neighbour_list import build_list, widest_empty_radius
 
 
@@ -72,3 +73,28 @@ def test_the_widest_empty_radius_is_empty_and_no_smaller_than_asked(N: int) -> N
     neighbours = build_list(cloud, radius * 0.999, most=10**9)
     assert neighbours is not None
     assert neighbours.empty
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_both_kernels_have_the_entries_and_the_scale_of_their_definition(dtype: type) -> None:
+    """K(i,j) = exp(log_scale_i + log Gamma(i,j) + gamma_j), for all pairs or for those of a list within the cut-off."""
+    rng, N, epsilon = np.random.default_rng(0), 200, 0.1
+    rows = rng.normal(size=(N, 3)).astype(dtype)
+    columns = (rows + 0.05 * rng.normal(size=(N, 3))).astype(dtype)
+    gamma, log_scale = rng.normal(size=N).astype(dtype), np.full(N, np.nan)
+    C = np.square(rows[:, None].astype(np.float64) - columns[None]).sum(-1)
+    expected = -C / (2 * epsilon) + gamma
+    dense = absorbed_kernel.dense_kernel(rows, columns, epsilon, np.empty((N, N), dtype), 1.0)
+    absorbed_kernel.build_dense(dense, gamma, log_scale)
+    assert dense.counts.sum() == np.count_nonzero(C < 1)
+    large = dense.K > 1e-20
+    tolerance = 400 * np.finfo(dtype).eps
+    np.testing.assert_allclose((np.log(dense.K) - log_scale[:, None])[large], expected[large], atol=tolerance)
+    log_scale[:] = np.nan
+    sparse = absorbed_kernel.sparse_kernel(rows, columns, epsilon, build_list(rows, 1.5, 10**6), 1.3)
+    absorbed_kernel.build_short(sparse, gamma, log_scale)
+    for i in range(N):
+        kept = slice(sparse.starts[i], sparse.ends[i])
+        assert sorted(sparse.kept[kept]) == [j for j in np.flatnonzero(C[i] <= sparse.limit) if j != i]
+        actual = np.log(sparse.K[kept]) - log_scale[i]
+        np.testing.assert_allclose(actual, expected[i, sparse.kept[kept]], atol=tolerance)
