@@ -16,6 +16,7 @@ from proxlearn.core.fused import absorbed_kernel
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.tile_kernel import TileKernel
+from proxlearn.core.fused.vector_math import FAST, exp, log8
 from proxlearn.core.options import Tolerance
 
 SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
@@ -51,40 +52,43 @@ class FixedPoint:
         return float(max(rows, columns) - cutoff**2 / (2 * epsilon))
 
 
-@compile_pass()
+@compile_pass(fastmath=FAST, error_model="numpy")
 def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z):  # type: ignore[no-untyped-def]
     """Compute log(Gamma^T q) and the next log z.
 
     Return the largest change of log z, the largest distance of log z from the shift, and the smallest entry of u and v.
     The entries of v are divided by ``share`` times the sum of q if that is more than 1.
     """
+    of_q = 1 / max(1.0, share * q.sum())
+    factor = 1 / (1 + kappa)
+    for j in range(len(log_z)):
+        log_Gq[j] = log8(v[j]) + unit - gamma[j]
+        next_z[j] = (log_xi[j] - log_Gq[j]) * factor
     change = reach = 0.0
     least = np.inf
-    of_q = 1 / max(1.0, share * q.sum())
     for j in range(len(log_z)):
-        # Negated comparisons, so that NaN counts as the smallest.
-        entry = min(of_q * v[j], u[j]) if u[j] > 0 and v[j] > 0 else 0.0
-        least = min(least, entry)
-        log_Gq[j] = np.log(v[j]) + unit - gamma[j]
-        next_z[j] = (log_xi[j] - log_Gq[j]) / (1 + kappa)
+        # NaN and infinity count as the smallest.
+        in_range = 0 < u[j] < np.inf and 0 < v[j] < np.inf
+        least = min(least, min(of_q * v[j], u[j]) if in_range else 0.0)
         change = max(change, abs(next_z[j] - log_z[j]))
         reach = max(reach, abs(next_z[j] - gamma[j]))
     return change, reach, least
 
 
-@compile_pass()
+@compile_pass(fastmath=FAST, error_model="numpy")
 def _scaled_z(log_z, gamma, z):  # type: ignore[no-untyped-def]
     """Compute z^ = exp(log z - gamma)."""
     for j in range(len(z)):
-        z[j] = np.exp(log_z[j] - gamma[j])
+        z[j] = exp(log_z[j] - gamma[j])
 
 
-@compile_pass()
+@compile_pass(fastmath=FAST, error_model="numpy")
 def _scaled_distance(x, x_log_scale, y, y_log_scale, log_unit):  # type: ignore[no-untyped-def]
     """Return the Euclidean distance of e^x_log_scale x and e^y_log_scale y, both times e^log_unit."""
     total = 0.0
     for i in range(len(x)):
-        total += (x[i] * np.exp(x_log_scale[i] + log_unit) - y[i] * np.exp(y_log_scale[i] + log_unit)) ** 2
+        difference = x[i] * exp(x_log_scale[i] + log_unit) - y[i] * exp(y_log_scale[i] + log_unit)
+        total += difference * difference
     return np.sqrt(total)
 
 
