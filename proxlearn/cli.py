@@ -159,7 +159,21 @@ def main(argv: list[str] | None = None) -> int:
     if not _directory_exists():
         notice("the working directory has been removed; change to a folder that exists")
         return 2
+    limit_spinning()
     return run(first, rest)
+
+
+SPIN_COUNT = "4000"
+"""Rounds that a thread of GNU OpenMP spins for its next work before it sleeps: some microseconds.
+
+By default it spins for milliseconds: two runs at once then keep each other from working (two of WDBC's took 27.7 s
+together, 5.6 s alone, and 8.4 s together with this limit). A single run on an idle machine is 5 % slower with it."""
+
+
+def limit_spinning() -> None:
+    """Let idle threads of this process sleep soon, unless the user has set how they wait; before torch is imported."""
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
 
 def _directory_exists() -> bool:
