@@ -99,6 +99,6 @@ LOSSES = FitMeasurement(
     SPLITS,
     {**dict.fromkeys(("wdbc", "diabetes", "wine", "digits"), HALF), "shd": ()},
     measure_losses,
-    2,
+    3,
     page_body,
 )

@@ -153,6 +153,6 @@ TUNED = FitMeasurement(
     5,
     {"wdbc": HALF, "banana": HALF, "diabetes": HALF, "twonorm": HALF, "digits": HALF, "shd": (), "sine": ()},
     measure_fit,
-    2,
+    3,
     page_body,
 )

@@ -139,6 +139,8 @@ BODY = """\
 - Differences are proximal minus the other, with half-widths of 95 % intervals over the splits: ± Student's, too narrow
   because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one (4.6 times as wide for
   halves). * marks a clear difference: its corrected interval does not contain 0.
+- Measured with revision 1 of the recursion (version 0.1). Revision 2 has other noise and other last bits, and the same
+  law.
 - Diverged: fits with a test risk above 10, where the risk of answering 0 is about 1.
 - Majority class: the accuracy of always answering the training part's more frequent class.
 - sine has one split and 20 seeds, whose results are independent: there both intervals are the same.
