@@ -157,16 +157,16 @@ class Registry(Generic[T]):
                 raise InputError(problem, f"register {self.expected}")
             return own
         try:
-            made = part(*arguments)
+            created = part(*arguments)
         except ProxlearnError:
             raise
         except Exception as error:
             problem = f"cannot be created ({describe_error(error)})"
             raise plugin_error(self.kind, self.group, name, problem) from error
-        if not isinstance(made, cls):
-            problem = f"returns an object of type {type(made).__name__} instead of {cls.__name__}"
+        if not isinstance(created, cls):
+            problem = f"returns an object of type {type(created).__name__} instead of {cls.__name__}"
             raise plugin_error(self.kind, self.group, name, problem)
-        return made
+        return created
 
 
 def plugin_names(group: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -136,3 +137,43 @@ def test_digits_are_scikit_learns_scaled_to_one() -> None:
     bunch, table = load_digits(), digits.load(config_of("dataset=digits").dataset)
     assert np.array_equal(table.X, bunch.data / 8 - 1)
     assert np.array_equal(table.target, bunch.target)
+
+
+def load_npz(path: Path, target: str | None = None) -> Table:
+    return registry.load(dataset_config("csv", path=str(path), target=target))
+
+
+def save(path: Path, **saved: object) -> Path:
+    np.savez(path, **saved)  # type: ignore[arg-type]
+    return path
+
+
+def test_npz(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    path = save(
+        tmp_path / "my.npz", X=X, y=np.arange(9) % 3, label=np.array(["a", "b", "b"] * 3), columns=["u", "v", "w"]
+    )
+    table = load_npz(path)
+    np.testing.assert_array_equal(table.X, X)
+    assert (table.task, table.columns, table.classes) == ("multiclass", ("u", "v", "w"), ("0", "1", "2"))
+    assert load_npz(path, "label").classes == ("a", "b")
+
+
+def test_malformed_npz(tmp_path: Path, write: Callable[..., Path]) -> None:
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
+    cases = {
+        "no array `X`": save(tmp_path / "a.npz", Y=X, y=y),
+        "no array `y`": save(tmp_path / "b.npz", X=X),
+        "X must be a matrix of numbers": save(tmp_path / "c.npz", X=X[:, 0], y=y),
+        "`y` must hold 6 numbers or strings": save(tmp_path / "d.npz", X=X, y=y[:5]),
+        "`y` is not finite in row 2": save(tmp_path / "e.npz", X=X, y=np.array([1, np.nan, 2, 3, 4, 5])),
+        "the length of `columns` is 1, but X has the shape": save(tmp_path / "f.npz", X=X, y=y, columns=["u"]),
+        "column `x1` lacks a value in data row 3": save(tmp_path / "g.npz", X=np.where(X == 5, np.nan, X), y=y),
+        "cannot be read": write(b"PK no zip", "h.npz"),
+        "holds Python objects": save(tmp_path / "i.npz", X=X.astype(object), y=y),
+    }
+    for message, path in cases.items():
+        with pytest.raises(InputError) as error:
+            load_npz(path)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
