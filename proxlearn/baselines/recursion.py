@@ -80,7 +80,10 @@ def _make_fit(weights: Weights) -> FitFunction:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the settings of the fit, with the candidates and rules of the selection that replaces the None values."""
+    """Return the settings of the fit.
+
+    A selection chooses the settings that are None; its candidates and its rules are part of the result.
+    """
     (weights,) = (update for update in get_args(Weights) if update == function)
     base = {
         name: value

@@ -39,7 +39,7 @@ NOT_INSTALLED = "not installed"
 def measure_initial_growth(
     config_of_size: Callable[[int], TrainConfig], sizes: Sequence[int], steps: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record per N of the shortest of ``steps`` steps, each from the initial cloud.
+    """For each N, yield a record of the fastest of ``steps`` steps, each of which starts from the initial cloud.
 
     ``seconds`` is None where a step is not possible, and ``problem`` is the reason.
     """

@@ -69,7 +69,7 @@ class RecursionBench:
     """Times the recursion on one dataset in several passes, because the speed of a machine changes within minutes."""
 
     def __init__(self, config: TrainConfig, burn_in: float = 1.0) -> None:
-        """Prepare the measurement; ``burn_in`` is the share of the recursions of BURN_IN that are made before it."""
+        """Prepare the measurement; ``burn_in`` is the fraction of the BURN_IN recursions that are run beforehand."""
         generator, dataset = torch.Generator().manual_seed(0), config.dataset.name
         experiment, cloud = experiment_of(config)
         if dataset in SPREAD:

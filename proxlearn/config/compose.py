@@ -114,7 +114,7 @@ def refuse_code(composed: DictConfig) -> None:
         plugin: Any = OmegaConf.to_container(composed.hydra[name], resolve=True)
         if not isinstance(plugin, dict) or not allowed_class.fullmatch(str(plugin.pop("_target_", ""))):
             options = "joblib|submitit_local|submitit_slurm|ray, or leave it out" if name == "launcher" else "basic"
-            raise InputError(f"hydra.{name} is not supported", f"choose hydra/{name}={options}")
+            raise InputError(f"the selected hydra/{name} is not supported", f"choose hydra/{name}={options}")
         refuse_targets(plugin, f"hydra.{name}.")
         if any(str(key).lstrip("+~").startswith("hydra") for key in plugin.get("params") or ()):
             raise InputError("hydra.sweeper.params cannot sweep over Hydra's own settings", "remove these settings")

@@ -12,7 +12,7 @@ from proxlearn.errors import InputError
 
 
 def count_combinations(overrides: list[Override], limit: int) -> int:
-    """Return the number of combinations; a number above ``limit`` may be too small, but is still above ``limit``."""
+    """Return the number of combinations; a result above ``limit`` may be an underestimate."""
     return math.prod(len(list(itertools.islice(_words(override), limit + 1))) for override in overrides)
 
 

@@ -78,7 +78,7 @@ class PointCloud:
             Locations. Their precision, float32 or float64, is that of the steps; whole numbers become float64.
         rho : array-like, shape (N,), optional
             Weights > 0. They are used as they are and not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights
-            of sum 2 double the output of a network. By default, each weight is 1/N.
+            that sum to 2 double the output of a network. By default, each weight is 1/N.
         """
         locations = as_tensor("theta", theta)
         locations = locations if locations.dtype in (torch.float32, torch.float64) else locations.double()

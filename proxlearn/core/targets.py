@@ -32,8 +32,8 @@ def check_targets(values: Any, n: int) -> Tensor:
 def count_outputs(y: Tensor, loss: Loss) -> int:
     """Return the number of outputs that the default neuron needs.
 
-    It is the number of columns of y. Labels, shape (n,), count as one column, except with a loss for several classes
-    that is not for regression, such as cross_entropy: there it is the number of classes.
+    It is the number of columns of y. A vector y counts as one column, unless it holds class labels and the loss is for
+    classes only, such as cross_entropy: the result is then the number of classes.
     """
     if y.ndim == 2:
         return y.shape[1]

@@ -61,7 +61,7 @@ class Experiment:
 
     @property
     def part_names(self) -> dict[str, str]:
-        """The names of the neuron, its activation and the loss, with which a prediction constructs them again."""
+        """The names of the neuron, its activation and the loss, from which they are constructed for predictions."""
         # A part of a package is found again by the name of its entry point, which may differ from its own name.
         named, loss = self.config.dataset.neuron, self.config.loss
         neuron_name = self.source.neuron.name if named is None or named in NEURONS.own_names else named

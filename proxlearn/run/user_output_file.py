@@ -72,7 +72,7 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str)
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Return whether ``status`` belongs to ``source``, a regular file, which may have several names."""
+    """Return whether ``source`` is a regular file and ``status`` belongs to it, possibly under another name."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):

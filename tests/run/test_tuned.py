@@ -150,7 +150,7 @@ def test_numbers_that_are_given_are_not_selected(tmp_path):
 
 def test_the_paper_s_recipe_selects_nothing():
     with pytest.raises(
-        InputError, match=r"h must be a finite number > 0, got null; set h=\.\.\., or use recipe=tuned to select it"
+        InputError, match=r"h must be a finite number > 0, got null; set h=\.\.\., or use recipe=tuned, which selects h"
     ):
         composed("dataset=sine", "h=null")
 

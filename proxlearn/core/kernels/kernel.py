@@ -2,7 +2,7 @@
 
 The fixed point of Algorithm 1 (proximal.py) uses a kernel through these operations only, on logarithms, and does not
 depend on how Gamma is stored. Distances and exponentials have the precision of the locations. The potentials and the
-weights may have a higher one; then the mass is distributed in that one.
+weights may have a higher precision, in which the mass is then distributed.
 """
 
 from __future__ import annotations
