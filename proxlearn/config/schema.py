@@ -132,7 +132,8 @@ class TrainConfig(Hyperparameters[float | None]):
             if self.init != "normal":
                 expected = "a whole number >= 0" if key == "steps" else "a finite number > 0"
                 selection = "use init=normal" if self.recipe == "tuned" else "use recipe=tuned"
-                raise InputError(f"{key} must be {expected}, got null", f"set {key}=..., or {selection}, which selects {key}")
+                remedy = f"set {key}=..., or {selection}, which selects {key}"
+                raise InputError(f"{key} must be {expected}, got null", remedy)
 
     @property
     def selected(self) -> tuple[str, ...]:
