@@ -38,7 +38,7 @@ from proxlearn.cli import main
 from proxlearn.core.step import step
 from proxlearn.errors import RunError
 from proxlearn.views.bench_plot import draw_bench
-from proxlearn.views.bench_tables import duration, tables
+from proxlearn.views.bench_tables import duration, tables, whole_table
 from tests.conftest import config_of
 
 TINY = Effort(largest_k=20, run_seconds=60.0, turns=1, literal_turns=1, stretch_seconds=0.001)
@@ -284,3 +284,11 @@ def test_the_command_writes_json_tables_and_plots(tmp_path: Path, capsys: pytest
     captured = capsys.readouterr()
     assert captured.out.startswith("Growth with N")
     assert "growth with N:" in captured.err
+
+
+def test_the_readme_shows_the_committed_figures() -> None:
+    root = Path(__file__).parents[2]
+    results = json.loads((root / "outputs" / "bench" / "whole.json").read_text(encoding="utf-8"))
+    lines = [line for line in whole_table(results).splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 6
+    assert "\n".join(lines) in (root / "README.md").read_text(encoding="utf-8")
