@@ -76,14 +76,20 @@ def test_readme_says_which_differences_between_weights_are_clear() -> None:
     assert "(accuracy on banana, risk on digits)" in text_of("README.md")
 
 
-def test_one_network_of_the_comparison_differs_clearly_and_its_figure_is_the_tables() -> None:
+def test_no_network_of_the_comparison_differs_clearly_and_the_largest_difference_is_the_table_s() -> None:
     networks = [row for row in csv_rows("compare/matched-light/networks.csv") if row["kind"] == "network"]
     assert len(networks) == 16
-    (row,) = (
-        row for row in networks if abs(float(row["accuracy_difference"])) > float(row["accuracy_difference_corrected"])
-    )
-    assert (row["dataset"], row["method"]) == ("banana", "fisher_rao")
-    mean, half = (f"{float(row[f'accuracy_difference{end}']):.3f}".replace("0.", ".") for end in ("", "_corrected"))
+    differences = {
+        (row["dataset"], row["method"]): (
+            float(row["accuracy_difference"]),
+            float(row["accuracy_difference_corrected"]),
+        )
+        for row in networks
+        if row["method"] != "proxlearn"
+    }
+    assert all(abs(mean) <= half for mean, half in differences.values())
+    assert max(differences, key=lambda key: abs(differences[key][0])) == ("banana", "fisher_rao")
+    mean, half = (f"{figure:.3f}".replace("0.", ".") for figure in differences["banana", "fisher_rao"])
     sentence = f"Fisher-Rao's on banana, whose selected step is not stable: {mean} ± {half}."
     assert sentence in " ".join(text_of("README.md").split())
 

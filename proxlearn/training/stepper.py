@@ -56,7 +56,7 @@ class Stepper:
     def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
         hyper, before = self.hyper, with_measured_epsilon(self.hyper, cloud)
         rows = self._draw_batch()
-        noise, z0 = draw_noise(before, self.generator)
+        noise, z0 = draw_noise(before, self.generator, self.engine)
         after, info = self._recurse(before, rows, noise, z0)
         if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
@@ -114,12 +114,15 @@ class Stepper:
         return torch.randint(n, (size,), generator=self.generator, device=self.generator.device)
 
 
-def draw_noise(cloud: PointCloud, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1]."""
+def draw_noise(cloud: PointCloud, generator: torch.Generator, engine: str = "fused") -> tuple[Tensor, Tensor]:
+    """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1].
+
+    The engines have the same numbers to rounding.
+    """
     key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
-    if fused_obstacle(device.type) is not None:
+    if engine != "fused" or fused_obstacle(device.type) is not None:
         return normal(key, cloud.theta.shape, dtype, device), uniform(key, len(cloud.theta), dtype, device)
-    # Imported here, because Numba takes a second to import and the eager engine does not need it elsewhere.
+    # Imported here, because Numba takes a second to import and the other engines do not need it.
     from proxlearn.core.fused.noise_pass import fill_normal, fill_uniform
 
     noise, z0 = torch.empty_like(cloud.theta), torch.empty_like(cloud.theta[:, 0])
