@@ -110,6 +110,7 @@ def keops_call(cloud: PointCloud, epsilon: float) -> Call:
 
     theta = cloud.theta.contiguous()
     x, y = LazyTensor(theta[:, None, :]), LazyTensor(theta[None, :, :])
-    log_z = LazyTensor(cloud.log_rho[None, :, None].contiguous())
+    # KeOps takes one precision, and the weights are in float64.
+    log_z = LazyTensor(cloud.log_rho.to(theta.dtype)[None, :, None].contiguous())
     exponents = log_z - ((x - y) ** 2).sum(-1) / (2 * epsilon)
     return lambda: exponents.logsumexp(dim=1, backend="CPU")

@@ -152,9 +152,7 @@ def test_records_of_whole_experiments_growth_and_company_make_tables_and_plots(t
     assert [cloud["k"] for cloud in clouds] == [0, 1, 2, 5, 10, 20]
     assert min(cloud[f"{name}_ms"] for cloud in clouds for name in ("ours", "literal", "floor")) > 0
     assert growth[0]["ns_per_pair"] == pytest.approx(1e9 * growth[0]["seconds"] / 40**2)
-    # A machine without a C++ compiler has a reason in place of the seconds.
-    seconds = growth[0]["keops"]
-    assert seconds == NOT_INSTALLED or str(seconds).startswith("failed: ") or float(seconds) > 0
+    assert growth[0]["keops"] == NOT_INSTALLED or growth[0]["keops"] > 0
     assert growth[-1]["seconds"] is None
     assert growth[-1]["problem"]
     company = {"dataset": "wdbc", "steps": 1, "turns": 1, "cores": 2}
