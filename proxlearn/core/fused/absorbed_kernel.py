@@ -141,7 +141,7 @@ def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-d
 def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
     """Build K around gamma; ``log_scale`` becomes log(q / q^), without the unit of the weights."""
     for t in prange(len(kernel.counts)):
-        _build_dense_rows(t, kernel, gamma, log_scale)
+        _build_dense_rows(np.int64(t), kernel, gamma, log_scale)
 
 
 # numpy's error model: where all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
@@ -178,7 +178,9 @@ def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def
 
 @njit(fastmath=FAST, error_model="numpy")
 def _add_parts(parts, v):  # type: ignore[no-untyped-def]
-    v[:] = parts[0]
+    # Not v[:] = parts[0]: the message for arrays of different shapes takes a second to compile.
+    for j in range(len(v)):
+        v[j] = parts[0, j]
     for t in range(1, len(parts)):
         for j in range(len(v)):
             v[j] += parts[t, j]
@@ -188,7 +190,7 @@ def _add_parts(parts, v):  # type: ignore[no-untyped-def]
 def sweep_dense(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     """Compute u, q^ and v for z^."""
     for t in prange(len(kernel.parts)):
-        _sweep_dense_rows(t, kernel.K, z, rho, u, q, kernel.parts)
+        _sweep_dense_rows(np.int64(t), kernel.K, z, rho, u, q, kernel.parts)
     _add_parts(kernel.parts, v)
 
 
@@ -231,7 +233,7 @@ def build_short(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
 def build_sparse(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
     """Run ``build_dense`` for a neighbour list."""
     for i in prange(len(gamma)):
-        _build_sparse_row(i, kernel, gamma, log_scale)
+        _build_sparse_row(np.int64(i), kernel, gamma, log_scale)
 
 
 @njit(fastmath=FAST, error_model="numpy")
@@ -254,12 +256,12 @@ def _sweep_sparse_rows(t, kernel, z, rho, u, q):  # type: ignore[no-untyped-def]
 def sweep_short(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     """Run ``sweep_dense`` for a short neighbour list, on one thread."""
     _sweep_sparse_rows(0, kernel, z, rho, u, q)
-    v[:] = kernel.parts[0]
+    _add_parts(kernel.parts, v)
 
 
 @compile_pass(parallel=True)
 def sweep_sparse(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     """Run ``sweep_dense`` for a neighbour list."""
     for t in prange(len(kernel.parts)):
-        _sweep_sparse_rows(t, kernel, z, rho, u, q)
+        _sweep_sparse_rows(np.int64(t), kernel, z, rho, u, q)
     _add_parts(kernel.parts, v)

@@ -81,6 +81,11 @@ class PassCache(_Cache):
             for path in folder.glob(f"{self._name}-*"):
                 _discard(path)
 
+    def is_stored(self, sig: Any, target_context: Any) -> bool:
+        """Return whether a file with the code for a signature exists."""
+        name = self._file_name(sig, target_context.codegen())
+        return any((folder / name).is_file() for folder in folders())
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the stored code for a signature, or None, in which case Numba compiles the function."""
         if not self._enabled:

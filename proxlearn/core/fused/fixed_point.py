@@ -105,7 +105,9 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
         number, stopped = 0, False
         z, u, q, v = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
         log_scale, log_Gq, next_z = np.empty(N), np.empty(N), np.empty(N)
-        gamma[:] = log_z
+        # Not gamma[:] = log_z: the message for arrays of different shapes takes a second to compile.
+        for j in range(N):
+            gamma[j] = log_z[j]
         build(kernel, gamma, log_scale)
         _scaled_z(log_z, gamma, z)
         sweep(kernel, z, rho, u, q, v)
@@ -121,7 +123,8 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
             new_gamma, new_scale = gamma, log_scale
             if away > reach:
                 new_gamma, new_scale = np.empty_like(gamma), np.empty(N)
-                new_gamma[:] = next_z
+                for j in range(N):
+                    new_gamma[j] = next_z[j]
                 build(kernel, new_gamma, new_scale)
             new_z, new_u, new_q, new_v = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
             new_Gq, following = np.empty(N), np.empty(N)
@@ -146,15 +149,45 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
     return rounds
 
 
-_DENSE = compile_pass()(_make_rounds(absorbed_kernel.build_dense, absorbed_kernel.sweep_dense))
+DENSE = compile_pass()(_make_rounds(absorbed_kernel.build_dense, absorbed_kernel.sweep_dense))
 _SHORT = compile_pass()(_make_rounds(absorbed_kernel.build_short, absorbed_kernel.sweep_short))
 _SPARSE = compile_pass()(_make_rounds(absorbed_kernel.build_sparse, absorbed_kernel.sweep_sparse))
 _ROUNDS: dict[type, Callable[..., Any]] = {
-    DenseKernel: _DENSE,
+    DenseKernel: DENSE,
     ShortKernel: _SHORT,
     SparseKernel: _SPARSE,
     TileKernel: _make_rounds(TileKernel.build, TileKernel.sweep),
 }
+
+
+def arguments(
+    kernel: Any,
+    log_rho: np.ndarray,
+    log_xi: np.ndarray,
+    kappa: float,
+    log_z0: np.ndarray,
+    delta: float,
+    L: int,
+    tolerance: Tolerance,
+) -> tuple[Any, ...]:
+    """Return the arguments of the rounds for a problem in the terms of ``solve``."""
+    unit = float(log_rho.max())
+    smallest = SMALLEST[kernel.dtype]
+    return (
+        kernel,
+        np.empty(len(log_z0), kernel.dtype),
+        np.exp(log_rho - unit),
+        unit,
+        log_xi,
+        kappa,
+        log_z0,
+        delta,
+        L,
+        tolerance == "paper",
+        SHIFT_LIMIT[kernel.dtype],
+        smallest,
+        OF_ALL_Q[kernel.dtype] / smallest,
+    )
 
 
 def solve(
@@ -171,22 +204,8 @@ def solve(
 
     The kernel is a DenseKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """
-    unit = float(log_rho.max())
-    smallest = SMALLEST[kernel.dtype]
     in_range, number, stopped, new_log_rho, log_z, log_Gz, log_Gq, changes = _ROUNDS[type(kernel)](
-        kernel,
-        np.empty(len(log_z0), kernel.dtype),
-        np.exp(log_rho - unit),
-        unit,
-        log_xi,
-        kappa,
-        log_z0,
-        delta,
-        L,
-        tolerance == "paper",
-        SHIFT_LIMIT[kernel.dtype],
-        smallest,
-        OF_ALL_Q[kernel.dtype] / smallest,
+        *arguments(kernel, log_rho, log_xi, kappa, log_z0, delta, L, tolerance)
     )
     if not in_range:
         return None

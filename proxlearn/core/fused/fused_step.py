@@ -19,7 +19,7 @@ from torch import Tensor
 from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.functionals.functional import Functional
-from proxlearn.core.fused import fixed_point
+from proxlearn.core.fused import compile_ahead, fixed_point
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
 from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import make_drift
@@ -64,6 +64,8 @@ class FusedStep:
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         self.hyper, self.N = hyper, N
         set_threads(threads)
+        if threads > 1 and N <= MOST_DENSE and hyper.weights == "proximal" and hyper.kernel == "auto":
+            compile_ahead.start(torch.empty(0, dtype=functional.dtype).numpy().dtype)
         self.drift = make_drift(functional, hyper, N, row_blocks(N))
         self.dtype = np.dtype(np.float64)
         self._K: dict[np.dtype, np.ndarray] = {}
@@ -93,6 +95,7 @@ class FusedStep:
             return PointCloud(theta, log_rho, cloud.step + 1), info
         if hyper.kernel != "auto":
             return self._with_reference_kernel(cloud, theta, w, z0)
+        compile_ahead.wait()
         max_step = largest_displacement(theta.numpy(), cloud.theta.numpy())
         osc_z0, osc_potential = ranges(z0.numpy(), w, cloud.log_rho.numpy(), 1 / hyper.beta)
         osc_z = max(osc_z0, hyper.h / hyper.epsilon * osc_potential)

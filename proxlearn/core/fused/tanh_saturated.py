@@ -130,7 +130,7 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs
     Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
     """
     for t in prange(len(sums)):
-        _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums)
+        _forward_rows(np.int64(t), theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums)
 
 
 @njit(fastmath=FAST, error_model="numpy")
@@ -196,7 +196,7 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
     """Compute T c (and T e if e is given) and the Euler-Maruyama update; dense rows are recomputed bit for bit."""
     for t in prange(blocks):
         _backward_rows(
-            t, theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks
+            np.int64(t), theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks
         )
 
 

@@ -1,0 +1,83 @@
+"""A second process that compiles the fixed point while this process compiles the drift, on a machine that has neither.
+
+Numba compiles on one core, one function at a time. The first step needs the drift first and the fixed point next, and
+each takes seconds to compile. The second process leaves its code in the cache, from which this process loads it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import subprocess
+import sys
+from typing import Any
+
+import numba
+import numpy as np
+
+from proxlearn.core.compile_time import COMPILE_TIME
+from proxlearn.core.fused import fixed_point
+from proxlearn.core.fused.absorbed_kernel import dense_kernel
+from proxlearn.core.fused.code_cache import PassCache
+from proxlearn.core.fused.neighbour_list import largest_displacement
+from proxlearn.core.fused.screening import ranges
+
+PATIENCE = 60.0
+"""Seconds after which a process that does not finish is given up; this process then compiles by itself."""
+
+_running: list[subprocess.Popen[bytes]] = []
+
+
+def _arguments(dtype: np.dtype) -> tuple[Any, ...]:
+    """Return the arguments of a small fixed point in a precision: their types are those of every dense one."""
+    points = np.arange(32.0).reshape(16, 2).astype(dtype)
+    kernel = dense_kernel(points, points, 1.0, np.empty((16, 16), dtype), 1.0)
+    return fixed_point.arguments(kernel, np.zeros(16), np.zeros(16), 1.0, np.zeros(16), 0.1, 2, "paper")
+
+
+def compile_fixed_point(dtype: np.dtype) -> None:
+    """Compile all that a step with a dense kernel needs after its drift, by running it once."""
+    fixed_point.DENSE(*_arguments(dtype))
+    points, numbers = np.ones((16, 2), dtype), np.ones(16, dtype)
+    largest_displacement(points, points)
+    ranges(numbers, numbers, np.ones(16), 1.0)
+
+
+def start(dtype: np.dtype) -> None:
+    """Start the second process, unless the code is in the cache or there is no cache to share."""
+    cache = getattr(fixed_point.DENSE, "_cache", None)
+    # With NUMBA_DISABLE_JIT there is no code.
+    if _running or not isinstance(cache, PassCache) or cache.cache_path is None or not sys.executable:
+        return
+    if cache.is_stored(tuple(numba.typeof(value) for value in _arguments(dtype)), fixed_point.DENSE.targetctx):
+        return
+    statement = (
+        "import numpy; from proxlearn.core.fused.compile_ahead import compile_fixed_point; "
+        f"compile_fixed_point(numpy.dtype({dtype.name!r}))"
+    )
+    # Without the working directory in the path, where a file of the user may have the name of a module.
+    command = [sys.executable, "-P", "-c", statement]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # Without a second process, this one compiles everything.
+    with contextlib.suppress(OSError):
+        _running.append(subprocess.Popen(command, **streams))
+        atexit.register(stop)
+
+
+def wait() -> None:
+    """Wait until the second process has ended; its code is then in the cache, unless it failed."""
+    if not _running:
+        return
+    COMPILE_TIME.start()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        _running[0].wait(PATIENCE)
+    COMPILE_TIME.end()
+    stop()
+
+
+def stop() -> None:
+    """End the second process."""
+    while _running:
+        process = _running.pop()
+        process.kill()
+        process.wait()
