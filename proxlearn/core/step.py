@@ -18,11 +18,12 @@ from proxlearn.errors import InputError
 
 __all__ = ["REVISION", "Info", "step"]
 
-REVISION = 2
+REVISION = 3
 """Revision of the arithmetic of a recursion, raised when its bits change.
 
 1: versions 0.1 and before. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
-threads, weights in float64. Results of the revisions agree to rounding in a single step, and in law in a run.
+threads, weights in float64. 3: as 2, except for samples with one feature, whose sums have another order. Results of the
+revisions agree to rounding in a single step, and in law in a run.
 """
 
 

@@ -49,7 +49,8 @@ def start(dtype: np.dtype) -> None:
     # With NUMBA_DISABLE_JIT there is no code.
     if _running or not isinstance(cache, PassCache) or cache.cache_path is None or not sys.executable:
         return
-    if cache.is_stored(tuple(numba.typeof(value) for value in _arguments(dtype)), fixed_point.DENSE.targetctx):
+    types = tuple(numba.typeof(value) for value in _arguments(dtype))  # type: ignore[no-untyped-call]
+    if cache.is_stored(types, fixed_point.DENSE.targetctx):
         return
     statement = (
         "import numpy; from proxlearn.core.fused.compile_ahead import compile_fixed_point; "
@@ -57,10 +58,10 @@ def start(dtype: np.dtype) -> None:
     )
     # Without the working directory in the path, where a file of the user may have the name of a module.
     command = [sys.executable, "-P", "-c", statement]
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # Without a second process, this one compiles everything.
     with contextlib.suppress(OSError):
-        _running.append(subprocess.Popen(command, **streams))
+        null = subprocess.DEVNULL
+        _running.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))
         atexit.register(stop)
 
 

@@ -15,6 +15,7 @@ from proxlearn.core.fused.drift_base import FusedDrift
 from proxlearn.core.fused.softmax_binary_features import BinaryFeaturesDrift, is_applicable
 from proxlearn.core.fused.softmax_drift import SoftmaxDrift
 from proxlearn.core.fused.tanh_drift import TanhDrift
+from proxlearn.core.fused.tanh_one_feature import OneFeatureTanhDrift
 from proxlearn.core.fused.tanh_outputs_drift import TanhOutputsDrift
 from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift, saturates
 from proxlearn.core.fused.tanh_tiled import TiledTanhDrift
@@ -73,6 +74,8 @@ def _tanh(risk: Risk, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
     if saturates(risk):
         return SaturatedTanhDrift(risk, hyper, N, blocks)
     whole = N * risk.samples.y.nbytes <= IN_ONE_PIECE
+    if whole and risk.samples.X.shape[1] == 1:
+        return OneFeatureTanhDrift(risk, hyper, N, blocks)
     return (TanhDrift if whole else TiledTanhDrift)(risk, hyper, N, blocks)
 
 

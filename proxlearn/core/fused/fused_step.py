@@ -19,7 +19,7 @@ from torch import Tensor
 from proxlearn.core import proximal
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.functionals.functional import Functional
-from proxlearn.core.fused import compile_ahead, fixed_point
+from proxlearn.core.fused import compile_ahead, fixed_point, one_step_list
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
 from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import make_drift
@@ -32,6 +32,7 @@ from proxlearn.core.fused.neighbour_list import (
     mean_neighbours,
     widest_empty_radius,
 )
+from proxlearn.core.fused.one_step_list import list_between
 from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.thread_layer import set_threads
 from proxlearn.core.fused.tile_kernel import TileKernel, tile_memory
@@ -116,6 +117,8 @@ class FusedStep:
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
         """Return the screen of the next step and the fixed point, which is None if the weights do not change."""
+        if self._is_for_one_step(theta, radius, max_step):
+            return None, self._with_one_list(cloud, theta, w, z0, radius)
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries = 0
@@ -127,7 +130,8 @@ class FusedStep:
                     return screen, None
                 # A list that does not reach the cut-off would fail the bound, so there is no point in solving over it.
                 if neighbours is not None and not neighbours.empty and slack >= radius:
-                    solution = self._solve(self._sparse(cloud, theta, neighbours, slack), cloud, w, z0)
+                    kernel = sparse_kernel(*self._oriented(cloud.theta, theta), epsilon, neighbours, slack)
+                    solution = self._solve(kernel, cloud, w, z0)
                     if solution is None:
                         break
                     excess = solution.log_eta(slack, epsilon) - LOG_TOLERANCE
@@ -144,26 +148,57 @@ class FusedStep:
             before = 0.0
         if self.N > MOST_DENSE:
             return None, self._tiled(cloud, theta, w, z0, radius)
-        return self._dense(cloud, theta, w, z0, radius, max_step)
-
-    def _dense(
-        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
-    ) -> tuple[Screen | None, FixedPoint | None]:
-        rows, columns = self._oriented(cloud.theta, theta)
         # The radius of the next step's list, which determines its length.
         list_radius = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
-        kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, list_radius)
+        near, solution = self._dense(cloud, theta, w, z0, list_radius)
         screen = None
-        if int(kernel.counts.sum()) - self.N <= self.N**2 // 40:
+        if near <= self.N**2 // 40:
             screen = self._around(theta, list_radius)
             screen = screen if self._list_of(screen) is not None else None
+        return screen, solution
+
+    def _is_for_one_step(self, theta: Tensor, radius: float, max_step: float) -> bool:
+        """Return whether a neighbour list would be valid for one step alone, and is built for one step."""
+        few = self.N <= one_step_list.MOST_ROWS and theta.shape[1] <= one_step_list.MOST_COORDINATES
+        return few and skin(radius + max_step, max_step) == 0
+
+    def _with_one_list(
+        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float
+    ) -> FixedPoint | None:
+        """Solve with the pairs within the cut-off, which is enlarged until what was left out changes no weight.
+
+        Return None if no pair is within the cut-off, so that the weights do not change.
+        """
+        rows, columns = self._oriented(cloud.theta, theta)
+        for _ in range(MOST_SOLUTIONS):
+            neighbours = list_between(rows, columns, radius, self.N**2 // 20)
+            if neighbours is None:
+                break
+            if neighbours.empty:
+                return None
+            kernel = sparse_kernel(rows, columns, self.hyper.epsilon, neighbours, radius)
+            solution = self._solve(kernel, cloud, w, z0)
+            if solution is None:
+                break
+            excess = solution.log_eta(radius, self.hyper.epsilon) - LOG_TOLERANCE
+            if excess <= 0:
+                return solution
+            radius = math.sqrt(radius**2 + 2 * self.hyper.epsilon * 1.1 * excess)
+        return self._dense(cloud, theta, w, z0, radius)[1]
+
+    def _dense(
+        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, limit: float
+    ) -> tuple[int, FixedPoint]:
+        """Solve with all pairs; return the number of pairs within ``limit`` too."""
+        rows, columns = self._oriented(cloud.theta, theta)
+        kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None and self.dtype == np.float32:
             # A small epsilon: float64 has ten times the range, and costs a tenth of the log domain.
             rows, columns = rows.astype(np.float64), columns.astype(np.float64)
-            _, solution = self._solve_dense(rows, columns, cloud, w, z0, list_radius)
+            _, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None:
             solution = self._in_log_domain(cloud, theta, w, z0)
-        return screen, solution
+        return int(kernel.counts.sum()) - self.N, solution
 
     def _tiled(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float) -> FixedPoint:
         """Solve with the tiles within the cut-off, which is enlarged until what was skipped changes no weight."""
@@ -242,11 +277,6 @@ class FusedStep:
         _, solution = proximal_weights(cloud, theta, torch.from_numpy(w), self.hyper, z0)
         info = Info(cloud, theta, self.hyper, torch.from_numpy(w), solution)
         return PointCloud(theta, solution.log_rho, cloud.step + 1), info
-
-    def _sparse(
-        self, cloud: PointCloud, new: Tensor, neighbours: NeighbourList, cutoff: float
-    ) -> SparseKernel | ShortKernel:
-        return sparse_kernel(*self._oriented(cloud.theta, new), self.hyper.epsilon, neighbours, cutoff)
 
     def _oriented(self, old: Tensor, new: Tensor) -> tuple[np.ndarray, np.ndarray]:
         rows, columns = cost_rows_columns(old, new, self.hyper.orientation)

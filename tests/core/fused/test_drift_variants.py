@@ -16,6 +16,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.drifts import has_fused_drift, make_drift
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.tanh_drift import TanhDrift
+from proxlearn.core.fused.tanh_one_feature import OneFeatureTanhDrift
 from proxlearn.core.fused.tanh_tiled import TILE, TiledTanhDrift
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.losses import find_loss
@@ -55,6 +56,34 @@ def test_tiles_make_no_difference_but_rounding(
     scale = float((theta - cloud.theta).abs().max())
     torch.testing.assert_close(theta_tiled, theta, rtol=RHO[dtype], atol=RHO[dtype] * scale)
     torch.testing.assert_close(torch.from_numpy(w_tiled), torch.from_numpy(w), rtol=10 * RHO[dtype], atol=RHO[dtype])
+
+
+@dtypes
+@pytest.mark.parametrize("drift", ["paper", "first_variation"])
+@pytest.mark.parametrize("potential", ["paper", "first_variation"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_feature_makes_no_difference_but_rounding(
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    drift: options.Drift,
+    potential: options.Potential,
+    weighted: bool,
+) -> None:
+    N, n = 45, 30
+    hyper = replace(WDBC, drift=drift, prox_potential=potential)
+    X, y = torch.randn(n, 1, generator=generator).to(dtype), torch.randn(n, generator=generator).to(dtype)
+    weights = torch.rand(n, generator=generator).to(dtype) + 0.1 if weighted else None
+    problem = Risk.from_samples(Perceptron(), Samples(X, y, weights=weights))
+    theta, rho = torch.randn(N, 3, generator=generator).to(dtype), torch.rand(N, generator=generator).to(dtype).numpy()
+    # Every second particle's bias saturates it.
+    theta[::2, 1] += 500
+    noise = torch.randn(N, 3, generator=generator).to(dtype)
+    general, special = TanhDrift(problem, hyper, N, 2), make_drift(problem, hyper, N, 2)
+    assert isinstance(special, OneFeatureTanhDrift)
+    expected, w = general(theta, rho, noise)
+    moved, w_special = special(theta, rho, noise)
+    torch.testing.assert_close(moved, expected, rtol=RHO[dtype], atol=RHO[dtype])
+    torch.testing.assert_close(torch.from_numpy(w_special), torch.from_numpy(w), rtol=10 * RHO[dtype], atol=RHO[dtype])
 
 
 @dtypes

@@ -98,10 +98,10 @@ def test_every_reading_equals_the_reference(
     torch.testing.assert_close(actual.theta, expected.theta, rtol=RHO[dtype], atol=RHO[dtype])
 
 
-def some_cloud(seed: int, N: int, kind: str, orders: float, dtype: torch.dtype, unit: float) -> PointCloud:
+def some_cloud(seed: int, N: int, p: int, kind: str, orders: float, dtype: torch.dtype, unit: float) -> PointCloud:
     """Distances are counted in units of sqrt(epsilon), the length that the kernel sees."""
     generator = torch.Generator().manual_seed(seed)
-    theta = torch.randn(N, 4, generator=generator, dtype=torch.float64)
+    theta = torch.randn(N, p, generator=generator, dtype=torch.float64)
     if kind == "spread":
         theta *= 20
     if kind == "clustered":
@@ -115,35 +115,46 @@ def some_cloud(seed: int, N: int, kind: str, orders: float, dtype: torch.dtype, 
 @given(
     seed=st.integers(0, 10**6),
     N=st.integers(2, 60),
+    features=st.integers(1, 2),
     kind=st.sampled_from(["spread", "clustered", "duplicated", "one blob"]),
     orders=st.floats(0, 12),
     epsilon=st.sampled_from([1e-3, 0.1, 1.0, 10.0]),
     kappa=st.sampled_from([0.3, 3.0, 50.0]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
     orientation=st.sampled_from(["paper", "consistent"]),
+    noise_scale=st.sampled_from([0.3, 5.0]),
 )
-@example(195, 45, "clustered", 2.0, 1.0, 50.0, torch.float32, "consistent")  # a weight of e^-776
-@example(415, 40, "clustered", 0.25, 10.0, 3.0, torch.float64, "consistent")  # K underflows where q^ is large
+@example(195, 45, 2, "clustered", 2.0, 1.0, 50.0, torch.float32, "consistent", 0.3)  # a weight of e^-776
+@example(415, 40, 2, "clustered", 0.25, 10.0, 3.0, torch.float64, "consistent", 0.3)  # K underflows where q^ is large
 @settings(max_examples=120, deadline=None)
 def test_screening_is_exact_for_any_cloud_and_any_weights(
     seed: int,
     N: int,
+    features: int,
     kind: str,
     orders: float,
     epsilon: float,
     kappa: float,
     dtype: torch.dtype,
     orientation: options.Orientation,
+    noise_scale: float,
 ) -> None:
-    """Two steps: the second one uses the screen of the first."""
-    cloud = some_cloud(seed, N, kind, orders, dtype, unit=epsilon**0.5)
+    """Two steps: the second one uses the screen of the first; one feature and large steps: lists for one step."""
+    cloud = some_cloud(seed, N, features + 2, kind, orders, dtype, unit=epsilon**0.5)
     generator = torch.Generator().manual_seed(seed + 1)
-    X, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((7, 2), (7,)))
+    X, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((7, features), (7,)))
     problem = Risk.from_samples(Perceptron(), Samples(X, y)).to("cpu", dtype)
     h, beta = 0.01, kappa * 0.01 / epsilon
     # A fixed number of rounds: a tolerance could be met one round earlier by a rounding error.
     hyper = Hyper(
-        beta=beta, h=h, epsilon=epsilon, delta=0.0, L=12, noise_scale=0.3, orientation=orientation, tolerance="log"
+        beta=beta,
+        h=h,
+        epsilon=epsilon,
+        delta=0.0,
+        L=12,
+        noise_scale=noise_scale,
+        orientation=orientation,
+        tolerance="log",
     )
     fused = FusedStep(problem, hyper, N, threads=1)
     for _ in range(2):

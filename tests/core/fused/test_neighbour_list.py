@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from proxlearn.core.fused import absorbed_kernel
 from proxlearn.core.fused.neighbour_list import build_list, widest_empty_radius
+from proxlearn.core.fused.one_step_list import MOST_COORDINATES, list_between
 
 
 def distances(cloud: np.ndarray) -> np.ndarray:
@@ -56,6 +57,28 @@ def test_a_list_holds_every_pair_within_the_radius_and_none_far_beyond(
     assert np.all(listed[exact <= radius])
     assert not np.any(listed[exact > radius * (1 + 1e-4)])
     assert not np.any(listed.diagonal())
+
+
+@given(clouds, st.floats(1e-3, 20), st.floats(0, 10))
+@settings(max_examples=60, deadline=None)
+def test_a_list_between_two_clouds_holds_every_pair_within_the_radius_and_none_far_beyond(
+    shape: tuple[int, int, int, str, type], radius: float, move: float
+) -> None:
+    seed, N, p, kind, dtype = shape
+    p = 1 + p % MOST_COORDINATES
+    columns = make_cloud(seed, N, p, kind, dtype)
+    rows = (columns + move * np.random.default_rng(seed + 1).normal(size=(N, p))).astype(dtype)
+    neighbours = list_between(rows, columns, radius, most=3 * N**2)
+    assert neighbours is not None
+    listed = np.zeros((N, N), bool)
+    for i in range(N):
+        entries = neighbours.columns[neighbours.starts[i] : neighbours.starts[i + 1]]
+        assert len(set(entries.tolist())) == len(entries)
+        listed[i, entries] = True
+    exact = np.sqrt(np.square(rows[:, None].astype(np.float64) - columns[None]).sum(axis=-1))
+    np.fill_diagonal(exact, np.inf)
+    assert np.all(listed[exact <= radius])
+    assert not np.any(listed[exact > radius * (1 + 1e-4)])
 
 
 def test_a_list_that_would_be_too_long_is_not_made() -> None:

@@ -1,0 +1,96 @@
+"""The tanh drift for samples with one feature: pre-activations and gradients are computed in the passes themselves.
+
+A matrix product with two rows, [1 x], takes longer than all other arithmetic of such a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.drift_base import FusedDrift, potential
+from proxlearn.core.fused.vector_math import FAST, tanh
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.samples import Samples
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def _forward_rows(t, theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
+    N, n = T.shape
+    blocks, r, s = len(sums), sums[t, 0], sums[t, 1]
+    r[:] = 0
+    s[:] = 0
+    for i in range(N * t // blocks, N * (t + 1) // blocks):
+        a, b, w, row = theta[i, 0], theta[i, 1], theta[i, 2], T[i]
+        a_rho = a * rho[i]
+        for m in range(n):
+            value = tanh(b + w * x[m])
+            row[m] = value
+            r[m] += a_rho * value
+            s[m] += a * value
+
+
+@compile_pass(parallel=True)
+def forward(theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
+    """Compute T = tanh(b + w x), and store the share of block t in (P^T rho, P^T 1) in sums[t]."""
+    for t in prange(len(sums)):
+        _forward_rows(np.int64(t), theta, rho, x, T, sums)
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def _backward_rows(t, blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):  # type: ignore[no-untyped-def]
+    N, n = T.shape
+    zero, one = T.dtype.type(0), T.dtype.type(1)
+    for i in range(N * t // blocks, N * (t + 1) // blocks):
+        row, weight = T[i], rho[i]
+        in_c, in_d, in_b, in_w = zero, zero, zero, zero
+        for m in range(n):
+            value = row[m]
+            in_c += value * c[m]
+            in_d += value * d[m]
+            slope = (c[m] + weight * d[m]) * (one - value * value)
+            in_b += slope
+            in_w += slope * x[m]
+        inner_c[i] = in_c
+        factor = h * theta[i, 0]
+        new[i, 0] = theta[i, 0] - h * (in_c + weight * in_d) + diffusion * noise[i, 0]
+        new[i, 1] = theta[i, 1] - factor * in_b + diffusion * noise[i, 1]
+        new[i, 2] = theta[i, 2] - factor * in_w + diffusion * noise[i, 2]
+
+
+@compile_pass(parallel=True)
+def backward(blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):  # type: ignore[no-untyped-def]
+    """Compute inner_c = T c, and the Euler-Maruyama update of theta."""
+    for t in prange(blocks):
+        _backward_rows(np.int64(t), blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new)
+
+
+class OneFeatureTanhDrift(FusedDrift):
+    """``TanhDrift`` for samples with one feature: the same results up to rounding."""
+
+    def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
+        n = len(problem.samples)
+        self.dtype = dtype = problem.samples.X.numpy().dtype
+        self.blocks, self.n, self.risk = blocks, n, problem
+        self._prepare(problem.samples)
+        self.set_hyper(hyper)
+        self.T, self.sums = np.empty((N, n), dtype), np.empty((blocks, 2, n), dtype)
+        self.inner_c = np.empty(N, dtype)
+
+    def _prepare(self, samples: Samples) -> None:
+        self.x = samples.X[:, 0].contiguous().numpy()
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        cloud, T, hyper = theta.numpy(), self.T, self.hyper
+        forward(cloud, rho, self.x, T, self.sums)
+        r, s = self.sums.sum(axis=0)
+        c, d = self.cotangent(r, s)
+        u = cloud[:, 0] * (T @ self._weighted(r)) / self.n if hyper.drift != hyper.prox_potential else None
+        new = torch.empty_like(theta)
+        steps = (self.h, self.diffusion, noise.numpy(), self.inner_c, new.numpy())
+        backward(self.blocks, T, cloud, rho, self.x, c, d, *steps)
+        return new, potential(hyper, cloud[:, 0] * self.inner_c, u)
