@@ -185,7 +185,10 @@ def test_predict_is_the_normalised_mean_of_the_outputs(
     [
         ((X, X), "cloud is of type Tensor; give a PointCloud"),
         ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, but the risk has 2 features"),
-        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"), "unknown estimate 'plain'; choose from weighted, unw"),
+        (
+            (pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"),
+            "unknown estimate 'plain'; choose from weighted, unw",
+        ),
         ((pl.PointCloud.from_arrays(np.zeros((2, 3))), X), "a particle has 4 coordinates"),
         ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X * np.nan), "X holds a number that is not finite in row 0"),
     ],

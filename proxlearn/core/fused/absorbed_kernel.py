@@ -180,7 +180,8 @@ def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def
 
 @njit(fastmath=FAST, error_model="numpy")
 def _add_parts(parts, v):  # type: ignore[no-untyped-def]
-    # Not v[:] = parts[0]: the message for arrays of different shapes takes a second to compile.
+    # A loop instead of v[:] = parts[0], because the error message for arrays of different shapes takes a second to
+    # compile.
     for j in range(len(v)):
         v[j] = parts[0, j]
     for t in range(1, len(parts)):

@@ -107,7 +107,8 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
         number, stopped = 0, False
         z, u, q, v = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
         log_scale, log_Gq, next_z = np.empty(N), np.empty(N), np.empty(N)
-        # Not gamma[:] = log_z: the message for arrays of different shapes takes a second to compile.
+        # A loop instead of gamma[:] = log_z, because the error message for arrays of different shapes takes a second to
+        # compile.
         for j in range(N):
             gamma[j] = log_z[j]
         build(kernel, gamma, log_scale)
@@ -173,7 +174,7 @@ def arguments(
     L: int,
     tolerance: Tolerance,
 ) -> tuple[Any, ...]:
-    """Return the arguments of the rounds for a problem in the terms of ``solve``."""
+    """Return the arguments of the rounds for a problem that is given by the arguments of ``solve``."""
     unit = float(log_rho.max())
     smallest = SMALLEST[kernel.dtype]
     return (
