@@ -34,15 +34,15 @@ PARTIAL_STEPS = 10
 class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Classifier trained by proximal mean field learning.
 
-    Two classes are predicted by the sign of one function with the targets -1 and +1, more classes by the largest of C
-    functions with one-hot targets.
+    Two classes are predicted by the sign of one function with the targets -1 and +1, and more classes by the largest of
+    C functions with one-hot targets.
 
 {PARAMETERS}    classes_ : ndarray of shape (C,)
         The labels, in sorted order.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on these rows; with ``warm_start`` continue the last fit.
+        """Train on these rows, or continue the last fit if ``warm_start`` is set.
 
         Parameters
         ----------
@@ -50,8 +50,8 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         y : array-like of shape (n,)
             Labels.
         sample_weight : array-like of shape (n,), default=None
-            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings are weighted alike. A row
-            of weight 0 counts as removed, and so does a label that only such rows have.
+            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings are weighted in the same
+            way. A row of weight 0 is ignored, and so is a label that only such rows have.
 
         Returns
         -------
@@ -65,7 +65,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     ) -> Self:
         """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece determines the scalings and, where parameters are None, the settings.
+        The first piece determines the scalings and selects the values of parameters that are None.
 
         Parameters
         ----------
@@ -73,11 +73,11 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         y : array-like of shape (n,)
             Labels.
         classes : array-like, default=None
-            The labels of all pieces; None: those of the first piece.
+            The labels of all pieces. By default, they are those of the first piece.
         steps : int, default=10
             Number of recursions.
         sample_weight : array-like of shape (n,), default=None
-            Weights of the rows, as in ``fit``; their sum has no effect, so that every piece counts by its ``steps``.
+            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a piece depends on ``steps``.
 
         Returns
         -------
@@ -142,10 +142,10 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return each class's probability, n x C: at least 1e-6 each, with sum 1.
+        """Return the class probabilities, n x C; each is at least 1e-6, and each row sums to 1.
 
-        The link is that of the loss: the logistic function, softmax, or for the quadratic loss (1 + f) / 2 and the
-        outputs' positive parts.
+        The link function depends on the loss: the logistic function, softmax, or for the quadratic loss (1 + f) / 2
+        (two classes) and the positive parts of the outputs (more classes).
         """
         return self._predict(X).probabilities
 
@@ -154,8 +154,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
 
         A probability is computed from a mean over the particles. Its standard error is the typical change of this mean
         if the same number of particles were drawn again, independently, from the distribution that the cloud
-        represents; it is large where the particles disagree. Trained particles compensate for one another, so a fit
-        with another seed differs by far less. The uncertainty of a label is given by the probabilities themselves.
+        represents; it is large for rows on which the particles disagree. Trained particles compensate for one another,
+        so a fit with another seed differs by far less. The uncertainty of a label is given by the probabilities
+        themselves.
         """
         return self._predict(X).errors
 
@@ -164,9 +165,10 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regressor for one or several targets, trained by proximal mean field learning.
 
 {PARAMETERS}    noise_ : ndarray of shape (targets,)
-        Standard deviation of the residuals: on the rows that selection held out, after as many recursions as the fit
-        has (where selection did not choose them: on the fitted rows, if that is larger). Without selection, or with
-        another loss than the quadratic one, it is computed on the rows fitted last, which underestimates it.
+        Standard deviation of the residuals on the rows that selection held out, after as many recursions as the fit
+        has. If selection did not choose the number of recursions, the value on the fitted rows is used if it is larger.
+        Without selection, or with a loss other than the quadratic one, it is computed on the rows fitted last, which
+        underestimates it.
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -175,7 +177,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on these rows; with ``warm_start`` continue the last fit.
+        """Train on these rows, or continue the last fit if ``warm_start`` is set.
 
         Parameters
         ----------
@@ -183,7 +185,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         y : array-like of shape (n,) or (n, targets)
         sample_weight : array-like of shape (n,), default=None
             Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings and ``noise_`` are
-            weighted alike. A row of weight 0 counts as removed.
+            weighted in the same way. A row of weight 0 is ignored.
 
         Returns
         -------
@@ -194,7 +196,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS, sample_weight: Any = None) -> Self:
         """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece determines the scalings and, where parameters are None, the settings.
+        The first piece determines the scalings and selects the values of parameters that are None.
 
         Parameters
         ----------
@@ -203,7 +205,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         steps : int, default=10
             Number of recursions.
         sample_weight : array-like of shape (n,), default=None
-            Weights of the rows, as in ``fit``; their sum has no effect, so that every piece counts by its ``steps``.
+            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a piece depends on ``steps``.
 
         Returns
         -------
@@ -249,10 +251,10 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
         """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
 
-        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if selection has no
-        risk for the number of steps of the fit. Otherwise the held-out value is that of the selected candidate, which
-        was fitted on fewer rows. If the fit has another number of steps than the selected one, the candidate may by
-        chance have a lower risk than the fit; the larger of the two standard deviations is then returned.
+        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if selection recorded no risk
+        for the fit's number of steps. Otherwise, the held-out value is that of the selected candidate, which was fitted
+        on fewer rows. If the fit's number of steps differs from the selected one, the candidate may by chance have a
+        lower risk than the fit; the larger of the two standard deviations is then returned.
         """
         selection, step = self._selection, self.n_steps_
         risk = None if selection is None else selection.risk_at(step)
@@ -271,18 +273,18 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
         A prediction is a mean over the particles. Its standard error is the typical change of this mean if the same
         number of particles were drawn again, independently, from the distribution that the cloud represents; it is
-        large where the particles disagree. Trained particles compensate for one another, so a fit with another seed
-        differs by far less. The noise of the targets is not included: see ``noise_``.
+        large for rows on which the particles disagree. Trained particles compensate for one another, so a fit with
+        another seed differs by far less. The noise of the targets is not included: see ``noise_``.
         """
         return self._predict(X).errors
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper ends of the intervals with the given coverage, under a normal distribution.
+        """Return the lower and upper bounds of intervals with the given coverage, assuming a normal distribution.
 
-        With ``of="target"`` the intervals are for new targets; they use the standard deviation ``noise_``, which
-        includes every error of f on new rows. With ``of="mean"`` the intervals are for f(x) under redrawn particles;
+        With ``of="target"``, the intervals are for new targets; they use the standard deviation ``noise_``, which
+        includes every error of f on new rows. With ``of="mean"``, the intervals are for f(x) under redrawn particles;
         they use ``predict_std``.
         """
         if of not in ("target", "mean"):

@@ -42,14 +42,14 @@ class WeightedRows:
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
-    """Sample weights, the largest of which is 1; None: all equal."""
+    """Sample weights, scaled such that the largest is 1; None if all are equal."""
     numbers: np.ndarray
-    """Numbers of the rows in the arrays that the user gave."""
+    """Indices of the rows in the arrays that the user gave."""
     complete: bool
     """Whether every row has a positive weight."""
 
     def scaled(self, values: np.ndarray, scaler: Scaler, names: Sequence[str], limit: float) -> torch.Tensor:
-        """Return scaled columns; refuse, by its name, a column with a scaled magnitude above ``limit``."""
+        """Return the scaled columns; raise an error that names a column if its scaled magnitude exceeds ``limit``."""
         with value_errors(), np.errstate(over="ignore", invalid="ignore"):
             check_scaler(scaler, names)
             scaled = scaler(values)
@@ -61,8 +61,8 @@ class WeightedRows:
 def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedRows:
     """Validate the sample weights and remove the rows of weight 0.
 
-    The removed rows affect neither the scalings, nor the classes, nor the split of the selection. Equal weights are
-    dropped, which gives bit for bit the fit without weights.
+    The removed rows do not affect the scalings, the classes or the split of the selection. Equal weights are dropped,
+    which gives bit for bit the same fit as without weights.
     """
     numbers = np.arange(len(X))
     if sample_weight is None:
@@ -70,7 +70,7 @@ def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedR
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("every sample weight is zero; give at least one row a positive weight")
-    # Divided by the largest weight, the weights have a finite sum.
+    # The weights are divided by the largest one, so that their sum is finite.
     weights = weights / weights.max()
     numbers = np.flatnonzero(weights)
     weights = weights[numbers]
@@ -164,7 +164,7 @@ class ProxLearn(EstimatorParameters):
 
             def callback(cloud: PointCloud, row: dict[str, float]) -> bool:
                 progress.show(row)
-                # A list, because every callback is called, also where an earlier one stops the fit.
+                # A list, so that every callback is called even if an earlier one stops the fit.
                 results = [user_callback(dict(row), cloud) for user_callback in callbacks]
                 return any(results)
 
@@ -202,7 +202,7 @@ class ProxLearn(EstimatorParameters):
             raise
 
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
-        """Return the settings and the start of a continued fit; discard an epsilon measured under other settings."""
+        """Return the settings and the start of a continued fit, discarding an epsilon measured under other settings."""
         if len(start.cloud.theta) != given.N:
             raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}")
         before = Settings(**{field.name: self.settings_[field.name] for field in dataclasses.fields(Settings)})
@@ -214,7 +214,7 @@ class ProxLearn(EstimatorParameters):
         return settings, dataclasses.replace(start, newest=newest)
 
     def _warn_if_interrupted(self) -> None:
-        """Warn if the fit was interrupted and made fewer steps than requested, as scikit-learn's networks do."""
+        """Warn if the fit was interrupted before all requested steps, as scikit-learn's networks do."""
         if self._interrupted:
             warnings.warn(
                 f"the fit was interrupted after {self.n_steps_} recursions; to continue it, call partial_fit, or call "
@@ -230,7 +230,7 @@ class ProxLearn(EstimatorParameters):
 
 
 class _Progress:
-    """Progress bar on stderr with the newest risk; it is hidden unless ``verbose`` is set."""
+    """A progress bar on stderr with the newest risk; it is hidden unless ``verbose`` is set."""
 
     def __init__(self, verbose: bool | int, steps: int | None = None, start: int = 0) -> None:
         self.bar = tqdm(total=steps, unit="rec", file=sys.stderr, disable=not verbose)

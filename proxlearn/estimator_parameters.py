@@ -25,23 +25,23 @@ CHECKS = {
     for cls in (schema.DeviceConfig, schema.TrainConfig)
     for field in dataclasses.fields(cls)
 }
-"""The checks of the command line, which apply to the parameters, too."""
+"""The checks of the command line, which also apply to the parameters."""
 SELECTED = ("steps", "beta", "h", "epsilon", "init_scale")
-"""Parameters for which None means that selection chooses the value; for others None is a value."""
+"""Parameters for which None means that selection chooses the value; for other parameters, None is an ordinary value."""
 TASK_NAMES: dict[Task, str] = {
     "binary": "two classes",
     "multiclass": "three classes or more",
     "regression": "real targets",
 }
-"""The tasks in the words of a message."""
+"""Descriptions of the tasks for messages."""
 
 PARAMETERS = f"""\
-    Parameters that are None are chosen by the selection of recipe=tuned, which uses the rows given to ``fit`` alone: it
+    Parameters that are None are chosen by the selection of recipe=tuned, which uses only the rows given to ``fit``: it
     trains candidates on three quarters of them and compares their risks on the last quarter. A fit with all parameters
-    given is faster; in a search such as GridSearchCV, give the parameters that it does not vary.
+    given is faster; in a search such as GridSearchCV, set the parameters that the search does not vary.
 
-    A parameter or a row that cannot be used raises ValueError, as scikit-learn expects, with the message that
-    ``proxlearn.InputError`` has elsewhere. A fit that fails leaves the estimator as it was.
+    An invalid parameter or row raises ValueError, as scikit-learn expects, with the message that
+    ``proxlearn.InputError`` has elsewhere. A fit that fails leaves the estimator unchanged.
 
     The paper's algorithm is ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"`` and
     ``tolerance="paper"`` with ``epsilon_quantile=None`` and given values of ``beta``, ``h`` and ``epsilon``.
@@ -51,33 +51,33 @@ PARAMETERS = f"""\
     N : int, default=500
         Number of particles (neurons).
     steps : int, default=None
-        Recursions of a fit; with ``warm_start``, further recursions of each further fit.
+        Number of recursions of a fit; with ``warm_start``, number of further recursions of each later fit.
     beta, h, epsilon : float, default=None
         Inverse temperature, step size, and entropic regularisation of the proximal step.
     epsilon_quantile : float or None, default=0.5
-        ``epsilon`` is a multiple of this quantile of the squared distances between nearest particles; None: it is
-        absolute.
+        Quantile of the particles' squared distances to their nearest neighbours of which ``epsilon`` is a multiple. If
+        None, ``epsilon`` is absolute.
     init_scale : float, default=None
-        s of the initial cloud, a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
+        Scale s of the initial cloud: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
     loss : str, Loss or None, default={DEFAULT_LOSS!r}
         Loss of the risk: "quadratic"; "logistic" for two classes; "cross_entropy" for three classes or more; "huber"
-        for real targets, with the threshold 1 in units of the standardised target; the name of a loss that an
-        installed package adds, or that ``proxlearn.losses.register`` has named; or an object, such as ``Huber(0.5)`` of
-        ``proxlearn.losses``. None is the recommended loss: "logistic", "cross_entropy" or, for real targets,
-        "quadratic". With ``drift="paper"`` or ``prox_potential="paper"``, which need it, None is "quadratic" for
-        classes, too.
+        for real targets, with the threshold 1 in units of the standardised target; the name of a loss from an installed
+        package or from ``proxlearn.losses.register``; or an object, such as ``proxlearn.losses.Huber(0.5)``. None
+        selects the recommended loss: "logistic", "cross_entropy" or, for real targets, "quadratic". With
+        ``drift="paper"`` or ``prox_potential="paper"``, which need the quadratic loss, None selects it for classes as
+        well.
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
-        sigma of the neurons a sigma(<w, x> + b).
+        Activation sigma of the neurons a sigma(<w, x> + b).
     confinement : float or mapping of str to float, default=0.0
-        lambda of the term (lambda / 2) |theta|^2, which is added to the risk: for all coordinates, or for the blocks
-        "a", "b" and "w" of theta; blocks that the mapping leaves out are not confined.
+        Strength lambda of the term (lambda / 2) |theta|^2, which is added to the risk: one number for all coordinates,
+        or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined.
     drift : {{"first_variation", "paper"}}, default="first_variation"
-        Gradient that moves the particles: of the risk's first variation v + 2 u, or of sum(u + v) as Algorithm 2
-        prints it. "paper" needs the quadratic loss.
+        Gradient that moves the particles: that of the risk's first variation v + 2 u, or that of sum(u + v), as printed
+        in Algorithm 2. "paper" needs the quadratic loss.
     prox_potential : {{"first_variation", "paper"}}, default="first_variation"
-        Potential of the proximal step: v + 2 u, or v + u as the paper prints it. "paper" needs the quadratic loss.
+        Potential of the proximal step: v + 2 u, or v + u, as printed in the paper. "paper" needs the quadratic loss.
     orientation : {{"consistent", "paper"}}, default="consistent"
-        Row i of the transport cost belongs to the old position of particle i, or to the new one, as printed.
+        Position of particle i to which row i of the transport cost belongs: the old one, or the new one, as printed.
     tolerance : {{"log", "paper"}}, default="log"
         Stopping criterion of the proximal fixed point: a bound on the error of log rho, or the norms of the changes of
         z and q.
@@ -86,44 +86,46 @@ PARAMETERS = f"""\
     L : int, default=100
         Maximum number of rounds of the proximal fixed point.
     kernel : {{"auto", "log", "dense"}}, default="auto"
-        Storage of the Gibbs kernel: the relevant pairs, the logarithm of the matrix, or the matrix, which underflows.
+        Storage of the Gibbs kernel: the relevant pairs only, the logarithm of the matrix, or the matrix itself, which
+        underflows.
     solver : {{"closed_form", "literal"}}, default="closed_form"
-        "literal" runs Algorithms 1 and 2 line by line, with automatic differentiation and N x N matrices. It needs the
-        value "paper" of ``drift``, ``prox_potential``, ``orientation`` and ``tolerance``, the quadratic loss, proximal
-        weights, and neither confinement nor sample weights.
+        "literal" runs Algorithms 1 and 2 line by line, with automatic differentiation and N x N matrices. It requires
+        the value "paper" for ``drift``, ``prox_potential``, ``orientation`` and ``tolerance``, the quadratic loss and
+        proximal weights, and it supports neither confinement nor sample weights.
     weights : {{"proximal", "uniform", "fisher_rao"}} or str, default="proximal"
-        Update of the particles' weights: the proximal step, none, a multiplicative update, or the name of an update
-        that an installed package adds.
+        Update of the particles' weights: the proximal step, no update, a multiplicative update, or the name of an
+        update that an installed package adds.
     resample : {{"none", "systematic"}}, default="none"
-        "systematic" resamples the particles when their effective number falls below ``ess_threshold`` N.
+        "systematic" resamples the particles when the effective sample size falls below ``ess_threshold`` N.
     ess_threshold : float, default=0.5
         Threshold of ``resample``, as a share of N.
     h_schedule, beta_schedule : {{"constant", "cosine", "power"}}, default="constant"
-        Schedule of the step size and of the temperature.
+        Schedules of the step size and of the temperature.
     horizon : int, default=1000
         Number of recursions over which the schedules decrease.
     batch_size : int or None, default=None
-        Rows per recursion, drawn with replacement; None: all rows.
+        Number of rows per recursion, drawn with replacement; None means all rows.
     dtype : {{"float32", "float64"}}, default="float32"
         Precision of the recursion; predictions use float64.
     threads : int or None, default=None
-        Maximum number of threads of fits and predictions; None: as many as torch uses.
+        Maximum number of threads for fits and predictions; None means as many as torch uses.
     warm_start : bool, default=False
-        ``fit`` continues from the cloud of the last fit, with its scalings and its selected values.
+        Whether ``fit`` continues from the cloud of the last fit, with its scalings and its selected values.
     random_state : int, RandomState instance or None, default=None
-        Seed of initial cloud, noise and selection; an integer means the same as `seed=` on the command line.
+        Seed of the initial cloud, the noise and the selection; an integer has the same meaning as `seed=` on the
+        command line.
     verbose : bool or int, default=False
-        Show progress on stderr.
+        Whether to show progress on stderr.
     callbacks : sequence of callable, default=()
         Functions that are called at every logged step with its row of ``history_`` and the cloud. A true result stops
-        the fit after that step, as in ``proxlearn.train``; ``n_steps_`` tells where.
+        the fit after that step, as in ``proxlearn.train``; ``n_steps_`` is the number of steps made.
 
     Attributes
     ----------
     particles_ : ndarray of shape (N, p)
         Parameters of the neurons, one row per neuron.
     weights_ : ndarray of shape (N,)
-        Weights of the particles, with sum 1.
+        Weights of the particles, which sum to 1.
     history_ : list of dict
         Number, risk, effective sample size, h, beta and epsilon of each logged step.
     settings_ : dict
@@ -137,7 +139,7 @@ PARAMETERS = f"""\
 
 
 class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
-    """The parameters of both estimators, and their values as the settings of a fit."""
+    """The parameters of both estimators, and their conversion to the settings of a fit."""
 
     def __init__(
         self,
@@ -207,7 +209,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
 
     def _settings(self) -> Settings:
-        """Return the parameters as settings, checked like the keys of the command line."""
+        """Return the parameters as settings, checked in the same way as the keys of the command line."""
         names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
         return Settings(**{name: self._checked(name) for name in names})
 
@@ -235,7 +237,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def value_errors() -> Iterator[None]:
-    """Turn an InputError of the command line into the ValueError that scikit-learn expects."""
+    """Convert an InputError raised in the block to the ValueError that scikit-learn expects."""
     try:
         yield
     except InputError as error:
@@ -243,7 +245,7 @@ def value_errors() -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a numpy number, such as a parameter search passes, to a Python number."""
+    """Convert a numpy number, such as one passed by a parameter search, to a Python number."""
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -279,7 +279,7 @@ def _check_problem(functional: Any, cloud: Any, hyper: Any) -> Hyper:
 
 def _check_type(name: str, value: Any, cls: type, expected: str) -> None:
     if not isinstance(value, cls):
-        what = f"the class {value.__name__}" if isinstance(value, type) else f"of the type {type(value).__name__}"
+        what = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
         raise InputError(f"{name} is {what}", f"give {expected}")
 
 

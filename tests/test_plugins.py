@@ -248,7 +248,7 @@ def test_the_config_of_a_dataset_holds_values_only(
 
 def test_a_dataset_must_be_a_loader_of_tables(fake_package: Callable[..., None]) -> None:
     fake_package("tables", LOADER.format(config=CONFIG, result="[1]"), datasets="theirs")
-    with pytest.raises(InputError, match="`theirs` of the package tables is loaded as list and not as a Table"):
+    with pytest.raises(InputError, match="`theirs` of the package tables is loaded as list instead of a Table"):
         registry.load(config_of("dataset=theirs").dataset)
     fake_package("others", "class part:\n    CONFIG = {}", datasets="no_loader")
     with pytest.raises(InputError, match="`no_loader` of the package others is not a module or an object with INFO"):

@@ -25,36 +25,36 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "phi fails": (lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"w": 3})), "cannot be evaluated"),
     "block": (
         lambda: pl.Risk(X4, Y4, pl.neurons.FunctionNeuron(flat, {"v": 2})),
-        "block `w`, and the blocks are v",
+        "block `w`, but the blocks are v",
     ),
     "activation": (lambda: pl.neurons.Perceptron("tahn"), "unknown activation `tahn`; did you mean `tanh`?"),
     "activation name": (
         lambda: pl.neurons.Perceptron(pl.neurons.Activation("tanh", torch.sin)),
-        "there is an activation called `tanh` already; choose another name",
+        "an activation called `tanh` already exists; choose another name",
     ),
     "outputs": (lambda: pl.neurons.Tanh(outputs=0), "number of outputs of a neuron is 0; give a whole"),
     "logistic": (lambda: pl.Risk(X4, Y4, loss=pl.losses.logistic), "must hold -1 and .1"),
     "logistic outputs": (
         lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(2), pl.losses.logistic),
-        "one output, and the neuron has 2; use losses.cross_entropy",
+        "one output, but the neuron has 2; use losses.cross_entropy",
     ),
     "labels": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(3), pl.losses.cross_entropy), "class labels from 0 to 2"),
     "text": (lambda: pl.Risk(X4, list("abcd")), "y is not an array of numbers"),
-    "one-hot": (lambda: pl.Risk(X4, X4, loss=pl.losses.cross_entropy), "one-hot, or probabilities"),
+    "one-hot": (lambda: pl.Risk(X4, X4, loss=pl.losses.cross_entropy), "one-hot or hold probabilities"),
     "one output": (lambda: pl.Risk(X4, Y4, pl.neurons.Tanh(), pl.losses.cross_entropy), "output per class"),
-    "columns": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh(3)), "y has 2 columns, and the neuron has 3 outputs"),
-    "columns of one": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh()), "y has 2 columns, and the neuron has 1 output"),
+    "columns": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh(3)), "y has 2 columns, but the neuron has 3 outputs"),
+    "columns of one": (lambda: pl.Risk(X4, X4, pl.neurons.Tanh()), "y has 2 columns, but the neuron has 1 output"),
     "softmax loss": (
         lambda: pl.Risk(X4, Y4, pl.neurons.Softmax(4), pl.losses.cross_entropy),
         "softmax neuron cannot be trained with the loss cross_entropy",
     ),
     "infinite X": (lambda: pl.Risk(X4 * np.inf, Y4), "X holds a number that is not finite in row 0"),
     "infinite y": (lambda: pl.Risk(X4, Y4 * np.nan), "y holds a number that is not finite"),
-    "rows": (lambda: pl.Risk(X4, Y4[:3]), r"y has the shape \(3,\), and X has 4 rows"),
+    "rows": (lambda: pl.Risk(X4, Y4[:3]), r"y has the shape \(3,\), but X has 4 rows"),
     "vector X": (lambda: pl.Risk(Y4, Y4), r"X has the shape \(4,\)"),
     "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement names `v`, which is not a block"),
-    "confinement None": (lambda: pl.Risk(X4, Y4, confinement=None), "confinement is None and not a number"),  # type: ignore[arg-type]
-    "confinement text": (lambda: pl.Risk(X4, Y4, confinement="x"), "confinement is 'x' and not a number"),  # type: ignore[arg-type]
+    "confinement None": (lambda: pl.Risk(X4, Y4, confinement=None), "confinement is None, not a number"),  # type: ignore[arg-type]
+    "confinement text": (lambda: pl.Risk(X4, Y4, confinement="x"), "confinement is 'x', not a number"),  # type: ignore[arg-type]
     "confinement list": (lambda: pl.Risk(X4, Y4, confinement=[1, 2, 3]), "one number >= 0, or a mapping"),  # type: ignore[arg-type]
     "activation function": (
         lambda: pl.neurons.Perceptron(torch.sin),  # type: ignore[arg-type]
@@ -69,28 +69,28 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "length of the block `w` is 0",
     ),
     "no outputs": (lambda: pl.neurons.FunctionNeuron(flat, {"w": 2}, outputs=0), "outputs of a neuron is 0"),
-    "no phi": (lambda: pl.neurons.FunctionNeuron(None, {"w": 2}), "phi is None and not a function"),  # type: ignore[arg-type]
+    "no phi": (lambda: pl.neurons.FunctionNeuron(None, {"w": 2}), "phi is None, not a function"),  # type: ignore[arg-type]
     "p": (lambda: pl.Energy(V=torch.sum, p=0), "p is 0; give a whole number >= 1"),
     "negative p": (lambda: pl.Energy(V=torch.sum, p=-1), "p is -1; give a whole number >= 1"),
     "energy block": (lambda: pl.Energy(V=torch.sum, blocks={"a": 1.5}), "length of the block `a` is 1.5"),  # type: ignore[dict-item]
-    "V number": (lambda: pl.Energy(V=1.0, p=2), "V is 1.0 and not a function"),  # type: ignore[arg-type]
-    "swapped": (lambda: pl.iterate(zeros(3), sine_risk(), HYPER), "functional is of the type PointCloud; give a Risk"),  # type: ignore[arg-type]
-    "cloud": (lambda: pl.iterate(sine_risk(), HYPER, zeros(3)), "cloud is of the type Hyper; give a PointCloud"),  # type: ignore[arg-type]
+    "V number": (lambda: pl.Energy(V=1.0, p=2), "V is 1.0, not a function"),  # type: ignore[arg-type]
+    "swapped": (lambda: pl.iterate(zeros(3), sine_risk(), HYPER), "functional is of type PointCloud; give a Risk"),  # type: ignore[arg-type]
+    "cloud": (lambda: pl.iterate(sine_risk(), HYPER, zeros(3)), "cloud is of type Hyper; give a PointCloud"),  # type: ignore[arg-type]
     "hyper": (
         lambda: pl.iterate(sine_risk(), zeros(3), {"beta": 1}),
-        r"hyper is of the type dict; give .*Hyper\(",
+        r"hyper is of type dict; give .*Hyper\(",
     ),  # type: ignore[arg-type]
     "class": (lambda: pl.init(Repulsion, N=3), "functional is the class Repulsion"),  # type: ignore[arg-type]
     "value of p": (lambda: sine_risk().value(zeros(2).theta, zeros(2).rho), "a particle has 3 coordinates"),
-    "value of arrays": (lambda: sine_risk().value(X4, Y4), "theta is of the type ndarray .* give cloud.theta"),  # type: ignore[arg-type]
-    "value of a cloud": (lambda: sine_risk().value(zeros(3), zeros(3).rho), "theta is of the type PointCloud"),  # type: ignore[arg-type]
+    "value of arrays": (lambda: sine_risk().value(X4, Y4), "theta is of type ndarray.* give cloud.theta"),  # type: ignore[arg-type]
+    "value of a cloud": (lambda: sine_risk().value(zeros(3), zeros(3).rho), "theta is of type PointCloud"),  # type: ignore[arg-type]
     "value of weights": (
         lambda: sine_risk().value(zeros(3).theta, torch.ones(4)),
         "rho has the shape .*float32",
     ),
     "energy p": (lambda: energy_of(torch.sum).value(zeros(2).theta, zeros(2).rho), "a particle has 1 coordinate "),
-    "z0": (lambda: pl.step(Repulsion(), zeros(2), HYPER, zeros(2).theta, Y4), "z0 is of the type ndarray"),  # type: ignore[arg-type]
-    "generator": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, generator=5), "generator is of the type int"),  # type: ignore[arg-type]
+    "z0": (lambda: pl.step(Repulsion(), zeros(2), HYPER, zeros(2).theta, Y4), "z0 is of type ndarray"),  # type: ignore[arg-type]
+    "generator": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, generator=5), "generator is of type int"),  # type: ignore[arg-type]
     "box number": (lambda: pl.init(Repulsion(), N=1, box=5), "box must map each block of theta"),  # type: ignore[arg-type]
     "sample weights": (lambda: pl.Risk(X4, Y4, sample_weight="x"), "sample_weight is not an array of numbers"),
     "huber text": (lambda: pl.losses.Huber("x"), "must be positive, got 'x'"),  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "dtype": (lambda: pl.init(Repulsion(), N=1, dtype=torch.float16), "cannot have the dtype torch.float16"),
     "box block": (lambda: pl.init(Repulsion(), N=1, box={"plce": (0, 1)}), "did you mean `place`"),
     "box": (lambda: pl.init(sine_risk(), N=1, box={"a": (0, 1)}), "no interval for the block `b`"),
-    "weights": (lambda: pl.PointCloud.from_arrays(X4, [1, 1, 1, 0]), "not finite and > 0"),
+    "weights": (lambda: pl.PointCloud.from_arrays(X4, [1, 1, 1, 0]), "must hold finite numbers > 0"),
     "weights shape": (lambda: pl.PointCloud.from_arrays(X4, [1.0]), "4 particles; give one weight per particle"),
     "locations": (lambda: pl.PointCloud.from_arrays(Y4), r"theta has the shape \(4,\)"),
 }

@@ -17,18 +17,18 @@ from proxlearn.train_and_draw import echo
 
 PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')
-"""Pattern of the start of bench.json: a file that starts otherwise was not written by this command."""
+"""Pattern of the start of bench.json; a file with another start was not written by this command."""
 PLOT_NAMES = {"special": "{}", "whole": "{}-whole", "growth": "{}-growth"}
-"""Names of the plots of each part, for the name of the JSON file without its suffix."""
+"""Name of the plot of each part, formatted with the name of the JSON file without its suffix."""
 DESCRIPTION = """\
-Measure the speed of the recursion on this machine. Variants take turns in one process:
-  --whole    the paper's experiments as a whole, along the clouds of their own runs: this engine, Algorithms 1 and 2 as
-             printed, and a floor (torch's own functions and nothing else)
-  --special  special clouds: one recursion from spread clouds, losses and neurons other than the paper's, how the time
-             grows with N and depends on epsilon, a whole run with its files, and the start of a command
-  --growth   how the time of a step from the initial clouds grows with N, beside KeOps where pykeops is installed
+Measure the speed of the recursion on this machine. The variants of a measurement take turns in one process. Parts:
+  --whole    the paper's experiments as a whole, on the clouds of their own runs: this engine, Algorithms 1 and 2 as
+             printed, and a lower bound that uses only torch's own functions
+  --special  special cases: one recursion from spread clouds, losses and neurons other than the paper's, the growth of
+             the time with N and its dependence on epsilon, a whole run with its files, and the start of a command
+  --growth   the growth of the time of a step from the initial clouds with N, and KeOps' times if pykeops is installed
   --company  commands while other processes use the cores: two runs at once, and a run beside busy loops
-Without these options: --whole --special. The command takes about a quarter of an hour, or two minutes with --quick.
+The default is --whole --special. The command takes about a quarter of an hour, or two minutes with --quick.
 Stop other programs first, because they disturb the timings."""
 
 
@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
         metavar="NAME",
         help=f"datasets of --whole, --growth and --company: {', '.join(EXPERIMENTS)}",
     )
-    parser.add_argument("--large", action="store_true", help="with --growth: up to 100 000 particles")
+    parser.add_argument("--large", action="store_true", help="with --growth: measure up to 100 000 particles")
     parser.add_argument(
         "-o",
         "--output",
@@ -82,7 +82,7 @@ def main(args: list[str]) -> int:
 
 
 def parse_request(options: argparse.Namespace) -> BenchRequest:
-    """Return what the options request; raise InputError if they contradict each other."""
+    """Return the measurements that the options request; raise InputError if the options contradict each other."""
     parts = frozenset(part for part in PARTS if getattr(options, part)) or DEFAULT_PARTS
     for name in options.dataset:
         if name not in EXPERIMENTS:

@@ -32,7 +32,7 @@ from proxlearn.validators import choice, integer, parse_number, real
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
-"""File that `make table4` writes: ProxLearn with the paper's settings, on the paper's own splits."""
+"""The file that `make table4` writes, with the results of ProxLearn with the paper's settings on the paper's splits."""
 COMPLETES = "computes the missing cells"
 BLOCKS: dict[Block, str] = {
     "network": "block A, two-layer tanh networks of the same width",
@@ -114,13 +114,13 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--preset",
         default="light",
-        help="settings of the samplers: light (default; takes seconds) or paper (takes hours)",
+        help="settings of the samplers: light (default, takes seconds) or paper (takes hours)",
     )
     add(
         "--protocol",
         default="matched",
-        help="matched (default): all features are standardised; paper: the samplers' data is scaled as in their "
-        "papers, and an additional table shows the printed figures beside those of this run",
+        help="matched (default): all features are standardised; paper: the samplers' data are scaled as in their "
+        "papers, and an additional table shows the published figures beside those of this run",
     )
     add("--temperature", default="1", help="weight of the entropy in the samplers' target (default: 1)")
     add("--output", default="outputs/compare", metavar="FOLDER", help="output folder (default: outputs/compare)")
@@ -157,7 +157,7 @@ def epilog() -> str:
         "examples:",
         "  proxlearn compare                                                  all methods, light presets",
         "  proxlearn compare --dataset wdbc --method proxlearn adam svm       takes a minute",
-        "  proxlearn compare --protocol paper --preset paper --dataset diabetes   with the printed figures (hours)",
+        "  proxlearn compare --protocol paper --preset paper --dataset diabetes   with the published figures (hours)",
         "  proxlearn compare --dataset banana twonorm --splits 5 twonorm=1    another number of splits for twonorm",
         "",
         "Exit codes: 0: all cells finished; 1: some failed (the tables name them); 2: invalid command; 130: stopped.",
@@ -218,7 +218,7 @@ def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[s
 
 
 def parse_methods(names: list[str] | None) -> tuple[Method, ...]:
-    """Return the named methods, each once, in the order of the tables; None stands for all methods."""
+    """Return the named methods, each once, in the order of the tables; None means all methods."""
     chosen = {find_method(name).name for name in names} if names else set(METHODS)
     return tuple(method for method in METHODS.values() if method.name in chosen)
 
@@ -232,7 +232,7 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
         raise InputError(f"none of the methods supports {name}", "add another --method")
     unpublished = [method.name for method in methods if method.name in PUBLISHED and name not in PAPERS]
     if preset == "paper" and unpublished:
-        problem = f"there are no published settings of {' and '.join(unpublished)} for {name}"
+        problem = f"no settings of {' and '.join(unpublished)} are published for {name}"
         raise InputError(problem, f"choose --preset light or --dataset {' '.join(PAPERS)}")
 
 
@@ -259,7 +259,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return the rows of PAPER_TABLE by dataset; empty without that file or without --protocol paper."""
+    """Return the rows of PAPER_TABLE by dataset; empty if the file is missing or without --protocol paper."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

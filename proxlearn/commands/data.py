@@ -48,7 +48,7 @@ def table_row(name: str) -> tuple[str, ...]:
     try:
         info = registry.dataset_info(name)
     except InputError as error:
-        # A package that is broken must not hide the other datasets.
+        # A broken package must not hide the other datasets.
         return (name, *("-",) * (len(HEADER) - 2), str(error))
     counts = ("-" if count is None else str(count) for count in (info.rows, info.features, info.classes))
     return (name, *counts, info.licence, file_location(info), info.source)
@@ -102,7 +102,7 @@ def verify(info: DatasetInfo) -> str:
 
 
 def package_version(info: DatasetInfo) -> str:
-    """Return the version of scikit-learn if it contains the dataset, without importing it; else an empty string."""
+    """Return the version of scikit-learn, without importing it, if it contains the dataset; else an empty string."""
     return f" {importlib.metadata.version('scikit-learn')}" if "scikit-learn" in info.source else ""
 
 

@@ -16,7 +16,7 @@ Compute the metrics of a run's newest cloud on labelled rows, for both estimates
 training data. The columns of the table are matched by name.
 
   classes        accuracy, log-loss, expected calibration error, risk
-  real target    risk, RMSE, R2, and the RMSE in the target's units
+  real target    risk, RMSE, R2, and RMSE in the target's units
 
 The log-loss uses the probabilities of `proxlearn predict`, each of which is at least 1e-6.
 """

@@ -17,7 +17,7 @@ from proxlearn.validators import integer, real
 DESCRIPTION = """\
 Draw an animation of a run. Only the run folder is needed.
   left     the particles on their two principal axes, sized and coloured by weight, with a trail of recent positions
-  right    the risk, with a dot at the current recursion; for one or two features also the learned function or the
+  right    the risk, with a dot at the current recursion; for one or two features, also the learned function or the
            decision regions of the whole cloud at that recursion
 
 Every frame is a stored checkpoint; nothing is interpolated. A run keeps the checkpoints of log-spaced steps, five per
@@ -76,7 +76,7 @@ def main(args: list[str]) -> int:
     check_ending(output)
     if options.output is None:
         check_replaced(output, is_film, "film")
-    # torch and matplotlib take seconds to import: the arguments are checked first.
+    # torch and matplotlib take seconds to import, so the arguments are checked first.
     from tqdm import tqdm
 
     from proxlearn.views.film.film import Film

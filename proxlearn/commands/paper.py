@@ -19,7 +19,7 @@ is `runs`, the missing runs are trained first.
 targets:
   table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
   fig2 .. fig5             a figure as .png and .pdf
-  health                   what the proximal step did in every experiment: health.md
+  health                   the effect of the proximal step in every experiment: health.md
   tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
   weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
   losses                   quadratic loss against logistic loss or cross-entropy on paired splits: losses.md
@@ -106,7 +106,7 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
 
     archive = Archive(into or Path("outputs/paper-quick" if quick else "outputs/paper"))
     if archive.is_foreign():
-        raise InputError(f"{archive.root} holds other files and no runs of the paper", "choose another --into FOLDER")
+        raise InputError(f"{archive.root} holds other files but no runs of the paper", "choose another --into FOLDER")
     code = 0
     if makes_runs:
         code = make_runs(target_entries(names), archive, quick, parallel or (available_cores() if quick else 1))

@@ -21,7 +21,7 @@ The output has one line per row, with these columns:
   spread                 the standard error of the prediction (for classes: of its probability) over the particles
 
 `spread` estimates how far the prediction would move if the same number of particles were drawn again independently. It
-is large where the particles disagree; it does not measure the targets' noise. Trained particles compensate for one
+is large if the particles disagree; it does not measure the noise of the targets. Trained particles compensate for one
 another, so a run with another seed typically differs by less.
 """
 EXAMPLES = """\
@@ -53,7 +53,7 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     check_prediction_output(options.output, options.data)
 
-    # torch takes seconds to import: the arguments are checked first.
+    # torch takes seconds to import, so the arguments are checked first.
     from proxlearn.data.new_rows import ColumnSpec, RowReader
     from proxlearn.predict.model_loader import load_model
 

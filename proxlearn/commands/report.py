@@ -14,7 +14,7 @@ DESCRIPTION = """\
 Write one HTML page about runs and sweeps: results, curves, weights, and the cloud over the recursions. The page is one
 file that opens without a network or a server, so it can be sent to others.
 
-With --watch no file is written: the page is served on this machine (127.0.0.1) and updates itself while the runs
+With --watch, no file is written; the page is served on this machine (127.0.0.1) and updates itself while the runs
 continue. Ctrl-C ends the server."""
 EXAMPLES = """\
   proxlearn report outputs/wdbc/NAME                     report.html in the run folder
@@ -24,7 +24,7 @@ EXAMPLES = """\
 """
 
 PAGE_MARK = b'<p>Curves and the cloud need JavaScript.</p></main></noscript>\n<div id="page" hidden>'
-"""Text that every page since version 0.1.0 contains: a file without it was not written by this command."""
+"""Text that every page since version 0.1.0 contains; a file without it was not written by this command."""
 
 
 def main(args: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""``proxlearn resume RUN_FOLDER``: continue a run from its folder alone."""
+"""``proxlearn resume RUN_FOLDER``: continue a run, using only its folder."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def check_run(config: TrainConfig, folder: object) -> RunPlan:
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)
     if config.init_from is not None:
-        # Whether the cloud fits depends on the data: this check justifies the import of torch.
+        # Whether the cloud fits in memory depends on the data, so this check justifies the import of torch.
         from proxlearn.run.experiment import build_experiment, first_checkpoint
 
         first_checkpoint(build_experiment(config))
@@ -104,7 +104,7 @@ def check_run(config: TrainConfig, folder: object) -> RunPlan:
 def print_with_hydra(args: list[str]) -> None:
     """Let Hydra handle --help, --hydra-help, --cfg, --info and tab completion."""
     register_search_path()
-    # Without this variable Hydra prints its own error message and ends the process.
+    # Without this variable, Hydra prints its own error message and ends the process.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["proxlearn", *hydra_arguments(args)]
     try:

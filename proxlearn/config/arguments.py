@@ -1,7 +1,7 @@
 """Conversion of the command line of `proxlearn train` to Hydra's syntax.
 
-In Hydra's syntax blanks, brackets, commas and quotes are special. The values of text keys (file and column names) are
-taken as typed unless Hydra reads them as something that a text key accepts. Other values that Hydra cannot read are
+In Hydra's syntax, blanks, brackets, commas and quotes are special. The values of text keys (file and column names) are
+used as typed, unless Hydra reads them as a value that a text key accepts. Other values that Hydra cannot read are
 passed on as strings, so that the validator of the key reports the problem.
 """
 
@@ -54,7 +54,7 @@ def hydra_arguments(args: list[str]) -> list[str]:
     is_sweep = parsed.multirun or any(re.fullmatch(r"\+*hydra\.mode=MULTIRUN", word) for word in parsed.overrides)
     flags = list(args)
     for word in reversed(parsed.overrides):
-        # From the end, because the value of a flag stands before the overrides that follow it.
+        # The search starts at the end, because the value of a flag precedes the overrides that follow it.
         del flags[len(flags) - 1 - flags[::-1].index(word)]
     folder = parsed.config_dir
     if folder is not None and expand_home(folder) != folder:
@@ -63,7 +63,7 @@ def hydra_arguments(args: list[str]) -> list[str]:
 
 
 def prepare_override(word: str, is_sweep: bool = False) -> str:
-    """Return one override in Hydra's syntax. In a sweep, commas separate the values of a key."""
+    """Return one override in Hydra's syntax; in a sweep, commas separate the values of a key."""
     key, equals, typed_value = word.partition("=")
     name = key.lstrip("+").partition("@")[0]
     value = typed_value
@@ -103,13 +103,13 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
     if isinstance(parsed_value, QuotedString) and name in FOLDER_KEYS and parsed_value.text.startswith("~"):
         return quote(expand_home(parsed_value.text))
     if override.is_sweep_override() or re.match(r"\w+\s*\(", value):
-        # A function of Hydra's grammar: range(3), glob(*), str(7).
+        # The value is a function of Hydra's grammar: range(3), glob(*), str(7).
         return value
     return _as_typed(value, parsed_value)
 
 
 def _as_typed(typed: str, parsed_value: object) -> str:
-    """Return the typed string, quoted if Hydra would read another value: a column may be called 1.50 or `true`."""
+    """Return the typed string, quoted if Hydra would read another value; a column may be called 1.50 or `true`."""
     keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
     return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 
@@ -123,7 +123,7 @@ def _parse_override(word: str) -> Override | None:
     try:
         return OverridesParser.create().parse_override(word)
     except Exception:
-        # Hydra's own errors, and those of the functions and numbers in a value.
+        # These are Hydra's own errors and those of the functions and numbers in a value.
         return None
 
 
@@ -144,7 +144,7 @@ def _malformed_override(word: str) -> InputError:
         return InputError(problem, f"leave out the spaces: {shlex.quote(f'{key}={value}')}")
     if Path(word).suffix.lower() in TABLE_SUFFIXES:
         return InputError(problem, table_remedy(word))
-    # The folder is listed, instead of checking one path, because a word can be too long for a file's name.
+    # The folder is listed instead of checking one path, because a word can be too long for a file name.
     if word in (path.stem for path in (config_folder() / "dataset").glob("*.yaml")):
         return InputError(problem, f"write dataset={word}")
     if word in schema.ALL_KEYS:

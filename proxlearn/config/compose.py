@@ -1,8 +1,8 @@
 """Composition of a config from a command line, with Hydra's public API, and validation of the result.
 
-A config holds values, never code. A config can tell Hydra to import and call objects (`_target_`, callbacks, logging
-handlers, pickled reruns, packages as search paths). proxlearn uses none of these and refuses all of them, before Hydra
-acts on the config.
+A config holds values and never code. Hydra, however, lets a config import and call objects (`_target_`, callbacks,
+logging handlers, pickled reruns, packages as search paths). proxlearn uses none of these features and rejects all of
+them before Hydra acts on the config.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SILENT_LOGGING = (
 )
 """Hydra's logging options `none` and `disabled`; the other options import classes. The log of a run is train.log."""
 MAX_COPIES = 10**6
-"""Bound on the number of copies of one string that nested interpolations can produce."""
+"""Maximum number of copies of one string that nested interpolations may produce."""
 
 
 def parse(args: list[str]) -> argparse.Namespace:
@@ -90,7 +90,7 @@ def compose_with_loader(parsed: argparse.Namespace) -> tuple[DictConfig, ConfigL
             _check_folders(composed)
             return composed, loader
     except Exception as error:
-        # Some overrides (`dataset=null`) raise errors of many types inside Hydra; all of them are errors of the input.
+        # Some overrides (`dataset=null`) raise errors of many types inside Hydra; all of them are input errors.
         raise translate_hydra_error(error) from error
 
 

@@ -1,4 +1,4 @@
-"""Translation of the errors of Hydra and OmegaConf into errors of one line with a remedy."""
+"""Translation of the errors of Hydra and OmegaConf into one-line errors with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The private objects of Hydra that have no public equivalent. No other module imports from ``hydra._internal``.
+"""The private objects of Hydra that have no public equivalent; only this module imports from ``hydra._internal``.
 
 - The parser of Hydra's command-line flags: `proxlearn train` accepts the same flags, checks the config before Hydra
   acts on them, and allows flags between overrides, which ``hydra.main`` does not.

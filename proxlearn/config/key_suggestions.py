@@ -1,4 +1,4 @@
-"""Remedies for config keys that do not exist: the key that the user most likely meant."""
+"""Remedies for config keys that do not exist, which suggest the key that the user most likely meant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 RENAMED_KEYS = {"dataset.paper": "dataset.default_hyperparameters", "device.threads": "threads"}
-"""Keys of earlier versions and their present names."""
+"""Keys of earlier versions and their current names."""
 SYNONYMS = {
     "h": ("lr", "learning_rate", "step_size", "stepsize", "eta"),
     "steps": ("epochs", "iterations", "n_steps", "num_steps", "max_steps", "max_iter"),
@@ -18,7 +18,7 @@ SYNONYMS = {
     "hydra/launcher": ("launcher", "hydra.launcher"),
     "init_from": ("resume", "checkpoint", "init_checkpoint", "from"),
 }
-"""Names that other programs use for these keys."""
+"""Names that other programs use for these keys, mapped to proxlearn's names."""
 
 
 def suggest_key(key: str, valid_keys: Sequence[str]) -> str:

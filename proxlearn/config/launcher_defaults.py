@@ -1,4 +1,4 @@
-"""The Hydra launchers that can run a sweep, and the defaults that proxlearn changes in their plugins."""
+"""The Hydra launchers that can run a sweep, and the plugin defaults that proxlearn changes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SUBMITIT = {"submitit_folder": "submitit/%j", "stderr_to_stdout": True}
 """Defaults of both submitit launchers; a relative folder is below the folder of the sweep."""
 LAUNCHERS = {
     "basic": LauncherInfo(here=True),
-    # By default joblib gives one worker several short jobs at once, while other workers are idle.
+    # By default, joblib gives one worker several short jobs at once, while other workers are idle.
     "joblib": LauncherInfo(here=True, extra="joblib", defaults={"batch_size": "1"}),
     # One year, because a run on this machine has no time limit.
     "submitit_local": LauncherInfo(here=True, extra="slurm", defaults={**SUBMITIT, "timeout_min": 525_600}),
-    # A run resumes exactly, so one that exceeds its time is submitted again until it is finished.
+    # A run resumes exactly, so a job that exceeds its time limit is submitted again until it is finished.
     "submitit_slurm": LauncherInfo(
         here=False, extra="slurm", defaults={**SUBMITIT, "cpus_per_task": 1, "max_num_timeout": 1000}
     ),

@@ -25,7 +25,7 @@ VALUES_ONLY = "remove it, because configs may contain only values"
 
 
 class EntryPointConfigs(ConfigSource):
-    """Config source that offers the datasets and loggers of installed packages as options of their config groups."""
+    """A config source that offers the datasets and loggers of installed packages as options of their groups."""
 
     @staticmethod
     def scheme() -> str:
@@ -102,7 +102,7 @@ def _split(config_path: str) -> tuple[str, str]:
 
 
 def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return a mapping with its tuples converted to lists; None if it contains anything but plain values."""
+    """Return a mapping with its tuples converted to lists, or None if it contains anything but plain values."""
 
     def convert(node: Any) -> Any:
         if isinstance(node, Mapping):

@@ -12,7 +12,7 @@ KEYWORDS = ("null", "true", "false", "nan", "inf")
 
 def quote(text: str) -> str:
     """Return a string in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
-    # Hydra reads a backslash as an escape only before a quote, the closing one included.
+    # Hydra reads a backslash as an escape only before a quote, including the closing one.
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
 

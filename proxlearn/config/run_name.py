@@ -1,4 +1,4 @@
-"""The name of a run: the settings that affect its result, their hash, and the name of its folder."""
+"""The settings that affect the result of a run, their hash, and the name of the run folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_TRAJECTORY = (
     "recipe",
     "compile",
 )
-"""Keys that do not affect the trajectory of the particles: runs that differ only in these share one folder."""
+"""Keys that do not affect the trajectory of the particles; runs that differ only in these keys share one folder."""
 
 
 def trajectory(config: TrainConfig) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, An
 
 
 def run_name(config: TrainConfig) -> str:
-    """Return the name of the run folder: the main settings, and a hash of every setting that affects the result."""
+    """Return the name of the run folder: the main settings and a hash of every setting that affects the result."""
     numbers = {"beta": config.beta, "eps": config.epsilon}
     given = "".join(f"-{name}{value:g}" for name, value in numbers.items() if value is not None)
     return f"{config.recipe}{given}-N{config.N}-seed{config.seed}-{digest(config)[:8]}"

@@ -42,7 +42,7 @@ THREADS = optional(integer(at_least=1, below=4097, example=1))
 
 
 def setting(check: Check) -> Any:
-    """Return a dataclass field with a validator; it has no default, because defaults are in the YAML files only."""
+    """Return a dataclass field with a validator and without a default, because defaults are only in the YAML files."""
     return field(metadata={"check": check})
 
 
@@ -118,7 +118,7 @@ class TrainConfig(Hyperparameters[float | None]):
     solver: Solver = setting(choice(Solver))
     compile: Compile = setting(choice(Compile))
     loss: str | None = setting(optional(registered(options.Loss, LOSS_GROUP)))
-    """The name of the loss; None stands for the recommended loss of the task."""
+    """The name of the loss; None selects the recommended loss of the task."""
     activation: options.Activation = setting(choice(options.Activation))
     confinement: float | Mapping[str, float] = setting(strengths)
     """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta."""
@@ -169,7 +169,7 @@ KEY_ORDER = (
     *("rho0", "init", "init_scale", "weights", "resample", "ess_threshold", "h_schedule", "beta_schedule", "horizon"),
     *("batch_size", "loss", "activation", "confinement"),
 )
-"""Order of the keys in config.yaml, as in every version so far; other keys follow."""
+"""The order of the keys in config.yaml, which is the same in every version so far; other keys follow."""
 
 
 def setting_check(setting: dataclasses.Field[Any]) -> Check:
@@ -202,7 +202,7 @@ ADDED_KEYS = {
 """Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
 
 DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {TrainConfig: ADDED_KEYS, LoggerConfig: {"uri": None}}
-"""Added keys per part of a config; a logger that needs no address has the uri None."""
+"""The added keys of each part of a config; a logger that needs no address has the uri None."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}
 """Ignored keys in the config.yaml of earlier versions, per part; the top-level key `threads` holds the same value."""

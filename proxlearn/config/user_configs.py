@@ -1,7 +1,8 @@
 """Checks of the configs in the user's folder (--config-dir), and the search path on which Hydra finds them.
 
-The files are checked before Hydra reads any of them. They must contain values but no code, and loading them must end:
-aliases can make a small YAML file expand to billions of nodes, a FIFO has no end, and a folder can link to itself.
+The files are checked before Hydra reads any of them. They must contain values but no code, and loading them must
+terminate: aliases can make a small YAML file expand to billions of nodes, a FIFO has no end, and a folder can link to
+itself.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=No
 
 
 class UserSearchPath(SearchPathPlugin):
-    """Hydra plugin that adds the user's folder, and the datasets and loggers of packages, to the search path.
+    """A Hydra plugin that adds the user's folder, and the datasets and loggers of packages, to the search path.
 
     They come after proxlearn's own configs and cannot replace them. The override hydra.searchpath would add the user's
-    folder too late: a primary config (--config-name) in this folder would not be found.
+    folder too late, so that a primary config (--config-name) in this folder would not be found.
     """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:

@@ -31,19 +31,19 @@ class PointCloud:
 
     The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float. A cloud is
     not changed in place; a step returns a new one. Two clouds are equal only if they are the same object; compare their
-    tensors with ``torch.equal``. ``PointCloud.from_arrays`` makes a cloud from weights and checks it; the constructor
-    does neither.
+    tensors with ``torch.equal``. ``PointCloud.from_arrays`` takes plain weights and checks its arguments; the
+    constructor takes logarithms and checks nothing.
 
     Parameters
     ----------
     theta : Tensor, shape (N, p)
         Locations.
     log_rho : Tensor, shape (N,)
-        Natural logarithms of the weights, in the precision of theta.
+        Natural logarithms of the weights; they are stored in float64 for every precision of theta.
     step : int, default=0
         Number of recursions so far.
     screen, epsilon : optional
-        State of the recursion, which ``iterate`` sets.
+        State of the recursion, set by ``iterate``.
 
     Examples
     --------
@@ -54,9 +54,11 @@ class PointCloud:
     """
 
     theta: Tensor
-    """Locations, N x p."""
+    """Locations, shape (N, p)."""
     log_rho: Tensor
-    """Logarithms of the weights, N, in float64 for every precision of theta: rounding would change the mass."""
+    """Logarithms of the weights, shape (N,). They are float64 even if theta is float32, because rounding would change
+    the mass.
+    """
     step: int = 0
     screen: Screen | None = None
     """The neighbour list in use, if any. It is part of the state because the last bits of sums depend on it."""
@@ -75,25 +77,25 @@ class PointCloud:
         Parameters
         ----------
         theta : array-like, shape (N, p)
-            Locations. Their precision, float32 or float64, is that of the steps; whole numbers become float64.
+            Locations. The steps are computed in their precision, float32 or float64; integers are converted to float64.
         rho : array-like, shape (N,), optional
-            Weights > 0. They are used as they are and not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights
+            Weights > 0. They are not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights
             that sum to 2 double the output of a network. By default, each weight is 1/N.
         """
         locations = as_tensor("theta", theta)
         locations = locations if locations.dtype in (torch.float32, torch.float64) else locations.double()
         if locations.ndim != 2 or not locations.numel():
             problem = f"theta has the shape {tuple(locations.shape)}"
-            raise InputError(problem, "give a matrix N x p, one row per particle")
+            raise InputError(problem, "give an N x p matrix, one row per particle")
         N = len(locations)
         weights = torch.full((N,), 1 / N, dtype=torch.float64) if rho is None else as_tensor("rho", rho).double()
         if weights.shape != (N,):
-            problem = f"rho has the shape {tuple(weights.shape)}, and there are {N} particles"
+            problem = f"rho has the shape {tuple(weights.shape)}, but there are {N} particles"
             raise InputError(problem, "give one weight per particle")
         if not bool(torch.isfinite(locations).all()):
             raise InputError("theta holds a number that is not finite", "correct the locations")
         if not bool((torch.isfinite(weights) & (weights > 0)).all()):
-            raise InputError("rho holds a number that is not finite and > 0", "leave out particles without mass")
+            raise InputError("rho must hold finite numbers > 0", "leave out particles without mass")
         return cls(locations.contiguous(), weights.log().to(locations.device))
 
     @property
@@ -111,15 +113,14 @@ class PointCloud:
         return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """Return the cloud on another device or in another precision, without its screen, which is rebuilt when
-        needed."""
+        """Return the cloud on a device and in a precision, without its screen, which is rebuilt when needed."""
         if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
             return self
         return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device), screen=None)
 
 
 Intervals = Mapping[str, tuple[float, float]]
-"""A box, given as the interval of the coordinates of each block of theta."""
+"""A box: for each block of theta, the interval of its coordinates."""
 
 
 def draw_cloud(
@@ -127,8 +128,8 @@ def draw_cloud(
 ) -> PointCloud:
     """Draw the initial cloud uniformly on a box, in float64, so that every precision starts from the same points.
 
-    ``rho0="pdf"`` gives each particle the box's density, 1/volume (2.3e-8 for the paper's WDBC box: the total
-    mass is then not 1); ``"uniform"`` gives it 1/N.
+    ``rho0="pdf"`` gives each particle the weight 1/volume, which is the density on the box (2.3e-8 for the paper's WDBC
+    box, so the total mass is not 1); ``"uniform"`` gives each particle the weight 1/N.
     """
     lengths = list(coordinates.values())
     low, high = (
@@ -143,7 +144,7 @@ def draw_cloud(
 def draw_normal(
     coordinates: Mapping[str, int], deviations: Mapping[str, float], N: int, generator: torch.Generator
 ) -> PointCloud:
-    """Draw the initial cloud from a centred normal law with one standard deviation per block, in float64.
+    """Draw the initial cloud from a centred normal distribution with one standard deviation per block, in float64.
 
     Each weight is 1/N.
     """

@@ -1,6 +1,6 @@
 """The time that this process has spent compiling and loading passes, which is not counted as step time.
 
-The module does not import Numba, because a progress bar reads this time with every engine.
+The module does not import Numba, because the progress bar of every engine reads this time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class CompileTime:
-    """Counters of one process, updated by ``core/fused/code_cache.py``."""
+    """The compilation counters of one process, updated by ``core/fused/code_cache.py``."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -31,7 +31,7 @@ class CompileTime:
         return self.seconds + self.load_seconds
 
     def start(self) -> None:
-        # A pass compiles the passes that it calls: their time is part of its own.
+        # Compiling a pass also compiles the passes that it calls, so its time includes theirs.
         if self._depth == 0:
             self._start = time.monotonic()
             if self.on_start is not None:

@@ -43,6 +43,6 @@ def confinement_strengths(confinement: Confinement, blocks: Mapping[str, int]) -
 
 def _strength(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        problem = f"confinement is {value!r:.100} and not a number"
+        problem = f"confinement is {value!r:.100}, not a number"
         raise InputError(problem, "give one number >= 0, or a mapping from blocks to numbers, such as {'w': 0.1}")
     return float(value)

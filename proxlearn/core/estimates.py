@@ -2,7 +2,7 @@
 
 The *unweighted* estimate is the plain mean of the neurons, and the *weighted* estimate is their mean under rho / sum
 rho. If the rho_i are density values at points drawn from that same density, the plain mean already estimates the
-integral, and the weighted mean estimates the integral against rho^2. Therefore, both are reported.
+integral, and the weighted mean estimates the integral against rho^2. Both estimates are therefore reported.
 """
 
 from __future__ import annotations

@@ -22,15 +22,15 @@ NOISE_SCALE: Check = real(at_least=0, example=1.0)
 
 
 def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = False) -> Any:
-    """Return a dataclass field with a validator; a ``selectable`` one may be None until selection chooses its value."""
+    """Return a dataclass field with a validator; a ``selectable`` field may be None until selection sets it."""
     return field(default=default, metadata={"check": check, "selectable": selectable})
 
 
 class DefaultReading(str):
     """A reading of the paper that was left at its default; it compares equal to the plain string.
 
-    With a functional for which the paper defines no reading, such a default becomes ``first_variation``, whereas a
-    plain ``"paper"``, which the user typed, raises InputError (``Functional.with_readings``).
+    If the paper defines no reading for a functional, such a default becomes ``first_variation``, whereas an explicit
+    ``"paper"`` raises InputError (``Functional.with_readings``).
     """
 
     __slots__ = ()
@@ -74,11 +74,11 @@ class Hyperparameters(Generic[Number]):
     """Resample if the effective sample size is below this share of N."""
     h_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
     beta_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
-    """Schedule of the temperature 1/beta, with the same factors as ``h_schedule`` applies to h."""
+    """Schedule of the temperature 1/beta; its factors are those that ``h_schedule`` applies to h."""
     horizon: int = hyperparameter(integer(at_least=1, example=1000), 1000)
     """Step at which the cosine schedule ends and the power law has fallen to a tenth."""
     batch_size: int | None = hyperparameter(optional(integer(at_least=1, example=256)), None)
-    """Number of samples per step, drawn with replacement; None stands for all samples."""
+    """Number of samples per step, drawn with replacement; None means all samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,43 +94,45 @@ class Hyper(Hyperparameters[float]):
     epsilon : float
         Entropic regularisation of the proximal step, in units of squared distances between particles.
     epsilon_quantile : float, optional
-        If given, ``epsilon`` is a multiple of this quantile (0 .. 1) of the squared distances between nearest
-        particles, which ``iterate`` measures. Left out, it is absolute.
+        If given, ``epsilon`` is a multiple of this quantile (0 .. 1) of the particles' squared distances to their
+        nearest neighbours, which ``iterate`` measures. By default, ``epsilon`` is absolute.
     delta : float, default=1e-3
         Threshold of the stopping criterion ``tolerance``; 0 runs all ``L`` rounds.
     L : int, default=300
         Maximum number of rounds of the proximal fixed point.
     drift : {"paper", "first_variation"}
-        Gradient that moves particle i. "first_variation": of the first variation phi_rho at theta_i, with the weights
-        and the other particles frozen; phi_rho = v + 2 u for the quadratic loss, V + 2 W rho for an Energy. "paper": of
-        sum_k (v_k + u_k), as Algorithm 2 prints it, or of sum_k (V + W rho)(theta_k), with respect to theta_i, which
-        enters every term of the sum. "paper" exists for the quadratic loss and for Energy. Left out, it is "paper"
-        there and "first_variation" elsewhere.
+        Gradient that moves particle i. "first_variation" is the gradient of the first variation phi_rho at theta_i,
+        with the weights and the other particles frozen; phi_rho is v + 2 u for the quadratic loss and V + 2 W rho for
+        an Energy. "paper" is the gradient with respect to theta_i of sum_k (v_k + u_k), as printed in Algorithm 2, or
+        of sum_k (V + W rho)(theta_k); theta_i enters every term of the sum. "paper" is defined for the quadratic loss
+        and for Energy; it is the default there, and "first_variation" is the default elsewhere.
     prox_potential : {"paper", "first_variation"}
-        Linear potential w_i of the proximal step: the first variation phi_rho(theta_i), or, as the paper prints it,
-        v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy, with half the interaction. Its default
-        follows the rule of ``drift``.
+        Linear potential w_i of the proximal step. "first_variation" is phi_rho(theta_i). "paper" is the printed formula
+        with half the interaction: v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy. The default
+        follows the same rule as that of ``drift``.
     orientation : {"paper", "consistent"}, default="paper"
-        Row i of the transport cost belongs to the new position of particle i, as printed, or to the old one, whose mass
-        the row carries.
+        Position of particle i to which row i of the transport cost belongs: the new one, as printed, or the old one,
+        whose mass the row carries.
     tolerance : {"paper", "log"}, default="paper"
         Stopping criterion of the proximal fixed point: the norms of the changes of z and q, or a bound on the error of
         log rho.
     kernel : {"auto", "log", "dense"}, default="auto"
-        Storage of the Gibbs kernel: the relevant pairs, the logarithm of the matrix, or the matrix, which underflows.
+        Storage of the Gibbs kernel: the relevant pairs only, the logarithm of the matrix, or the matrix itself, which
+        underflows.
     weights : str, default="proximal"
         Update of the particles' weights: "proximal" (the proximal step), "uniform" (none), "fisher_rao" (a
         multiplicative update), or the name of an update that an installed package adds.
     resample : {"none", "systematic"}, default="none"
-        "systematic" resamples the particles when their effective number falls below ``ess_threshold`` N.
+        "systematic" resamples the particles when the effective sample size falls below ``ess_threshold`` N.
     ess_threshold : float, default=0.5
         Threshold of ``resample``, as a share of N.
     h_schedule, beta_schedule : {"constant", "cosine", "power"}, default="constant"
-        Schedule of the step size and of the temperature 1 / beta, which falls as h does. ``iterate`` applies them.
+        Schedules of the step size and of the temperature 1 / beta, which ``iterate`` applies.
     horizon : int, default=1000
         Step at which the cosine schedule ends and the power law has fallen to a tenth.
     batch_size : int, optional
-        Samples per step, drawn with replacement, for a Risk only. Left out, each step uses all samples.
+        Number of samples per step, drawn with replacement; it applies to a Risk only. By default, each step uses all
+        samples.
     noise_scale : float, default=1.0
         Factor by which the noise is multiplied; 0 makes the motion deterministic.
 
@@ -143,12 +145,16 @@ class Hyper(Hyperparameters[float]):
     """
 
     noise_scale: float = hyperparameter(NOISE_SCALE, 1.0)
-    """Factor by which the noise is multiplied; in a config it belongs to the dataset (1/100 for the paper's SHD)."""
+    """Factor by which the noise is multiplied; in a config, it is a setting of the dataset (1/100 for the paper's SHD).
+    """
 
     @property
     def kappa(self) -> float:
-        """beta epsilon / h. Where it is large, the proximal step spreads mass over a distance sqrt(epsilon) and hardly
-        depends on the functional; where it is small, the functional determines the weights."""
+        """The ratio kappa = beta epsilon / h.
+
+        If it is large, the proximal step spreads mass over a distance of sqrt(epsilon) and hardly depends on the
+        functional; if it is small, the functional determines the weights.
+        """
         return self.beta * self.epsilon / self.h
 
     @property

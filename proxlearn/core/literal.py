@@ -1,9 +1,9 @@
-"""Algorithms 1 and 2 as the paper prints them: the reference for the tests and the baseline of the bench.
+"""Algorithms 1 and 2 as the paper prints them, used as the reference in tests and as the baseline of the bench.
 
 Nothing is rearranged: the code uses automatic differentiation and N x N matrices, and keeps the whole history of z and
-q. Three misprints are corrected: D is the *negative* gradient (as printed, line 7 of Algorithm 2 ascends); z and q have
-L + 1 columns, because the loop writes column L + 1; and C is computed from differences, because in float32 the error of
-the usual shortcut is a large part of C's diagonal.
+q. Three misprints are corrected: D is the *negative* gradient (as printed, line 7 of Algorithm 2 would ascend); z and q
+have L + 1 columns, because the loop writes column L + 1; and C is computed from differences, because in float32 the
+error of the usual shortcut is a large part of C's diagonal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_problem(problem: Risk) -> None:
 def euler_maruyama(
     problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run Algorithm 2; return v_{k-1}, U_{k-1} and Theta_k."""
+    """Run Algorithm 2 and return v_{k-1}, U_{k-1} and Theta_k."""
     theta = theta.detach().requires_grad_()
     n, y = len(problem.samples), problem.samples.y.reshape(-1)
     with torch.enable_grad():
@@ -52,14 +52,14 @@ def euler_maruyama(
 
 @dataclass(frozen=True)
 class Recursion:
-    """Everything that Algorithm 1 computes."""
+    """All quantities that Algorithm 1 computes."""
 
     theta: Tensor
     rho: Tensor
     w: Tensor
     C: Tensor
     z: Tensor
-    """History, N x (columns written)."""
+    """History of the iterates, N x (number of columns written)."""
     q: Tensor
     ell: int
     """Column of z and q from which rho is computed."""
@@ -68,7 +68,7 @@ class Recursion:
 
 
 def prox_learn(problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: Tensor, z0: Tensor) -> Recursion:
-    """Run Algorithm 1, which runs Algorithm 2 first; return rho_k, Theta_k and the intermediate results."""
+    """Run Algorithm 1, which calls Algorithm 2, and return rho_k, Theta_k and the intermediate results."""
     beta, h, epsilon, delta, L = hyper.beta, hyper.h, hyper.epsilon, hyper.delta, hyper.L
     v, U, theta_k = euler_maruyama(problem, theta, rho, hyper, noise)
     C = torch.cdist(theta_k, theta, compute_mode="donot_use_mm_for_euclid_dist") ** 2

@@ -1,10 +1,10 @@
-"""Losses l(y, f) of the risk F(rho) = (1/n) sum_m l(y_m, f_m): convex in f, with their derivatives.
+"""The losses l(y, f) of the risk F(rho) = (1/n) sum_m l(y_m, f_m), which are convex in f, with their derivatives.
 
-A loss enters a recursion only through c_m = l'(y_m, f_m) / n, one number per sample and output, so that every neuron
-and every compiled pass serves every loss. A loss that states only its value is differentiated automatically; the
-losses here state the derivative in closed form, and tests compare the two.
+A loss enters a recursion only through c_m = l'(y_m, f_m) / n, one number per sample and output, so every neuron and
+every compiled pass works with every loss. A loss that defines only its value is differentiated automatically; the
+losses here define the derivative in closed form, and tests compare the two.
 
-Outputs f and targets y have the same shape: n for one output, C x n for C outputs.
+Outputs f and targets y have the same shape: (n,) for one output and (C, n) for C outputs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["LOSSES", "CrossEntropy", "Huber", "Logistic", "Loss", "Quadratic", "
 class Loss(ABC):
     """A loss that is convex in the output f.
 
-    Subclasses define ``value``; ``derivative`` is found by automatic differentiation unless it is overridden.
+    Subclasses define ``value``; ``derivative`` uses automatic differentiation unless it is overridden.
 
     Examples
     --------
@@ -49,15 +49,17 @@ class Loss(ABC):
     """
 
     name: ClassVar[str] = "custom"
-    """Name in configs, files and messages; a name of one of proxlearn's own losses is refused."""
+    """Name in configs, files and messages; the names of proxlearn's own losses cannot be reused."""
     tasks: ClassVar[tuple[Task, ...]] = ("binary", "multiclass", "regression")
-    """The tasks that the loss is meant for: "binary" (two classes, one output), "multiclass" (one output per class),
-    "regression". Estimators and configs refuse other tasks. Without "regression", the targets of one output are two
-    classes, and 0 and 1 are converted to -1 and +1."""
+    """The tasks that the loss supports: "binary" (two classes, one output), "multiclass" (one output per class),
+    "regression". Estimators and configs reject other tasks. If "regression" is missing, the targets of a single output
+    are two classes, and 0 and 1 are converted to -1 and +1.
+    """
     smoothness: ClassVar[float] = 2.0
-    """Upper bound of the second derivative in f. The candidates for the step size h that selection compares
-    (estimators, recipe=tuned) are proportional to its reciprocal, so that they mean the same for every loss; the value
-    of the quadratic loss, 2, is the reference. ``iterate`` does not use it."""
+    """Upper bound of the second derivative with respect to f. The candidates for the step size h that selection
+    compares (estimators, recipe=tuned) are proportional to its reciprocal, so that they are comparable between losses;
+    the reference is 2, the value of the quadratic loss. ``iterate`` does not use it.
+    """
 
     @abstractmethod
     def value(self, f: Tensor, y: Tensor) -> Tensor:
@@ -73,7 +75,8 @@ class Loss(ABC):
         Returns
         -------
         Tensor, shape (n,)
-            One number per sample, summed over the C outputs; never a mean over the samples. A Risk checks the shape.
+            One number per sample, summed over the C outputs; it must not be averaged over the samples. A Risk checks
+            the shape.
         """
 
     def derivative(self, f: Tensor, y: Tensor) -> Tensor:
@@ -88,13 +91,13 @@ class Loss(ABC):
         return self.value(f, y).mean()
 
     def cotangent(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return c_m = l'(y_m, f_m) / n, what the risk's gradient needs of the loss."""
+        """Return c_m = l'(y_m, f_m) / n, the only quantity of the loss that the gradient of the risk needs."""
         return self.derivative(f, y) / y.shape[-1]
 
     def probabilities(self, f: Tensor) -> Tensor | None:
-        """Return class probabilities, C x n in float64, of the mean outputs f (C x n, or 1 x n for two classes).
+        """Return class probabilities (C x n, float64) for the mean outputs f (C x n, or 1 x n for two classes).
 
-        None where the loss defines none, as for regression.
+        The result is None if the loss defines no probabilities, as for regression.
         """
         return None
 
@@ -103,7 +106,7 @@ class Loss(ABC):
 
 
 class Quadratic(Loss):
-    """(y - f)^2, summed over the outputs: the paper's loss."""
+    """The paper's loss (y - f)^2, summed over the outputs."""
 
     name = "quadratic"
     tasks = ("binary", "multiclass", "regression")
@@ -115,7 +118,7 @@ class Quadratic(Loss):
         return 2 * (f - y)
 
     def mean(self, f: Tensor, y: Tensor) -> Tensor:
-        # This and the cotangent are in the order of version 0.1's arithmetic, whose bits are kept.
+        # This method and ``cotangent`` keep the order of operations of version 0.1, so that the bits stay the same.
         mean = (y - f).square().mean()
         return mean * len(y) if y.ndim == 2 else mean
 
@@ -124,14 +127,14 @@ class Quadratic(Loss):
 
 
 class Logistic(Loss):
-    """log(1 + exp(-y f)) for y = -1, +1; the probability of the second class is 1 / (1 + exp(-f))."""
+    """The loss log(1 + exp(-y f)) for y = -1, +1; the probability of the second class is 1 / (1 + exp(-f))."""
 
     name = "logistic"
     tasks = ("binary",)
     smoothness = 0.25
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        # logsigmoid is finite for every finite argument, where exp overflows from 88 (float32) or 709 (float64).
+        # logsigmoid is finite for every finite argument, whereas exp overflows above 88 (float32) or 709 (float64).
         return -torch.nn.functional.logsigmoid(y * f)
 
     def derivative(self, f: Tensor, y: Tensor) -> Tensor:
@@ -143,14 +146,15 @@ class Logistic(Loss):
 
 
 class CrossEntropy(Loss):
-    """logsumexp(f) - f_y for C outputs; the probabilities are softmax(f)."""
+    """The loss logsumexp(f) - f_y for C outputs; the class probabilities are softmax(f)."""
 
     name = "cross_entropy"
     tasks = ("multiclass",)
     smoothness = 0.5
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
-        # Largest output first: the difference of two outputs of 1e30 is exact, their exponentials do not exist.
+        # The largest output is subtracted first: the difference of two outputs near 1e30 is exact, but their
+        # exponentials overflow.
         shifted = f - f.amax(dim=0)
         return torch.logsumexp(shifted, dim=0) - (y * shifted).sum(dim=0)
 
@@ -163,7 +167,10 @@ class CrossEntropy(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """r^2 / 2 where |r| <= delta, else delta (|r| - delta / 2), with r = f - y: regression with outliers."""
+    """The Huber loss, for regression with outliers.
+
+    With r = f - y, it is r^2 / 2 if |r| <= delta, and delta (|r| - delta / 2) otherwise.
+    """
 
     delta: float = 1.0
     name: ClassVar[str] = "huber"
@@ -178,7 +185,7 @@ class Huber(Loss):
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         distance = (f - y).abs()
         inside = distance.clamp_max(self.delta)
-        # inside^2/2 + delta (distance - inside) is both cases in one formula, without squaring a large distance.
+        # inside^2/2 + delta (distance - inside) covers both cases in one formula, without squaring a large distance.
         return _sum_outputs(inside.square() / 2 + self.delta * (distance - inside))
 
     def derivative(self, f: Tensor, y: Tensor) -> Tensor:
@@ -216,16 +223,16 @@ RECOMMENDED_LOSSES: dict[Task, str] = {
     "multiclass": "cross_entropy",
     "regression": "quadratic",
 }
-"""The loss of each task where a config leaves it open (loss=null)."""
+"""The default loss of each task, used if a config leaves the loss open (loss=null)."""
 
 
 def recommended_loss(task: Task, readings: Iterable[str] = ()) -> str:
-    """Return the name of the loss of a task where it is left open; the paper's readings need the quadratic loss."""
+    """Return the name of the default loss of a task; the paper's readings need the quadratic loss."""
     return "quadratic" if "paper" in readings else RECOMMENDED_LOSSES[task]
 
 
 def find_loss(name: str | None) -> Loss:
-    """Return the loss of a name in a config or a file; None, as in files of version 0.1, is the quadratic loss."""
+    """Return the loss with a name from a config or a file; None, as in files of version 0.1, is the quadratic loss."""
     if name is None:
         return quadratic
     return LOSSES.make(name, Loss)  # type: ignore[type-abstract]

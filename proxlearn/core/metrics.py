@@ -1,4 +1,4 @@
-"""Metrics of probabilities and of weights; the risk is in core/functionals/risk.py."""
+"""Metrics of class probabilities and of weights; the risk is in core/functionals/risk.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAST_PROBABILITY = 1e-6
 """Lower bound of every predicted probability: a finite cloud never proves a class impossible, and a probability of 0
 for the true class would make the log-loss infinite."""
 CALIBRATION_BINS = 15
-"""Number of bins, of equal width, over the probability of the predicted class."""
+"""Number of bins of equal width into which the probability of the predicted class is divided."""
 
 
 def accuracy_share(hits: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ def apply_probability_floor(probabilities: Tensor) -> Tensor:
 
 
 def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> dict[str, Tensor]:
-    """Return, by name, the log-loss and the calibration error of probabilities that are bounded from below."""
+    """Return the log-loss and the calibration error, by name, of probabilities that are bounded from below."""
     of_labels = probabilities.gather(0, labels[None])[0]
     return {
         f"log_loss_{estimate}": -of_labels.log().mean(),
@@ -40,20 +40,21 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Return the expected calibration error: the mean gap between the accuracy and the predicted class's probability.
+    """Return the expected calibration error: the mean gap between accuracy and the probability of the predicted class.
 
     The gap is computed in each bin of the probability, and the gaps are weighted by the bins' shares of the samples.
     The contribution of a bin is therefore |sum(correct - probability)| / n.
     """
     confidence, predicted = probabilities.max(dim=0)
-    # A probability of 1 belongs to the last bin; NaN to some bin, so that the result is NaN and not an IndexError.
+    # A probability of 1 belongs to the last bin. NaN is put into some bin, so that the result is NaN instead of an
+    # IndexError.
     bins = (confidence * CALIBRATION_BINS).long().clamp(0, CALIBRATION_BINS - 1)
     gaps = torch.zeros(CALIBRATION_BINS, dtype=confidence.dtype, device=confidence.device)
     return gaps.index_add(0, bins, (predicted == labels).double() - confidence).abs().sum() / len(labels)
 
 
 def weight_entropy(log_rho: Tensor) -> Tensor:
-    """Return sum w log(N w), w = rho / sum rho: the divergence from uniform weights, between 0 and log N."""
+    """Return the divergence sum w log(N w) of w = rho / sum rho from uniform weights, between 0 and log N."""
     log_w = torch.log_softmax(log_rho, dim=0)
     # exp(-inf) * -inf is NaN: a particle without mass contributes nothing.
     terms = torch.where(log_w.isneginf(), torch.zeros_like(log_w), log_w.exp() * log_w)
@@ -63,12 +64,12 @@ def weight_entropy(log_rho: Tensor) -> Tensor:
 def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Tensor:
     """Return the training risk plus (1/beta) sum w log(N w), where w = rho / sum rho.
 
-    This is not the paper's F_beta, whose entropy depends on the spread of the cloud; here only the weights matter.
+    This is not the paper's F_beta, whose entropy depends on the spread of the cloud; only the weights matter here.
     """
     return train_risk + weight_entropy(log_rho) / beta
 
 
 def effective_sample_size(log_rho: Tensor) -> Tensor:
-    """Return (sum rho)^2 / sum rho^2: the number of equally weighted particles that give an equivalent estimate."""
+    """Return (sum rho)^2 / sum rho^2, the number of equally weighted particles that give an equivalent estimate."""
     log_w = torch.log_softmax(log_rho, dim=0)
     return torch.exp(-torch.logsumexp(2 * log_w, dim=0))

@@ -1,11 +1,12 @@
-"""The random numbers of a step from a counter-based generator: any part can be drawn without the others.
+"""The random numbers of a step from a counter-based generator, of which any part can be drawn without the rest.
 
-Philox4x32-10 (Salmon et al. 2011) turns a 64-bit key and a counter into four random words. A step has one key, drawn
-from the run's generator, and every group of numbers its own counter. So blocks of particles are drawn in parallel, the
-result depends neither on the number of threads nor on the device, and the state of a run is that of its generator.
+Philox4x32-10 (Salmon et al. 2011) turns a 64-bit key and a counter into four random words. Each step has one key, drawn
+from the run's generator, and each group of numbers has its own counter. Blocks of particles can therefore be drawn in
+parallel, the result depends neither on the number of threads nor on the device, and the random state of a run is the
+state of its generator.
 
-This module computes the numbers in plain torch, on any device; core/fused/noise_pass.py computes the same ones on the
-CPU, equal to rounding: the words are the same, and the logarithms, sines and cosines differ in their last bits.
+This module computes the numbers in plain torch, on any device; core/fused/noise_pass.py computes the same numbers on
+the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ in their last bits.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 WORD = 0xFFFFFFFF
 NORMAL, UNIFORM = 0, 1
-"""Third word of the counter: separates the normal numbers of a step from its uniform ones."""
+"""Third word of the counter, which separates the normal numbers of a step from the uniform ones."""
 
 
 def draw_key(generator: torch.Generator) -> tuple[int, int]:
-    """Return the key of one step, two words of 32 bits."""
+    """Return the key of one step as two 32-bit words."""
     low, high = torch.randint(0, 2**32, (2,), generator=generator, device=generator.device).tolist()
     return low, high
 
@@ -44,7 +45,7 @@ def philox(key: tuple[int, int], groups: int, stream: int, device: torch.device 
 
 
 def _multiply(x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
-    """Return the high and the low word of a product of 64 bits, without leaving the range of int64."""
+    """Return the high and the low word of a 64-bit product without leaving the range of int64."""
     low = (x & 0xFFFF) * factor
     middle = (x >> 16) * factor + (low >> 16)
     return (middle >> 16) & WORD, ((middle & 0xFFFF) << 16) | (low & 0xFFFF)
@@ -68,7 +69,7 @@ def _box_muller(radius: Tensor, angle: Tensor, bits: int | None, dtype: torch.dt
     radius_bits, angle_bits = (bits, bits) if bits is not None else (53, 52)
     u = (radius.to(dtype) + 0.5) * 2.0**-radius_bits
     r = torch.sqrt(-2 * torch.log(u))
-    # The two upper bits are the quadrant, the others the place in it.
+    # The two upper bits select the quadrant, and the others the position within it.
     quadrant = angle >> (angle_bits - 2)
     place = (angle & ((1 << (angle_bits - 2)) - 1)).to(dtype) * 2.0 ** -(angle_bits - 2) - 0.5
     sine, cosine = torch.sin(place * (math.pi / 2)), torch.cos(place * (math.pi / 2))
@@ -79,6 +80,6 @@ def _box_muller(radius: Tensor, angle: Tensor, bits: int | None, dtype: torch.dt
 
 
 def uniform(key: tuple[int, int], count: int, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Return numbers uniform on (0, 1]: four per counter, with the 24 bits that both precisions hold."""
+    """Return numbers uniform on (0, 1], four per counter, with 24 bits, which both precisions can represent."""
     words = torch.stack(philox(key, -(-count // 4), UNIFORM, device), dim=1).reshape(-1)[:count]
     return ((words >> 8) + 1).to(dtype) * 2.0**-24

@@ -1,16 +1,19 @@
-"""The options of the algorithm by name; this module does not import torch, so a config can be checked without it."""
+"""The names of the algorithm's options; torch is not imported here, so that a config can be checked without it."""
 
 from typing import Literal
 
 Drift = Literal["paper", "first_variation"]
-"""Gradient that moves the particles: of ``sum(u + v)`` as Algorithm 2 prints it, or of the risk itself."""
+"""Gradient that moves the particles: that of ``sum(u + v)``, as printed in Algorithm 2, or that of the first variation.
+"""
 
 Kernel = Literal["auto", "dense", "log"]
 """Storage of the Gibbs kernel: the relevant pairs only (exact to 2^-53; the same as log with the eager engine), the
 matrix itself (which underflows, like the paper's), or its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
-"""Point that row i of the cost belongs to: the *new* one (as printed), or the *old* one, whose mass the row carries."""
+"""Position to which row i of the cost belongs: the *new* one (as printed), or the *old* one, whose mass the row
+carries.
+"""
 
 Potential = Literal["paper", "first_variation"]
 """Potential of the proximal step: ``v + u`` (as printed), or the first variation ``v + 2 u`` of the risk."""
@@ -32,8 +35,9 @@ Rho0 = Literal["pdf", "uniform"]
 """Initial weights: values of the initial density, or 1/N."""
 
 Weights = Literal["proximal", "uniform", "fisher_rao"]
-"""Weight update: Algorithm 1, none, or the multiplicative one (the same objective with the relative entropy instead of
-the transport cost). Installed packages add others through entry points of the group ``proxlearn.weights``."""
+"""Weight update: Algorithm 1, no update, or the multiplicative update (the same objective with the relative entropy
+instead of the transport cost). Installed packages add others through entry points of the group ``proxlearn.weights``.
+"""
 
 Resample = Literal["none", "systematic"]
 """Remedy for a cloud in which few particles carry most of the mass: none, or systematic resampling."""
@@ -45,4 +49,4 @@ Init = Literal["box", "normal"]
 """Distribution of the initial cloud: uniform on a box (dataset.initial), or normal with the scale init_scale."""
 
 Task = Literal["binary", "multiclass", "regression"]
-"""Learning task: two classes by the sign of f, C classes by their probabilities, or a real target."""
+"""Learning task: two classes given by the sign of f, C classes given by their probabilities, or a real target."""

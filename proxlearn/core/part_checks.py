@@ -1,4 +1,4 @@
-"""Checks of a user's neuron and loss: a Risk evaluates each of them once before the first step."""
+"""Checks of a user's neuron and loss, each of which a Risk evaluates once before the first step."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron"]
 
 
 def as_loss(loss: Any) -> Loss:
-    """Return a Loss, given as an object or by its name."""
+    """Return a Loss that is given as an object or by name."""
     if isinstance(loss, str):
         return find_loss(loss)
     if not isinstance(loss, Loss):
-        remedy = f"give an object, {loss.__name__}()" if isinstance(loss, type) else "give an object or its name"
-        raise InputError(f"loss is {_describe(loss)} and not a Loss", f"{remedy}, such as loss='logistic'")
-    # The name selects closed forms and the form of the targets.
+        remedy = f"give an object, {loss.__name__}()" if isinstance(loss, type) else "give a Loss object"
+        raise InputError(f"loss is {_describe(loss)}, not a Loss", f"{remedy}, or a name such as loss='logistic'")
+    # Closed forms and the encoding of the targets are selected by name.
     if loss.name in get_args(options.Loss) and type(loss).value is not type(find_loss(loss.name)).value:
-        raise InputError(f"there is a loss called `{loss.name}` already", "give the class of your loss another name")
+        raise InputError(f"a loss called `{loss.name}` already exists", "give the class of your loss another name")
     return loss
 
 
 def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
-    """Return a Neuron, given as an object or by a name; None is tanh.
+    """Return a Neuron that is given as an object or by name; None selects tanh.
 
-    The name of an activation is the neuron a sigma(<w, x> + b) with the outputs that y and the loss need; other names
-    are those of the registry.
+    The name of an activation selects the neuron a sigma(<w, x> + b) with the number of outputs that y and the loss
+    need; other names are looked up in the registry.
     """
     if neuron is None or (isinstance(neuron, str) and neuron in ACTIVATIONS):
         return Perceptron(neuron or "tanh", num_outputs=count_outputs(y, loss))
@@ -49,15 +49,15 @@ def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
         return NEURONS.make(neuron, Neuron, classes)  # type: ignore[type-abstract]
     if not isinstance(neuron, Neuron):
         remedy = "give an object, such as neurons.Tanh() or neurons.FunctionNeuron(phi, blocks)"
-        raise InputError(f"neuron is {_describe(neuron)} and not a Neuron", remedy)
+        raise InputError(f"neuron is {_describe(neuron)}, not a Neuron", remedy)
     if neuron.name in get_args(options.Neuron) and not isinstance(neuron, Perceptron | SoftmaxNeuron):
-        # The name selects compiled passes.
-        raise InputError(f"there is a neuron called `{neuron.name}` already", "choose another name")
+        # Compiled passes are selected by name.
+        raise InputError(f"a neuron called `{neuron.name}` already exists", "choose another name")
     return neuron
 
 
 def check_neuron(neuron: Neuron, samples: Samples) -> None:
-    """Evaluate one particle at one sample; a neuron that fails, or returns another shape, raises InputError."""
+    """Evaluate a neuron for one particle and one sample; raise InputError if it fails or returns a wrong shape."""
     sample = samples.take_rows(torch.arange(1, device=samples.X.device))
     theta = torch.zeros(1, num_parameters(neuron, samples.X.shape[1]), dtype=samples.X.dtype, device=samples.X.device)
     try:
@@ -65,14 +65,14 @@ def check_neuron(neuron: Neuron, samples: Samples) -> None:
     except USER_ERRORS as error:
         n_x = samples.X.shape[1]
         problem = f"the neuron `{neuron.name}` cannot be evaluated for one particle and one sample: {error}"
-        raise InputError(problem, f"x has {n_x} features: check the blocks of theta and the operations") from error
+        raise InputError(problem, f"check the blocks of theta and the operations; x has {n_x} features") from error
     if shape != (1, sample.y.numel()):
-        problem = f"the neuron `{neuron.name}` answers one sample with shape {shape}, not {(1, sample.y.numel())}"
-        raise InputError(problem, "let outputs(theta, X) return N x outputs x n")
+        problem = f"the neuron `{neuron.name}` returned the shape {shape} for one sample, not {(1, sample.y.numel())}"
+        raise InputError(problem, "make outputs(theta, X) return a tensor of shape N x outputs x n")
 
 
 def check_loss(loss: Loss, y: Tensor) -> None:
-    """Evaluate a loss once at outputs 0; one that fails, or returns another shape than (n,), raises InputError.
+    """Evaluate a loss once at outputs of 0; raise InputError if it fails or does not return the shape (n,).
 
     A mean over the samples in ``value`` would make the first variation n times too small.
     """
@@ -81,7 +81,7 @@ def check_loss(loss: Loss, y: Tensor) -> None:
         value, slope = loss.value(f, y), loss.derivative(f, y)
     except USER_ERRORS as error:
         problem = f"the loss `{loss.name}` cannot be evaluated for outputs of the shape {tuple(f.shape)}: {error}"
-        raise InputError(problem, "use torch operations on f and y, which have the same shape") from error
+        raise InputError(problem, "use only torch operations on f and y, which have the same shape") from error
     for name, returned, shape in (("value", value, y.shape[-1:]), ("derivative", slope, y.shape)):
         if not isinstance(returned, Tensor) or returned.shape != shape:
             what = f"the shape {tuple(returned.shape)}" if isinstance(returned, Tensor) else _describe(returned)
@@ -91,7 +91,7 @@ def check_loss(loss: Loss, y: Tensor) -> None:
 
 
 def _describe(value: Any) -> str:
-    """Return what a wrong argument is, in words."""
+    """Describe a wrong argument in words."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"the function {value.__name__}" if hasattr(value, "__name__") else f"{value!r:.100}"

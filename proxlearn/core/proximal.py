@@ -1,4 +1,4 @@
-"""The proximal update of the weights: the fixed point of Algorithm 1, for any kernel, computed with logarithms.
+"""The proximal update of the weights: the fixed point of Algorithm 1 in the log domain, for any kernel.
 
 It minimises, over couplings M >= 0 with M 1 = rho_{k-1} and rho = M^T 1,
 
@@ -10,8 +10,8 @@ which is strictly convex. The minimiser is M = diag(q) Gamma diag(z) with
 
 A round contracts max|change of log z| by at least 1/(1 + kappa). With Delta = max|log z_{l+1} - log z_l| the pair
 (z_l, q_l) has |log rho - log rho*| <= 2 Delta: log rho_l - log rho* = (log z_l - log z_{l+1}) - kappa (log z_{l+1} -
-log z*), and the contraction bounds the last difference by Delta / kappa. So the pair *before* the last z is
-the one whose error is bounded; it is also the one that Algorithm 1 returns, since it leaves the loop before l advances.
+log z*), and the contraction bounds the last difference by Delta / kappa. The bound therefore holds for the pair
+*before* the last z, which is also the one that Algorithm 1 returns, because it leaves the loop before l advances.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ProximalSolution:
 
     @property
     def error(self) -> Tensor:
-        """Bound on max|log rho - log rho*|."""
+        """The bound on max|log rho - log rho*|."""
         return 2 * self.changes[-1]
 
     @property
     def contraction(self) -> float:
-        """Ratio of the changes in the second and the first round, where rounding is small: at most 1/(1 + kappa)."""
+        """Ratio of the change in the second round to that in the first; apart from rounding, at most 1/(1 + kappa)."""
         return float(self.changes[1] / self.changes[0]) if len(self.changes) > 1 else math.nan
 
     @property
@@ -69,8 +69,10 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> ProximalSolution:
-    """Run lines 6-19 of Algorithm 1. ``delta=0`` runs all L rounds and never waits for the device; otherwise each round
-    waits once."""
+    """Run lines 6-19 of Algorithm 1 and return the new weights and potentials.
+
+    With ``delta=0``, all L rounds are run without waiting for the device; otherwise each round waits once.
+    """
     log_z = log_z0
     log_q = log_rho - kernel.log_apply(log_z)
     changes: list[Tensor] = []
@@ -100,7 +102,7 @@ def solve(
 
 
 def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
-    """Whether the criterion holds; the same wait for the device, the only one in a round, gives a kernel the change."""
+    """Return whether the criterion holds, and pass the change to the kernel in the same wait for the device."""
     if not isinstance(kernel, RangedKernel):
         return bool(criterion)
     size = float(torch.where(criterion, -1.0, change))
@@ -109,8 +111,8 @@ def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
 
 
 def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_q: Tensor, delta: float) -> Tensor:
-    """Whether line 13 of Algorithm 1 holds, with Euclidean norms of the changes of q and z themselves."""
-    # Computed in float64, because q may exceed the range of float32 where the weights are in range.
+    """Return whether line 13 of Algorithm 1 holds, with the Euclidean norms of the changes of q and z themselves."""
+    # The norms are computed in float64, because q may exceed the range of float32 even if the weights do not.
     change_q = torch.exp((next_q - kernel.row_shift).double()) - torch.exp((q - kernel.row_shift).double())
     change_z = next_z.double().exp() - z.double().exp()
     norms = torch.stack((torch.linalg.vector_norm(change_q), torch.linalg.vector_norm(change_z)))
@@ -120,7 +122,7 @@ def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_
 def objective(
     solution: ProximalSolution, log_rho: Tensor, cost_stay: Tensor, w: Tensor, beta: float, h: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the objective stated above if every particle keeps its mass (M diagonal), and at the solution.
+    """Return the objective stated above if every particle keeps its mass (M is diagonal), and at the solution.
 
     At M = diag(q) Gamma diag(z) the two transport terms add up to epsilon (<rho_{k-1}, log q> + <rho_k, log z>): O(N).
     ``cost_stay`` is the diagonal of C.

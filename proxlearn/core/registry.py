@@ -1,6 +1,6 @@
 """Registries of named parts (losses, neurons, datasets, weight updates, loggers), which installed packages can extend.
 
-A config refers to a part by its name. A name selects an object of a registry and is never an import path, so a config
+A config refers to a part by its name. A name selects an object from a registry and is never an import path, so a config
 from an untrusted source can choose only among parts that the user has installed.
 
 Packages add parts through entry points. A package is imported only when one of its parts is requested by name, and the
@@ -34,7 +34,7 @@ LOGGER_GROUP = "proxlearn.loggers"
 
 INSTALL_PACKAGE = "install the package that adds it"
 LONGEST_ERROR = 300
-"""Maximum number of characters of another package's error in a message."""
+"""Maximum length of another package's error in a message, in characters."""
 
 _registered_names: dict[str, set[str]] = {}
 """Names that ``Registry.register`` has added, per entry-point group."""
@@ -42,7 +42,7 @@ _accept_any_name: ContextVar[bool] = ContextVar("accept_any_name", default=False
 
 
 class UnknownPart(InputError):
-    """A config or a file names a part that neither proxlearn nor an installed package has."""
+    """The error for a name in a config or a file that neither proxlearn nor an installed package provides."""
 
 
 def registered(options: Any, group: str) -> Check:
@@ -129,7 +129,9 @@ class Registry(Generic[T]):
         """Remove a part that was added by ``register``."""
         registered_names = _registered_names.get(self.group, set())
         if name not in registered_names:
-            raise InputError(f"no {self.kind} `{name}` was registered in this process", "name one that was")
+            raise InputError(
+                f"the {self.kind} `{name}` was not registered in this process", "give the name of one that was"
+            )
         del self._parts[name]
         registered_names.remove(name)
 
@@ -184,7 +186,7 @@ def load_plugin(kind: str, group: str, name: str) -> Any:
     try:
         return points[0].load()
     except (Exception, SystemExit) as error:
-        # Another package's import can fail in any way; the user needs to know which package it is.
+        # The import of another package can fail in any way; the user needs to know which package failed.
         problem = f"cannot be imported ({describe_error(error)})"
         raise plugin_error(kind, group, name, problem, "reinstall") from error
 

@@ -1,4 +1,4 @@
-"""Samples: one part of the data, as tensors."""
+"""The samples of one part of the data, as tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Samples:
     """One part of the data (training or test), on one device and in one precision."""
 
     X: Tensor
-    """Features, n x n_x."""
+    """Features, shape (n, n_x)."""
     y: Tensor
     """Targets of f: n numbers (-1/+1, real targets, or 1 for a neuron that returns a probability), or outputs x n for a
     neuron with several outputs."""

@@ -1,4 +1,4 @@
-"""Schedules of a run: values that depend only on the step and the cloud, so that a resumed run repeats them exactly."""
+"""Schedules of a run; they depend only on the step and the cloud, so that a resumed run repeats them exactly."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.core.options import Schedule
 
 MEASURED_PER_DECADE = 10
-"""Number of measurements of a relative epsilon per decade of steps; the cloud changes fast at first, slowly later."""
+"""Number of measurements of a relative epsilon per decade of steps; the cloud changes quickly at first and slowly
+later.
+"""
 LOWEST = 0.01
 """Final factor of the cosine schedule; a factor of 0 would stop the particles."""
 MOST_QUERIED = 128
-"""Number of particles, the first ones, whose nearest neighbours are computed; all N would require N^2 distances."""
+"""Number of particles, taken from the start of the cloud, whose nearest neighbours are computed; all N would require
+N^2 distances.
+"""
 
 
 def is_log_spaced(step: int, per_decade: int) -> bool:
@@ -53,7 +57,7 @@ def with_measured_epsilon(hyper: Hyper, cloud: PointCloud) -> PointCloud:
         length = neighbour_quantile(cloud.theta, hyper.epsilon_quantile)
         if length is not None:
             return replace(cloud, epsilon=hyper.epsilon * length)
-        # All particles coincide: any epsilon gives the same weights.
+        # If all particles coincide, every epsilon gives the same weights.
         return replace(cloud, epsilon=cloud.epsilon or hyper.epsilon)
     return cloud
 
@@ -64,7 +68,8 @@ def hyper_for_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
         return hyper
     h = hyper.h * schedule_factor(hyper.h_schedule, cloud.step, hyper.horizon)
     beta = hyper.beta / schedule_factor(hyper.beta_schedule, cloud.step, hyper.horizon)
-    # The cloud's epsilon replaces a relative one only: another run's measurement must not replace an absolute one.
+    # The cloud's epsilon replaces only a relative one, because an absolute epsilon must not be replaced by the
+    # measurement of another run.
     measured = cloud.epsilon if hyper.epsilon_quantile is not None else None
     return replace(hyper, h=h, beta=beta, epsilon=measured or hyper.epsilon)
 

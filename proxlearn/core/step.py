@@ -21,15 +21,15 @@ __all__ = ["REVISION", "Info", "step"]
 REVISION = 3
 """Revision of the arithmetic of a recursion, raised when its bits change.
 
-1: versions 0.1 and before. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
-threads, weights in float64. 3: as 2, except for samples with one feature, whose sums have another order. Results of the
-revisions agree to rounding in a single step, and in law in a run.
+1: versions up to 0.1. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
+threads, and weights in float64. 3: the same as 2, except for samples with one feature, whose sums have another order.
+The results of the revisions agree up to rounding in a single step, and in distribution over a run.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """Diagnostics of one proximal step; the costlier figures are computed on demand.
+    """Diagnostics of one proximal step; the more expensive ones are computed on demand.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Info:
 
     @property
     def finite(self) -> bool:
-        """Whether the step has already established that its cloud is finite, which saves a check."""
+        """Whether the step has already established that the new cloud is finite, which saves a check."""
         return False
 
     def prox_objective(self) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ class Info:
         )
 
     def weights_change(self) -> Tensor:
-        """Return the largest relative change of a weight, as |change of log rho|; 0 where no weight changed."""
+        """Return the largest relative change of a weight as |change of log rho|, or 0 if no weight changed."""
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:
@@ -93,14 +93,14 @@ class Info:
 def step(
     functional: Functional, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
-    """Compute (Theta, rho)_k from (Theta, rho)_{k-1}; a pure function: the same inputs give the same bits.
+    """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function: the same inputs give the same bits.
 
-    Data, cloud, ``noise`` (N x p, standard normal) and ``z0`` (N, uniform on (0, 1]) have one precision and device.
-    ``proxlearn.step`` is this function with checks and conversions.
+    Data, cloud, ``noise`` (N x p, standard normal) and ``z0`` (N, uniform on (0, 1]) must have the same precision and
+    device. ``proxlearn.step`` is this function with checks and conversions.
     """
     hyper = functional.with_readings(hyper)
     if noise.shape != cloud.theta.shape or z0.shape != cloud.log_rho.shape:
-        problem = f"noise {tuple(noise.shape)} or z0 {tuple(z0.shape)} do not have the cloud's shapes"
+        problem = f"the shape of noise, {tuple(noise.shape)}, or of z0, {tuple(z0.shape)}, does not match the cloud"
         N, p = cloud.theta.shape
         raise InputError(problem, f"draw a normal tensor of shape ({N}, {p}) and a uniform one of shape ({N},)")
     potentials = functional.potentials(cloud.theta, cloud.rho, hyper)

@@ -1,4 +1,4 @@
-"""Targets from a user's y: real numbers as they are, classes as what the neuron and the loss are trained on."""
+"""The conversion of a user's y to targets: real numbers are kept, and classes are encoded as the neuron requires."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from proxlearn.errors import InputError
 
 __all__ = ["check_targets", "count_outputs", "make_targets"]
 
-ENCODE_LABELS = "encode the classes as 0 .. C-1, for example by np.unique(y, return_inverse=True)[1]"
+ENCODE_LABELS = "encode the classes as 0 .. C-1, for example with np.unique(y, return_inverse=True)[1]"
 
 
 def check_targets(values: Any, n: int) -> Tensor:
-    """Return a user's y as a tensor of finite numbers, shape (n,) or (n, C) with C > 1."""
+    """Check a user's y and return it as a tensor of finite numbers, shape (n,) or (n, C) with C > 1."""
     y = as_tensor("y", values)
     if y.ndim not in (1, 2) or len(y) != n or not y.numel():
-        problem = f"y has the shape {tuple(y.shape)}, and X has {n} rows"
+        problem = f"y has the shape {tuple(y.shape)}, but X has {n} rows"
         raise InputError(problem, "give one target, or one row of targets, per sample")
     if not bool(torch.isfinite(y).all()):
         raise InputError("y holds a number that is not finite", "remove or replace such targets")
@@ -45,41 +45,41 @@ def count_outputs(y: Tensor, loss: Loss) -> int:
     labels = torch.unique(y)
     if int(labels[0]) >= 0 and len(labels) < C:
         absent = next(label for label in range(C) if label >= len(labels) or int(labels[label]) != label)
-        problem = f"y holds labels up to {C - 1}, but none of the class {absent}"
+        problem = f"y holds labels up to {C - 1} but no sample of class {absent}"
         raise InputError(problem, f"{ENCODE_LABELS}, or give a neuron with outputs={C}")
     return max(2, C)
 
 
 def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor | None]:
-    """Return the targets that a neuron's outputs are compared with, n or C x n, and the class labels where y has them.
+    """Return the targets for a neuron's outputs, shape (n,) or (C, n), and the class labels if y holds any.
 
     Parameters
     ----------
     y : Tensor, shape (n,) or (n, C)
-        What ``check_targets`` returned.
+        The result of ``check_targets``.
     neuron, loss
-        What the targets are for.
+        The neuron and the loss that use the targets.
     """
     if neuron.losses is not None and loss.name not in neuron.losses:
         problem = f"the {neuron.name} neuron cannot be trained with the loss {loss.name}"
         raise InputError(problem, f"use losses.{neuron.losses[0]}, or another neuron")
     outputs = neuron.num_outputs
     if loss.tasks == ("binary",) and outputs > 1:
-        problem = f"the {loss.name} loss is for one output, and the neuron has {outputs}"
+        problem = f"the {loss.name} loss is for one output, but the neuron has {outputs}"
         raise InputError(problem, "use losses.cross_entropy, or a neuron with outputs=1")
     if loss.tasks == ("multiclass",) and outputs == 1:
-        problem = f"{loss.name} needs an output per class, and the neuron has one output"
+        problem = f"{loss.name} needs one output per class, but the neuron has only one"
         raise InputError(problem, "give the neuron outputs=C, or use losses.logistic for two classes")
     if isinstance(neuron, SoftmaxNeuron) or (outputs > 1 and y.ndim == 1):
         classes = neuron.classes if isinstance(neuron, SoftmaxNeuron) else outputs
         labels = _one_hot_rows(y, classes).argmax(dim=1) if y.ndim == 2 else _class_labels(y, classes)
         if "multiclass" not in loss.tasks:
-            problem = f"the {loss.name} loss does not support classes, and y holds the labels of {classes} outputs"
+            problem = f"the {loss.name} loss does not support classes, but y holds labels for {classes} outputs"
             raise InputError(problem, f"use losses.cross_entropy, or give y with {classes} columns of real numbers")
         return neuron.targets(labels), labels
     columns = 1 if y.ndim == 1 else y.shape[1]
     if columns != outputs:
-        problem = f"y has {columns} columns, and the neuron has {outputs} output{'s' if outputs > 1 else ''}"
+        problem = f"y has {columns} columns, but the neuron has {outputs} output{'s' if outputs > 1 else ''}"
         raise InputError(problem, f"give the neuron outputs={columns}, or y with {outputs} column(s)")
     if outputs == 1 and "regression" not in loss.tasks:
         return _signs(y, loss), None
@@ -95,7 +95,7 @@ def _are_whole(y: Tensor) -> bool:
 def _class_labels(y: Tensor, classes: int) -> Tensor:
     """Return labels 0 .. C-1 as int64."""
     if not _are_whole(y) or int(y.min()) < 0 or int(y.max()) >= classes:
-        problem = f"y must hold class labels from 0 to {classes - 1}, or {classes} columns, for {classes} outputs"
+        problem = f"for {classes} outputs, y must hold class labels from 0 to {classes - 1} or have {classes} columns"
         raise InputError(problem, ENCODE_LABELS)
     return y.long()
 
@@ -108,19 +108,19 @@ def _one_hot_rows(y: Tensor, classes: int) -> Tensor:
 
 
 def _probability_rows(y: Tensor) -> Tensor:
-    """Return rows that are one-hot, or probabilities of the classes (soft labels)."""
+    """Return the rows of y, which must be one-hot or hold the probabilities of the classes (soft labels)."""
     if bool((y < 0).any()) or bool(((y.sum(dim=1) - 1).abs() > 1e-4).any()):
-        problem = "for cross_entropy every row of y must be one-hot, or probabilities with the sum 1"
+        problem = "with cross_entropy, every row of y must be one-hot or hold probabilities that sum to 1"
         raise InputError(problem, f"give class labels 0 .. {y.shape[1] - 1}, shape (n,), or correct the rows")
     return y
 
 
 def _signs(y: Tensor, loss: Loss) -> Tensor:
-    """Return -1 and +1; the labels 0 and 1 are converted."""
+    """Return y as -1 and +1; the labels 0 and 1 are converted."""
     numbers = y.double()
     if bool(((numbers == 0) | (numbers == 1)).all()):
         return 2 * numbers - 1
     if not bool((numbers.abs() == 1).all()):
-        problem = f"for the {loss.name} loss y must hold -1 and +1, or 0 and 1"
-        raise InputError(problem, "encode the two classes, for example by np.where(y == second_class, 1, -1)")
+        problem = f"with the {loss.name} loss, y must hold -1 and +1, or 0 and 1"
+        raise InputError(problem, "encode the two classes, for example with np.where(y == second_class, 1, -1)")
     return numbers

@@ -33,19 +33,19 @@ class Task(Protocol):
         """Names of the scores of each estimate, in the order of the columns of a table."""
 
     def classes(self, output: Tensor) -> int:
-        """Return the number of classes; 0 for a real target."""
+        """Return the number of classes, or 0 for a real target."""
 
     def predicted(self, output: Tensor) -> Tensor:
         """Return the n predictions: class indices, or values for a real target (outputs x n for several targets)."""
 
     def probabilities(self, output: Tensor) -> Tensor:
-        """Return the probability of every class, C x n in float64; 0 x n for a real target.
+        """Return the probabilities of the classes, C x n in float64; for a real target, 0 x n.
 
         Each column sums to 1, and no entry is below ``LEAST_PROBABILITY``.
         """
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        """Return the standard errors of the probabilities (C x n) or values, given those of the mean output."""
+        """Return the standard errors of the probabilities (C x n) or of the values, given those of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Return the scores of one estimate, by name."""
@@ -56,7 +56,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Binary:
-    """Two classes, with the targets -1 and +1, predicted by the sign of f."""
+    """Classification into two classes, with the targets -1 and +1, predicted by the sign of f."""
 
     loss: Loss = quadratic
 
@@ -72,7 +72,7 @@ class Binary:
         probabilities = self.loss.probabilities(output)
         if probabilities is not None:
             return apply_probability_floor(probabilities)
-        # f's target is 2 p - 1, and f itself is not limited to [-1, 1].
+        # The target of f is 2 p - 1, but f itself is not limited to [-1, 1].
         p = ((1 + output[0].double()) / 2).clamp(0, 1)
         return apply_probability_floor(torch.stack((1 - p, p)))
 
@@ -105,7 +105,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Multiclass:
-    """Classes predicted by the largest output; the outputs are probabilities, logits, or fits to one-hot vectors."""
+    """Classification by the largest output; the outputs are probabilities, logits, or fits to one-hot vectors."""
 
     loss: Loss = quadratic
 
@@ -134,7 +134,8 @@ class Multiclass:
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         labels = labels_of(samples)
         f = output.gather(0, labels[None])[0]
-        # A neuron with several outputs is regressed on all classes, one that returns a probability on the true class.
+        # A neuron with several outputs is fitted to all classes; one that returns a probability is fitted to the true
+        # class only.
         regressed = output if samples.y.ndim == 2 else f
         return {
             f"risk_{estimate}": self.loss.mean(regressed, samples.y),
@@ -150,7 +151,7 @@ class Multiclass:
 
 @dataclass(frozen=True)
 class Regression:
-    """A real target: the prediction is f itself."""
+    """Regression of a real target; the prediction is f itself."""
 
     loss: Loss = quadratic
 
@@ -184,16 +185,16 @@ TASKS: dict[options.Task, Callable[[Loss], Task]] = {
     "multiclass": Multiclass,
     "regression": Regression,
 }
-"""The classes of the tasks by name; a class is called with the loss."""
+"""The task classes by name; each is constructed from the loss."""
 
 
 def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
-    """Return the task of a neuron on these samples: classification if they have labels."""
+    """Return the task of a neuron on these samples, which is classification if they have labels."""
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))](loss)
 
 
 MOST_OUTPUTS = 2**26
-"""Maximum number of outputs of all particles that are in memory at once: more are computed in blocks of samples."""
+"""Maximum number of outputs, over all particles, that are in memory at once; more are computed in blocks of samples."""
 
 
 def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic) -> dict[str, float]:
@@ -217,7 +218,7 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = qua
 
 
 def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
-    """Return the standard errors of the probabilities by linear propagation of independent errors of the outputs."""
+    """Return the standard errors of the probabilities, propagated linearly from independent errors of the outputs."""
 
     def probabilities(f: Tensor) -> Tensor:
         values = loss.probabilities(f[:, None])

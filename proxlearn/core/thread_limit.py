@@ -1,14 +1,17 @@
-"""The number of threads that a process may use: one after a fork, because GNU OpenMP's threads do not survive it."""
+"""The number of threads that a process may use: only one after a fork, which GNU OpenMP's threads do not survive."""
 
 from __future__ import annotations
 
 
 class Fork:
-    """Whether this process was forked from one in which the threads of GNU OpenMP ran (core/fused/thread_layer.py)."""
+    """A flag that is set if this process was forked from one in which threads of GNU OpenMP ran.
+
+    It is set by core/fused/thread_layer.py.
+    """
 
     happened = False
 
 
 def usable_threads(threads: int) -> int:
-    """Return the given number of threads, or one in a forked process, where a product on several threads would hang."""
+    """Return ``threads``, or 1 in a forked process, where a multithreaded matrix product would hang."""
     return 1 if Fork.happened else threads

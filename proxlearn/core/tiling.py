@@ -1,7 +1,7 @@
-"""How large tiles of a matrix are, and whether they are kept: from the matrix's size and the free memory.
+"""The size of the tiles of a matrix and whether they are kept, derived from the size of the matrix and the free memory.
 
-The size of a tile depends on the matrix and on the device alone, unless the memory is too small even for that. So the
-free memory decides which matrices are kept and which are rebuilt, and the results are the same bit for bit.
+The size of a tile depends only on the matrix and on the device, unless the memory is too small even for one tile. The
+free memory decides only which matrices are kept and which are rebuilt, so the results are the same bit for bit.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from proxlearn.memory import free_memory
 __all__ = ["Tiling", "fits_in_memory", "make_tiling"]
 
 SHARE = 4
-"""Matrices are kept if they take up at most the SHARE-th part of the free memory."""
+"""Matrices are kept if they take up at most 1/SHARE of the free memory."""
 ALWAYS_FITS = 2**26
-"""Number of bytes for which the free memory is not looked up."""
+"""Number of bytes that are assumed to fit without a look at the free memory."""
 CPU_ENTRIES, GPU_ENTRIES = 2**20, 2**24
-"""Entries of a tile: few enough for the processor's cache, or enough to occupy a GPU."""
+"""Number of entries of a tile: few enough for the processor's cache, or enough to occupy a GPU."""
 TEMPORARIES = 8
-"""Number of matrices of the size of a tile, in float64, that an operation on a tile has in memory at once."""
+"""Number of matrices of the size of a tile, in float64, that an operation on a tile holds in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def fits_in_memory(num_bytes: int, device: torch.device) -> bool:
 
 
 def make_tiling(num_rows: int, num_columns: int, device: torch.device, kept_bytes: int) -> Tiling:
-    """Return the tiles of a matrix; all of them are kept if that takes ``kept_bytes`` and fits in the memory."""
+    """Return the tiling of a matrix; all tiles are kept if ``kept_bytes``, their total size, fits in the memory."""
     free = free_memory(device)
     entries = CPU_ENTRIES if device.type == "cpu" else GPU_ENTRIES
     entries = min(entries, free // (SHARE * TEMPORARIES * 8))

@@ -75,13 +75,13 @@ def ess_below(cloud: PointCloud, threshold: float) -> bool:
 def resample_systematic(cloud: PointCloud, u: float) -> PointCloud:
     """Return the cloud resampled to N particles of equal weight, with a single random number u in [0, 1).
 
-    A particle with the share s of the mass is drawn floor(N s) or ceil(N s) times, and N s times on average; no other
-    unbiased resampling changes the cloud less.
+    A particle with a share s of the mass is drawn floor(N s) or ceil(N s) times, and N s times on average; no other
+    unbiased scheme changes the cloud less.
     """
     N = len(cloud.log_rho)
     edges = torch.softmax(cloud.log_rho, dim=0).cumsum(0)
     places = (torch.arange(N, dtype=torch.float64, device=edges.device) + u) / N
     chosen = torch.searchsorted(edges, places, right=True).clamp_max(N - 1)
     log_rho = torch.logsumexp(cloud.log_rho, 0) - math.log(N)
-    # The neighbour list refers to particles by number, and the numbers have changed.
+    # The neighbour list refers to particles by index, and the indices have changed.
     return replace(cloud, theta=cloud.theta[chosen], log_rho=log_rho.expand(N).clone(), screen=None)

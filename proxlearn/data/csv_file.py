@@ -110,7 +110,7 @@ def read_frames(
         dtype=dict.fromkeys(texts, str),
         keep_default_na=not texts,
         na_values={name: MISSING_VALUES for name in header if name not in texts} if texts else None,
-        # In a table of one column an empty line is a row with an empty cell.
+        # In a table with one column, an empty line is a row with an empty cell.
         skip_blank_lines=len(header) > 1,
         header=0 if len(header) > 1 else _lines_before_header(file),
     )
@@ -212,7 +212,7 @@ def _text_column_error(series: Any, name: str) -> InputError:
     first, row = str(texts.iloc[0]), texts.index[0] + 1
     categories = series.nunique()
     if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", first):
-        remedy = "write decimal numbers with a point"
+        remedy = "write decimals with a point"
     elif len(texts) < len(series) / 2:
         remedy = "correct every such cell, or delete its row or the column"
     elif categories <= MAX_ONE_HOT:

@@ -36,7 +36,7 @@ class Source(Protocol):
 
     @property
     def address(self) -> str:
-        """A description of the source, with which a user can download the file manually."""
+        """A description of the source that allows a user to download the file manually."""
 
     def fetch(self, name: str) -> dict[str, bytes]:
         """Return the contents of the file and of all files downloaded with it, by name; may raise DownloadFailed."""

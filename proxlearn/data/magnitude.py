@@ -15,7 +15,7 @@ OTHER_UNIT = "convert the column to another unit"
 
 
 def max_scaled_magnitude(*dtypes: str | None) -> float:
-    """Return the largest magnitude of a scaled number whose square is finite in the widest of the given precisions."""
+    """Return the largest magnitude of a scaled number whose square is finite in the widest of the precisions."""
     return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
 
 

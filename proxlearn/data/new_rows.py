@@ -62,7 +62,7 @@ class Chunk:
 
 
 class RowReader:
-    """Context manager that reads a table of new rows from a file, or from the standard input if ``source`` is ``-``.
+    """A context manager that reads a table of new rows from a file, or from standard input if ``source`` is ``-``.
 
     Inside the ``with`` block, ``size`` is the number of bytes of the table.
     """
@@ -93,7 +93,7 @@ class RowReader:
         return self._file.tell()
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
-        """Yield the rows in order, as chunks of which only one is in memory at a time."""
+        """Yield the rows in order, in chunks; only one chunk is in memory at a time."""
         header, delimiter = csv_file.read_header(self.name, self._text, least=1)
         check_columns(header, columns, self.name)
         size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(header)))
@@ -179,7 +179,7 @@ def _open_seekable(path: Path) -> BinaryIO:
 
 
 def _copy_to_disk(file: BinaryIO) -> BinaryIO:
-    """Copy a stream to a temporary file, because the header is read more than once and memory must stay bounded."""
+    """Copy a stream to a temporary file, because the header is read twice and memory use must stay bounded."""
     with contextlib.ExitStack() as failed:
         spool: Any = failed.enter_context(tempfile.TemporaryFile())
         try:

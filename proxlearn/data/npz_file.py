@@ -1,7 +1,7 @@
 """Read .npz files with an array ``X`` (rows x features) and an array of targets, without unpickling.
 
 The header of an array can declare any shape, so an array is read only if the file contains all of its bytes and they
-fit into memory.
+fit in memory.
 """
 
 from __future__ import annotations

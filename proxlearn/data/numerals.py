@@ -1,4 +1,4 @@
-"""Parse numbers as written in tables; the notations 1_0 and non-ASCII digits, which Python accepts, are excluded."""
+"""Parse numbers as written in tables; notations that only Python accepts (1_0, non-ASCII digits) are excluded."""
 
 from __future__ import annotations
 

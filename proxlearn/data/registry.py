@@ -26,7 +26,7 @@ LOADERS = {
     "sine": "proxlearn.data.sine",
     "csv": "proxlearn.data.user_table",
 }
-"""proxlearn's own datasets, and the modules that load them."""
+"""The modules that load proxlearn's own datasets, by name."""
 OPTIONAL_KEYS = ("path", "target", "task", "points")
 """Keys of the config group ``dataset`` that only some loaders read."""
 
@@ -56,7 +56,7 @@ def load(config: DatasetConfig) -> Table:
             raise InputError(f"dataset={config.name} does not use dataset.{key}", f"leave it out{hint}")
     table: Table = _import_loader(config.name).load(config)
     if not isinstance(table, Table):
-        problem = f"is loaded as {type(table).__name__} and not as a Table"
+        problem = f"is loaded as {type(table).__name__} instead of a Table"
         raise plugin_error("dataset", DATASET_GROUP, config.name, problem)
     return table
 

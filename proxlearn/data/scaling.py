@@ -87,7 +87,7 @@ def max_abs(X: np.ndarray) -> Scaler:
 
 
 def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return 1 / width for each column, or 1 for a column that is constant in X (its width may be a rounding error)."""
+    """Return 1 / width for each column, or 1 for a column that is constant in X apart from rounding."""
     constant = (X.max(axis=0) == X.min(axis=0)) | (width == 0)
     with np.errstate(over="ignore"):
         inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))

@@ -12,7 +12,7 @@ from proxlearn.errors import InputError
 
 
 def read_rows(name: str) -> np.ndarray:
-    """Return the numbers in the CSV file ``name`` of scikit-learn, without the header line, if it has one."""
+    """Return the numbers in the CSV file ``name`` of scikit-learn, without its header line, if any."""
     spec = importlib.util.find_spec("sklearn")
     folders = spec.submodule_search_locations if spec is not None else None
     path = Path(next(iter(folders)), "datasets", "data", name) if folders else None

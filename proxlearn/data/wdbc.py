@@ -19,7 +19,7 @@ COLUMNS = tuple(f"{kind}_{measure}" for kind in ("mean", "error", "worst") for m
 def load(config: DatasetConfig) -> Table:
     rows = read_rows("breast_cancer.csv")
     X = np.ascontiguousarray(rows[:, :-1])
-    # The paper's positive class is malignant; the file's is benign.
+    # The positive class is malignant in the paper but benign in the file.
     target = 1 - rows[:, -1].astype(np.int64)
     return Table(
         X,

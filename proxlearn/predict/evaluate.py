@@ -20,9 +20,9 @@ from proxlearn.predict.model import Model
 
 
 def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
-    """Return the number of rows, and for each estimate every metric of the task; an undefined metric is None.
+    """Return the number of rows and, for each estimate, every metric of the task; an undefined metric is None.
 
-    For a real target there is also ``rmse_in_units``, the RMSE in the target's units.
+    For a real target, the result also contains ``rmse_in_units``, the RMSE in the units of the target.
     """
     outputs: dict[str, list[torch.Tensor]] = {estimate: [] for estimate in ESTIMATES}
     targets: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""A trained model: a cloud, its neuron and task, and the scalings between the units of the user and of the cloud."""
+"""A trained model: a cloud, its neuron and task, and the scalings between the user's units and those of the cloud."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
 BLOCK = 2**22
-"""Maximum number of outputs of single particles in memory (32 MiB), so that memory does not grow with the rows."""
+"""Maximum number of outputs of single particles in memory (32 MiB), so that memory use does not grow with the number of
+rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,17 @@ class Prediction:
     """The predictions for n rows, with their probabilities and standard errors."""
 
     predicted: np.ndarray
-    """Class indices, n; or values in the target's units, n (for several targets: n x outputs)."""
+    """Class indices, shape (n,), or values in the target's units, shape (n,) or (n, outputs) for several targets."""
     probabilities: np.ndarray
-    """Probabilities of the classes, n x C; n x 0 for a real target."""
+    """Class probabilities, shape (n, C); for a real target, shape (n, 0)."""
     errors: np.ndarray
-    """Standard errors over the particles (``core.estimates.standard_error``): of the probabilities, n x C, or of the
-    values."""
+    """Standard errors over the particles (``core.estimates.standard_error``) of the probabilities, shape (n, C), or of
+    the values.
+    """
 
     @property
     def spread(self) -> np.ndarray:
-        """The standard error of the prediction: of the value, or of the probability of the predicted class."""
+        """The standard error of the prediction, which is a value or the probability of the predicted class."""
         if not self.probabilities.shape[1]:
             return self.errors
         spread: np.ndarray = np.take_along_axis(self.errors, self.predicted[:, None], axis=1)[:, 0]
@@ -43,7 +46,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """Predicts the targets of rows that are given in the user's units; all computations use float64."""
+    """A trained model, which predicts the targets of rows in the user's units; all computations use float64."""
 
     neuron: Neuron
     task: Task
@@ -53,10 +56,10 @@ class Model:
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     target: str | None = None
-    """The name of the target's column, if it had one."""
+    """The name of the target column, if it had one."""
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
-        """Return the mean output over the cloud by both estimates, each of shape outputs x n."""
+        """Return the mean outputs over the cloud under both estimates, each of shape (outputs, n)."""
         weighted, unweighted = self._collect(
             X, lambda outputs: [mean_outputs(outputs, self.cloud)[estimate] for estimate in ESTIMATES]
         )
@@ -65,15 +68,15 @@ class Model:
         return dict(zip(ESTIMATES, (weighted, unweighted), strict=True))
 
     def values(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the predicted values by both estimates, in the units of the target."""
+        """Return the predicted values under both estimates, in the units of the target."""
         return {estimate: self._in_units(f) for estimate, f in self.mean_outputs(X).items()}
 
     def labels(self, X: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the indices of the predicted classes by both estimates."""
+        """Return the indices of the predicted classes under both estimates."""
         return {estimate: self.task.predicted(f).numpy() for estimate, f in self.mean_outputs(X).items()}
 
     def predict(self, X: np.ndarray, estimate: str = "weighted") -> Prediction:
-        """Predict the rows of ``X`` (rows x features) by one estimate, with probabilities and standard errors."""
+        """Predict the targets of ``X`` (rows x features) under one estimate, with probabilities and standard errors."""
         cloud = self.cloud
         f, errors = self._collect(
             X, lambda outputs: [mean_outputs(outputs, cloud)[estimate], standard_error(outputs, cloud, estimate)]
@@ -87,10 +90,10 @@ class Model:
         return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
 
     def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
-        """Return figures x outputs x n, from a function of the particles' outputs for a block of rows.
+        """Return the figures (figures x outputs x n) that ``figures_of`` computes from the outputs of blocks of rows.
 
-        The result is allocated before the blocks: small results allocated between large blocks would fragment the
-        memory, which then grows with every block.
+        The result is allocated before the blocks, because small results allocated between large blocks would fragment
+        the memory, whose use would then grow with every block.
         """
         collected, place = None, 0
         for outputs in self._outputs(X):
@@ -103,13 +106,13 @@ class Model:
         return collected
 
     def _outputs(self, X: np.ndarray) -> Iterator[Tensor]:
-        """Yield the outputs of the individual particles, N x outputs x rows, in blocks of rows."""
+        """Yield the outputs of the individual particles, N x outputs x rows, one block of rows at a time."""
         N, outputs = len(self.cloud.theta), max(1, len(self.classes), len(self.target_scaler.shift))
         rows = max(1, BLOCK // (N * outputs))
         with torch.no_grad():
             for start in range(0, max(1, len(X)), rows):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    # An overflow is refused later, when the output is not finite.
+                    # An overflow is reported later, when the output is not finite.
                     scaled = torch.from_numpy(self.scaler(X[start : start + rows]))
                 yield self.neuron.outputs(self.cloud.theta, scaled)
 

@@ -57,7 +57,7 @@ def find_model(path: Path) -> Model | None:
 
 
 def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
-    """Load the newest valid checkpoint of the folder's run; a checkpoint of another run is skipped with a notice."""
+    """Load the newest valid checkpoint of the folder's run; skip a checkpoint of another run with a notice."""
     identity = read_identity(folder)
     return newest_valid(folder.checkpoints, warn_foreign, lambda candidate: require_same_run(candidate.run, identity))
 

@@ -23,20 +23,20 @@ STDIN = STDOUT = "-"
 
 
 def check_prediction_output(output: str, data: str) -> None:
-    """Raise InputError if the output cannot be written, or is the input table under any name or by redirection."""
+    """Raise InputError if the output cannot be written or is the input table itself, directly or by redirection."""
     source = 0 if data == STDIN else Path(data).expanduser()
     if output != STDOUT:
         check_output(Path(output), [source])
         return
     with contextlib.suppress(OSError):
-        # `predict --data x.csv >> x.csv` would read its own output without end.
+        # `predict --data x.csv >> x.csv` would read its own output forever.
         status = os.fstat(1)
         if stat.S_ISREG(status.st_mode) and same_file(status, source):
             raise InputError("standard output is redirected to the input file", "write to another file with -o FILE")
 
 
 def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file: TextIO) -> None:
-    """Write one line per row, chunk by chunk: the kept columns, the prediction, the probabilities and the spread."""
+    """Write one line per row, chunk by chunk: the kept columns, the prediction, the probabilities and their spread."""
     import numpy as np
     import pandas as pd
 
@@ -61,7 +61,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
 
 @contextlib.contextmanager
 def open_prediction_table(output: str) -> Iterator[TextIO]:
-    """Open the output for writing; a regular file gets its name only when it is complete."""
+    """Open the output for writing; a regular file gets its final name only once it is complete."""
     if output == STDOUT:
         with exact_output() as file:
             yield file

@@ -23,12 +23,12 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore-extra",
         action="store_true",
-        help="ignore columns that the model does not use (default: refuse the table)",
+        help="ignore columns that the model does not use (default: reject the table)",
     )
 
 
 def with_progress(rows: RowReader, chunks: Iterable[Chunk], description: str) -> Iterator[Chunk]:
-    """Yield the chunks, with a progress bar on stderr if reading takes more than two seconds."""
+    """Yield the chunks and show a progress bar on stderr if reading takes more than two seconds."""
     from tqdm import tqdm
 
     interval = 0.1 if sys.stderr.isatty() else 10.0

@@ -39,7 +39,7 @@ class Checkpoint:
     generator: Tensor
     """State of the noise generator, as bytes."""
     run: str
-    """Identity of the run (Experiment.identity), by which a file of another run is recognised."""
+    """Identity of the run (Experiment.identity), which reveals a file of another run."""
     unmet: int = 0
     """Number of proximal steps that did not reach their tolerance within L rounds."""
     switched_at: int | None = None
@@ -49,8 +49,9 @@ class Checkpoint:
     revision: int = REVISION
     """Revision of the recursion that computed the cloud (core/step.py)."""
     proximal: Mapping[str, Number] | None = None
-    """Metrics of the step that led to the cloud, which cannot be computed from it; a run that ends here logs them.
-    Empty for a step without them; None where they are unknown (checkpoints of version 0.1.0)."""
+    """Metrics of the step that led to the cloud, which cannot be computed from the cloud; a run that ends here logs
+    them. Empty if the step has no such metrics, and None if they are unknown (checkpoints of version 0.1.0).
+    """
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -144,10 +145,10 @@ def newest_valid(
 def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected: Collection[int] = ()) -> None:
     """Delete the checkpoints that are no longer needed once the checkpoint of ``step`` is on disk.
 
-    These are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if ``films``
-    is true; the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``, so that an
-    interrupted run has all the checkpoints of an uninterrupted one. Files of later steps (damaged ones that were
-    skipped) are not counted, so that they do not displace valid ones.
+    The following are kept: the ``protected`` steps, which were stored under other settings; the steps for films, if
+    ``films`` is true; the newest ``keep`` checkpoints; and the newest ``keep`` checkpoints at multiples of ``every``,
+    so that an interrupted run has all the checkpoints of an uninterrupted one. Files of later steps (damaged ones that
+    were skipped) are not counted, so that they do not displace valid ones.
     """
     older = [(k, path) for k, path in list_checkpoints(folder) if k <= step]
     regular = [(k, path) for k, path in older if k % every == 0]
@@ -163,7 +164,7 @@ def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
 
 
 def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:
-    """Return the neighbour list's reference cloud and radius; None if the run had no neighbour list."""
+    """Return the reference cloud and the radius of the neighbour list, or None if the run had no neighbour list."""
     if reference is None and radius is None:
         return None
     if reference is None or reference.shape != theta.shape or reference.dtype != theta.dtype:
@@ -175,7 +176,7 @@ def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Sc
 
 
 def _parse_proximal(values: object) -> dict[str, Number] | None:
-    """Return the metrics of the last step; None for a checkpoint of version 0.1.0, which does not store them."""
+    """Return the metrics of the last step, or None for a checkpoint of version 0.1.0, which does not store them."""
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):

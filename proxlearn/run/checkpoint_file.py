@@ -30,7 +30,7 @@ PARSE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, Ove
 
 
 class InvalidCheckpoint(Exception):
-    """The file is damaged, or is not a checkpoint."""
+    """Raised if a file is damaged or is not a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
     """Return a safetensors file with ``state`` and a checksum added to its header; equal content gives equal bytes.
 
-    The header is written here, because the library writes metadata in a random order.
+    The header is written here because the library writes metadata in random order.
     """
     size = int.from_bytes(blob[:8], "little")
     metadata = {"format": FORMAT, "state": json.dumps(state, sort_keys=True), "sha256": BLANK_CHECKSUM.decode()}
@@ -113,9 +113,9 @@ def _read_whole_file(path: Path) -> bytes:
             ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
             if 8 + length + max(ends) != size:
                 raise InvalidCheckpoint(f"it has {size} bytes, but its header describes {8 + length + max(ends)}")
-            # The bytes and the tensors made from them are in memory at the same time.
+            # The bytes and the tensors created from them are in memory at the same time.
             if 2 * size > physical_memory():
-                raise InvalidCheckpoint(f"its {size} bytes do not fit into the memory of this machine")
+                raise InvalidCheckpoint(f"its {size} bytes do not fit in the memory of this machine")
             file.seek(0)
             return file.read(size)
     except UnreadableFile as error:

@@ -26,7 +26,7 @@ from proxlearn.run.run_identity import newest_checkpoint_file
 from proxlearn.validators import flag
 
 SWEEP_KEYS = ("fail_fast",)
-"""Top-level keys that configure a sweep and not a run."""
+"""Top-level keys that configure a sweep rather than a run."""
 
 _validated_name: ContextVar[str | None] = ContextVar("validated_name", default=None)
 
@@ -42,11 +42,11 @@ def validate_config(composed: DictConfig) -> TrainConfig:
     for key in SWEEP_KEYS:
         flag(key, values.pop(key, False))
     if isinstance(values.get("dataset"), dict):
-        # The recipe has taken its defaults from these; the run's own hyperparameters are at the root.
+        # The recipe has taken its defaults from these values; the hyperparameters of the run are at the root.
         values["dataset"].pop("default_hyperparameters", None)
     source = values.get("init_from")
     if isinstance(source, str):
-        # The newest cloud of a folder changes with time, so the run is identified by the cloud and not by the folder.
+        # The newest cloud of a folder changes with time, so the run is identified by the cloud instead of the folder.
         folder = absolute_folder(user_path("init_from", source))
         values |= {"init_from": str(folder), "init_sha256": newest_cloud_sha256(folder)}
     else:
@@ -68,7 +68,7 @@ def _import_plugins(config: TrainConfig) -> None:
 
 
 def _refuse_renamed_keys(values: Any) -> None:
-    """Raise InputError for keys of an earlier version; ``build`` ignores some of them, for old run folders."""
+    """Raise InputError for keys of an earlier version; for old run folders, ``build`` ignores some of them."""
     for old_name in RENAMED_KEYS:
         group, _, key = old_name.partition(".")
         if isinstance(values.get(group), dict) and key in values[group]:
@@ -101,7 +101,7 @@ def validated_run_name(config: TrainConfig) -> Iterator[None]:
 
 
 def _resolve_run_name(*, _root_: DictConfig) -> str:
-    # Outside of a run (`--cfg hydra --resolve`) the config is validated here.
+    # Outside of a run (`--cfg hydra --resolve`), the config is validated here.
     return _validated_name.get() or run_name(validate_config(_root_))
 
 

@@ -1,4 +1,4 @@
-"""The device of a run, and checks that the run fits in the device's memory, before any file is created."""
+"""The device of a run, and checks that the run fits in its memory, made before any file is created."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from proxlearn.errors import InputError
 from proxlearn.memory import device_memory, kernel_bytes, largest_N
 
 OUTPUT_COPIES = 4
-"""Number of N x rows matrices in memory: the neurons' outputs, and the gradient with respect to their parameters."""
+"""Number of N x rows matrices in memory: the outputs of the neurons and the gradient with respect to their parameters.
+"""
 
 
 def resolve_device(name: str) -> str:
-    """Return the device name for torch; ``auto`` becomes cuda if it is available, otherwise cpu.
+    """Return the name of the device for torch; ``auto`` becomes cuda if it is available, and cpu otherwise.
 
-    Raise InputError if cuda is requested and not available. torch is imported only if it is needed.
+    Raise InputError if cuda is requested but not available. torch is imported only if it is needed.
     """
     if name == "cpu":
         return name
@@ -42,9 +43,9 @@ def check_outputs_memory(config: TrainConfig, rows: int, classes: int) -> None:
 
 
 def check_memory(config: TrainConfig) -> None:
-    """Raise InputError if the N x N kernel does not fit in memory, where there is one.
+    """Raise InputError if the run needs an N x N kernel that does not fit in memory.
 
-    With kernel=auto no engine forms a large kernel, and the eager engine has tiles for kernel=log, too.
+    With kernel=auto, no engine forms a large kernel; with kernel=log, the eager engine uses tiles.
     """
     if config.weights != "proximal":
         return

@@ -12,7 +12,9 @@ from proxlearn.run import checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 
 DIGEST_LENGTH = 64
-"""Length of the digest of the settings, with which the identity of a run begins; the digest of the data follows."""
+"""Length of the digest of the settings, which is the first part of the identity of a run; the digest of the data
+follows.
+"""
 
 
 def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mapping[str, Any]) -> None:
@@ -37,9 +39,9 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
-    """Return the settings that differ, as two strings: with their values at the start of the run and in ``config``.
+    """Return the settings that differ as two strings, with the values at the start of the run and those in ``config``.
 
-    ``stored`` are the settings in status.json. Return None if ``original_digest`` is not their digest, because the
+    ``stored`` holds the settings in status.json. Return None if ``original_digest`` is not their digest, because the
     original values are then unknown.
     """
     if not isinstance(stored, dict) or settings_digest(stored) != original_digest:
@@ -50,7 +52,7 @@ def describe_difference(config: TrainConfig, stored: Any, original_digest: str) 
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """Return ``expected`` if a checkpoint has this digest, else the digest in the newest one; None if there is none."""
+    """Return ``expected`` if a checkpoint has this digest, else the digest in the newest one, or None without any."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]

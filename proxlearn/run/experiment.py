@@ -36,7 +36,7 @@ from proxlearn.training.stepper import is_finite
 
 @dataclass(frozen=True)
 class Experiment:
-    """The config, settings, data and device of a run, which its steps do not change."""
+    """The config, settings, data and device of a run, which do not change during its steps."""
 
     config: TrainConfig
     """The config as the user gave it; values that it leaves to selection are in ``settings`` once selected."""
@@ -50,7 +50,7 @@ class Experiment:
 
     @property
     def identity(self) -> str:
-        """Identifier of everything that affects the result: the settings, the data and the selected values."""
+        """The identifier of everything that affects the result: the settings, the data and the selected values."""
         selected = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
         return "-".join((self.config_identity, *selected))
 
@@ -61,8 +61,9 @@ class Experiment:
 
     @property
     def part_names(self) -> dict[str, str]:
-        """The names of the neuron, its activation and the loss, from which they are constructed for predictions."""
-        # A part of a package is found again by the name of its entry point, which may differ from its own name.
+        """The names of the neuron, its activation and the loss, from which prediction reconstructs them."""
+        # A part of another package is looked up by the name of its entry point, which may differ from the part's own
+        # name.
         named, loss = self.config.dataset.neuron, self.config.loss
         neuron_name = self.source.neuron.name if named is None or named in NEURONS.own_names else named
         loss_name = self.source.loss.name if loss is None or loss in LOSSES.own_names else loss
@@ -87,7 +88,8 @@ class Experiment:
 def build_experiment(config: TrainConfig) -> Experiment:
     """Load the data of a config and return its experiment on its device."""
     device = torch.device(resolve_device(config.device.device))
-    # A package's weight update that cannot be used is refused before the data are read, and not at the first step.
+    # A weight update of another package that cannot be used is rejected before the data are read, instead of at the
+    # first step.
     UPDATES[config.weights]
     prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
     check_magnitudes(prepared, (config.device.dtype, config.device.fallback_dtype))
@@ -182,7 +184,7 @@ def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) 
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud
             if cloud.theta.shape == shape:
-                # Its epsilon and its neighbour list are left out: they belong to the other run's settings.
+                # Its epsilon and its neighbour list are left out, because they belong to the settings of the other run.
                 return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
             remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"

@@ -2,8 +2,8 @@
 
 A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, and a comparison by a
 plan, a split or a cell, including the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
-started again. A config.yaml alone may be a user's copy: then every other file that a run would replace must be
-recognised too.
+started again. A config.yaml alone may be a user's copy; in that case, every other file that a run would replace must be
+recognised as well.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_BYTES = 2**20
 
 def is_run(folder: Path) -> bool:
     """Return whether ``folder`` holds a run of proxlearn, complete or not."""
-    # During an overwrite the run's files are in a stage.
+    # During an overwrite, the run's files are in a stage.
     return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGES[1:3])))
 
 
@@ -64,8 +64,8 @@ def _has_status(folder: Path) -> bool:
 def _unrecognised_files(folder: Path) -> list[str]:
     """Return the files that have the names of run files but were not written by a run.
 
-    The list is empty if a checkpoint, a status or a stage shows that the folder holds a run: then damaged files belong
-    to that run.
+    The list is empty if a checkpoint, a status or a stage shows that the folder holds a run, because damaged files then
+    belong to that run.
     """
     has_stage = any((folder / stage).is_dir() for stage in STAGES)
     if has_stage or _has_status(folder) or any(folder.glob("checkpoints/cloud-*")):
@@ -79,7 +79,7 @@ def _unrecognised_files(folder: Path) -> list[str]:
 def require_run_or_empty(folder: Path) -> None:
     """Raise InputError if a folder is neither a run folder nor empty.
 
-    The leftovers of a run that was killed at its start are ignored. Links are not checked here; the caller rejects
+    Leftovers of a run that was killed at its start are ignored. Links are not checked here; the caller rejects
     them.
     """
     refuse_stages(folder)
@@ -156,7 +156,7 @@ def is_lock(path: Path) -> bool:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether ``path`` is a file and not a link to one."""
+    """Return whether ``path`` is a regular file and not a link to one."""
     return path.is_file() and not path.is_symlink()
 
 
@@ -189,7 +189,7 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
     if entry.name == ".lock":
         return is_lock(path)
     if entry.name == "selection.json":
-        # Written before the config, so that the selection is kept if the run is killed in between.
+        # It is written before the config, so that the selection is kept if the run is killed in between.
         return str(_read_json(path).get("format", "")).startswith("proxlearn-selection-")
     return is_temporary(path)
 
@@ -207,7 +207,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_start(path: Path) -> bytes:
-    """Return the first MAX_BYTES bytes of a regular file; b"" for any other path or an unreadable file."""
+    """Return the first MAX_BYTES bytes of a regular file, or b"" for any other path or an unreadable file."""
     with contextlib.suppress(OSError, UnreadableFile), os.fdopen(open_regular(path), "rb") as file:
         return file.read(MAX_BYTES)
     return b""

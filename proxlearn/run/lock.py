@@ -2,8 +2,8 @@
 
 The lock on the file `.lock` is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx
 on Windows), so that the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file
-and are excluded too. Where the file system has no locks, a file that only one process can create is used instead
-(owner_file.py).
+and are therefore excluded as well. On a file system without locks, a file that only one process can create is used
+instead (owner_file.py).
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from proxlearn.run import owner_file
 from proxlearn.run.owner_file import MOST_BYTES, OwnerFile, parse_owner, signature
 
 LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""Errors of a file system without locks."""
+"""Error numbers of a file system without locks."""
 
 LOCK_ATTEMPTS, RETRY_SECONDS = 3, 0.005
-"""Locking is attempted several times, because `is_locked` in another process holds the lock for an instant."""
+"""Number of attempts to take the lock, because `is_locked` in another process holds it for an instant, and their
+interval.
+"""
 
 
 class FolderInUse(InputError):
-    """Another process is using the folder."""
+    """Raised if another process is using the folder."""
 
 
 class FolderLost(RunError):
-    """The folder no longer belongs to this process: it was moved, or its lock was removed."""
+    """Raised if the folder no longer belongs to this process: it was moved, or its lock was removed."""
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Return whether a process holds the lock of ``folder``; None if that cannot be determined."""
+    """Return whether a process holds the lock of ``folder``, or None if that cannot be determined."""
     try:
         handle = _open_existing(folder / ".lock")
     except FileNotFoundError:
@@ -55,7 +57,7 @@ def is_locked(folder: Path) -> bool | None:
 
 
 class FolderLock:
-    """Context manager that holds the lock on a folder; the lock file names the process that holds it."""
+    """A context manager that holds the lock on a folder; the lock file names the process that holds it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / ".lock"
@@ -69,7 +71,8 @@ class FolderLock:
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | PLAIN, 0o666)
             try:
                 self._take()
-                # A holder removes the file at its end: a lock on a file opened before that excludes no other process.
+                # A holder removes the file when it ends, so a lock on a file opened before that would not exclude other
+                # processes.
                 if self._is_current():
                     self.left_by = self._owner.left_by if self._owner else self._holder()
                     self._sign()
@@ -103,7 +106,7 @@ class FolderLock:
     def _remove_after_closing(self) -> None:
         """Release the lock on Windows, where an open file cannot be removed.
 
-        The file stays if another process has opened it; it is emptied first, so that it names no holder.
+        The file remains if another process has opened it; it is emptied first, so that it does not name a holder.
         """
         with contextlib.suppress(OSError):
             os.ftruncate(self._handle, 0)
@@ -138,12 +141,12 @@ class FolderLock:
             return False
 
     def _holder(self) -> str | None:
-        """Return a description of the process that signed the file; None if the file has no valid signature."""
+        """Return a description of the process that signed the file, or None if the file has no valid signature."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         try:
             content = os.read(self._handle, MOST_BYTES)
         except PermissionError:
-            # On Windows another process has locked the first byte, which is the signature's opening brace.
+            # On Windows, another process has locked the first byte, which is the signature's opening brace.
             os.lseek(self._handle, 1, os.SEEK_SET)
             content = b"{" + os.read(self._handle, MOST_BYTES)
         owner = parse_owner(content)

@@ -1,4 +1,4 @@
-"""Schedules of logged and stored steps, which depend only on the step, so that a longer run repeats a shorter one."""
+"""Schedules of logged and stored steps; they depend only on the step, so that a longer run repeats a shorter one."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> 
             logger.log_plots([path for path in drawn if path.suffix == ".png"], snapshot.step)
             logger.close(snapshot.state)
     except RunError as error:
-        # The run has ended, and its folder holds everything: a failed logger is only a notice.
+        # The run has ended, and its folder holds all results, so a failure of the logger is only reported as a notice.
         notice(str(error))
 
 
 def run_info(folder: RunFolder) -> RunInfo:
-    """Return the description of a run for its logger, with selected values in place of settings that are null."""
+    """Return the description of a run for its logger; selected values replace settings that are null."""
     config = folder.read_config()
     selected = (read_chosen(folder) if config.selected else None) or {}
     config = dataclasses.replace(config, **{key: selected[key] for key in config.selected if key in selected})
@@ -55,7 +55,7 @@ def run_info(folder: RunFolder) -> RunInfo:
         folder.path,
         config.dataset.name,
         {key: settings[key] for key in settings if key not in changing},
-        # The logger's own settings are left out: its address may contain a password.
+        # The settings of the logger are left out, because its address may contain a password.
         {key: settings[key] for key in settings if key in changing and not key.startswith("logger.")},
     )
 

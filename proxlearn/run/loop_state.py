@@ -50,7 +50,7 @@ class RunState:
         return not self.checkpoint.metrics.size
 
     def update(self, cloud: PointCloud, info: Info | None) -> None:
-        """Replace the state by the result of a step."""
+        """Replace the state with the result of a step."""
         if cloud.theta.dtype != self.cloud.theta.dtype:
             self.experiment = self.experiment.to(cloud.theta.dtype)
             self.checkpoint = replace(self.checkpoint, switched_at=cloud.step)
@@ -59,16 +59,16 @@ class RunState:
         self.info, self.row = info, None
 
     def proximal_figures(self) -> Mapping[str, Number] | None:
-        """Return the metrics of the step that led to the cloud, computed on demand; None if they are not known."""
+        """Return the metrics of the step that led to the cloud, computed on demand, or None if they are unknown."""
         if self.checkpoint.proximal is None and self.step > self._first_step:
             self.checkpoint = replace(self.checkpoint, proximal=proximal_figures(self.info))
         return self.checkpoint.proximal
 
 
 class Observer:
-    """Base class of the observers of a run, called at the start of a session, after each step, and at the end.
+    """The base class of the observers of a run, called at the start of a session, after each step, and at the end.
 
-    Step 0 of a new run counts as a step. An observer is not called at the end of a session that fails.
+    Step 0 of a new run counts as a step. Observers are not called at the end of a session that fails.
     """
 
     def start(self, state: RunState) -> None: ...

@@ -1,8 +1,8 @@
-"""metrics.csv: one row per logged step. Between logged steps no metric is computed.
+"""The file metrics.csv, with one row per logged step; no metric is computed between logged steps.
 
 The columns h, beta and epsilon, which exist if these values change during the run, and the columns of the proximal step
-describe the step that led to the row; in the row of step 0 they are empty. Files of version 0.1.0 hold other values
-in these columns (see metrics_version.py).
+describe the step that led to the row; they are empty in the row of step 0. Files of version 0.1.0 hold other values in
+these columns (see metrics_version.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measure(
     """Return every metric of a cloud; ``proximal`` holds the metrics of the proximal step that led to it, if any."""
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
-    # Constant values are not repeated here: they are in the config.
+    # Constant values are not repeated here, because they are in the config.
     if hyper.varies:
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
@@ -55,7 +55,7 @@ def measure(
 
 
 def proximal_figures(info: Info | None) -> Row:
-    """Return the metrics of one proximal step; an empty dictionary if ``info`` is None."""
+    """Return the metrics of one proximal step, or an empty dictionary if ``info`` is None."""
     if info is None:
         return {}
     before, after = info.prox_objective()
@@ -78,7 +78,7 @@ PROXIMAL = (
 
 
 class MetricsLog:
-    """The file metrics.csv of a run: rows are appended, and a continued run removes the rows after its checkpoint."""
+    """The file metrics.csv of a run; rows are appended, and a continued run removes the rows after its checkpoint."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -103,7 +103,7 @@ class MetricsLog:
         header, rows = (content[: mark.size] or content).partition(b"\n")[::2]
         first = 0 if not mark.size else _step_of(rows.rstrip(b"\n").rpartition(b"\n")[2]) + 1
         lines = content[mark.size or len(header) + 1 :].split(b"\n")
-        # The last line has no line end: it is empty or incomplete.
+        # The last line has no line ending, so it is empty or incomplete.
         foreign = [line for line in lines[:-1] if not _is_row(line, header.count(b","), first)]
         if not re.fullmatch(rb"\0*(\d+(,[\w.+-]*)*)?\0*", lines[-1]):
             foreign.append(lines[-1])
@@ -125,7 +125,7 @@ class MetricsLog:
         return closing is not None and not closing_row
 
     def write(self, row: Row, scheduled: bool = True) -> None:
-        """Append a row; a row that is not ``scheduled`` is the last one of a run, and a longer run replaces it."""
+        """Append a row; a row that is not ``scheduled`` is the last one of a run and is replaced by a longer run."""
         assert self._handle is not None
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -158,7 +158,7 @@ class MetricsLog:
 
 
 def _step_of(row: bytes) -> int:
-    """Return the step of a row; -1 if the line is not a row."""
+    """Return the step of a row, or -1 if the line is not a row."""
     cell = row.partition(b",")[0]
     return int(cell) if re.fullmatch(rb"\d{1,18}", cell) else -1
 

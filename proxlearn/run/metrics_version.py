@@ -1,11 +1,11 @@
 """The two versions of metrics.csv, and the conversion of version 1 to version 2.
 
-Where h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0) these
-columns are last, and hold the values of the *next* step. In version 2 they follow `step`, and hold the values of the
-step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions: a file is
+If h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0), these
+columns are last and hold the values of the *next* step. In version 2, they follow `step` and hold the values of the
+step that led to the row, as the proximal columns do. The order of the columns distinguishes the versions; a file is
 replaced as a whole, so its header always matches its rows. Files without these columns are the same in both versions.
 
-A conversion changes the positions of the rows that the checkpoints refer to. The old and the new positions are stored
+A conversion changes the positions of the rows to which the checkpoints refer. The old and the new positions are stored
 in metrics-marks.json.
 """
 
@@ -38,7 +38,7 @@ class MetricsConversion:
     """A callable that converts the text of metrics.csv from version 1 to version 2."""
 
     settings: Mapping[str, Any]
-    """h, beta, their schedules, horizon and epsilon_quantile, from the config or from the selection."""
+    """The values of h, beta, their schedules, horizon and epsilon_quantile, from the config or from the selection."""
     stored_epsilon: Callable[[int], float | None] = lambda step: None
     """Function that returns the epsilon of the step that led to a checkpoint, or None if the checkpoint is missing."""
 
@@ -66,7 +66,7 @@ class MetricsConversion:
         h, beta = self._scheduled(step - 1)
         energy = row[FREE_ENERGY_COLUMN]
         if beta != float(row["beta"]):
-            # The free energy is risk + entropy / beta, so it is recomputed with the other beta.
+            # The free energy is risk + entropy / beta, so it is recomputed with the new beta.
             risk = float(row[RISK_COLUMN])
             energy = repr(risk + (float(energy) - risk) * float(row["beta"]) / beta)
         return row | {
@@ -90,7 +90,7 @@ class MetricsConversion:
             return previous["epsilon"]
         if not is_measured or not is_log_spaced(step, MEASURED_PER_DECADE):
             return row["epsilon"]
-        # Epsilon was measured again at this step: the previous step used the value of an earlier measurement.
+        # Epsilon was measured again at this step, so the previous step used the value of an earlier measurement.
         measured_at = next(k for k in range(step - 1, -1, -1) if is_log_spaced(k, MEASURED_PER_DECADE))
         if previous is not None and int(previous["step"]) >= measured_at:
             return previous["epsilon"]
@@ -118,7 +118,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return the positions in the current file by the positions before its conversion; empty if there was none."""
+    """Return the current positions by the positions before the conversion; empty if there was no conversion."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:

@@ -1,4 +1,4 @@
-"""Reader of model.json, which describes the inputs and outputs of a cloud; all values are checked."""
+"""The reader of model.json, which describes the inputs and outputs of a cloud; all values are checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxlearn.run.run_folder import MODEL_FORMAT
 
 TEXT_LISTS = ("columns", "classes")
 ADDED_VALUES = {"image": None, "scaled_apart": False, "activation": "tanh", "loss": "quadratic"}
-"""Values that the model.json of an earlier version lacks."""
+"""Defaults for values that are missing in the model.json of an earlier version."""
 SCALINGS = ("scaling", "target_scaling")
 
 
@@ -54,10 +54,10 @@ def _problem(values: dict[str, Any]) -> str:
         return f"the {neuron} neuron does not support the task {task}"
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
-        return f"{len(columns)} columns and {len(classes)} classes do not match the task {task}"
+        return f"its {len(columns)} columns and {len(classes)} classes do not match the task {task}"
     for key, width in zip(SCALINGS, (len(columns), 1), strict=True):
         if not all(_are_numbers(values[key], part, width) for part in ("shift", "factor")):
-            return f"its {key} does not have {width} finite numbers for each of shift and factor"
+            return f"its {key} does not have {width} finite numbers each for shift and factor"
         if not all(values[key]["factor"]):
             return f"its {key} has a factor of 0"
     image = values.get("image")

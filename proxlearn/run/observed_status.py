@@ -1,4 +1,4 @@
-"""The current state of a run, read from the small files in its folder: fast, and without importing torch.
+"""The current state of a run, read quickly from the small files in its folder, without importing torch.
 
 The status is verified: a run whose status is "running" but whose process no longer exists is dead.
 """
@@ -20,14 +20,16 @@ from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 
 SILENT_SECONDS = 120.0
-"""A run on another machine is considered dead if its status is older than this, or lies further in the future. The
-status is written every two seconds, but the first compilation or a step of a very large cloud takes longer."""
+"""Age of its status, in seconds, above which a run on another machine is considered dead. A time stamp that lies
+further than this in the future counts as old. The status is written every two seconds, but the first compilation or a
+step of a very large cloud takes longer.
+"""
 TAIL_BYTES = 16384
 """Number of bytes that are read from the end of metrics.csv."""
 STATES = ("running", "finished", "stopped", "failed")
 """The states that status.json can have."""
 NEWEST = ("test_risk_weighted", "test_risk_unweighted", "test_accuracy_weighted", "test_accuracy_unweighted")
-"""The metrics of which a snapshot holds the newest values."""
+"""The metrics whose newest values are part of a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,19 @@ class RunSnapshot:
 
     folder: Path
     state: str
-    """running, finished, stopped, failed, dead, unreadable, or absent if no run has begun."""
+    """One of running, finished, stopped, failed, dead, unreadable, or absent if no run has started."""
     step: int = 0
     steps: int = 0
     seconds: float = 0.0
     session_rate: float | None = None
-    """Recursions per second of the newest session, without compilation; 0 if not measured yet, None in old runs."""
+    """Recursions per second of the newest session, excluding compilation; 0 if not measured yet, None in old runs."""
     started: str = ""
     pid: int = 0
     host: str = ""
     error: str | None = None
     data_sha256: str = ""
     settings_sha256: str | None = None
-    """Digest of the settings that determine the trajectory; None if no file has it."""
+    """Digest of the settings that determine the trajectory, or None if no file contains it."""
     newest: dict[str, float] = field(default_factory=dict)
     """The metrics of NEWEST in the newest row of metrics.csv."""
     newest_step: int | None = None
@@ -56,14 +58,14 @@ class RunSnapshot:
 
     @property
     def rate(self) -> float:
-        """Recursions per second: of the running session, or over all sessions if none is running."""
+        """Recursions per second of the running session, or over all sessions if none is running."""
         if self.state == "running" and self.session_rate is not None:
             return self.session_rate
         return self.step / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated time to the end; None if the run is not running or its rate is unknown."""
+        """The estimated time to the end, or None if the run is not running or its rate is unknown."""
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 
@@ -129,8 +131,8 @@ def _is_alive(folder: Path, host: str) -> bool:
     locked = is_locked(folder)
     if locked or (locked is False and host == platform.node()):
         return locked
-    # Locks of other machines are not always visible, but recent writes are. A time stamp far in the future comes from
-    # a wrong clock and would never become old, so it does not count as recent.
+    # The locks of other machines are not always visible, but recent writes are. A time stamp far in the future comes
+    # from a wrong clock and would never become old, so it does not count as recent.
     try:
         return abs(time.time() - RunFolder(folder).status.stat().st_mtime) < SILENT_SECONDS
     except OSError:
@@ -140,7 +142,7 @@ def _is_alive(folder: Path, host: str) -> bool:
 def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
     """Return the step and the metrics of the last complete row of metrics.csv.
 
-    Only the end of the file is read: it may be long, and its last line may be incomplete.
+    Only the end of the file is read, because the file may be long; its last line may be incomplete.
     """
     try:
         with os.fdopen(open_regular(path), "rb") as file:
@@ -156,7 +158,7 @@ def _read_newest(path: Path) -> tuple[int | None, dict[str, float]]:
 
 
 def _session_rate(status: dict[str, Any]) -> float | None:
-    """Return the recursions per second of the newest session; None for a run of version 0.1.0, 0 while unknown."""
+    """Return the recursions per second of the newest session: None for a run of version 0.1.0, 0 if unknown."""
     if "rate" not in status:
         return None
     return float(status["rate"]) if _is_number(status["rate"]) else 0.0

@@ -24,7 +24,7 @@ from proxlearn.run.status_writer import Status
 
 
 class MetricsRows(Observer):
-    """Observer that computes the metrics of the logged steps and appends them to metrics.csv."""
+    """An observer that computes the metrics of the logged steps and appends them to metrics.csv."""
 
     def __init__(self, folder: RunFolder, log: MetricsLog) -> None:
         self.folder, self.log = folder, log
@@ -33,7 +33,7 @@ class MetricsRows(Observer):
         lacks_final_row = self.log.start(state.checkpoint.metrics, final_row_step(state.step, state.experiment))
         if lacks_final_row:
             self._record(state, scheduled=False)
-            # The row belongs to a step of an earlier session: loggers read it from the file.
+            # The row belongs to a step of an earlier session; loggers read it from the file.
             state.row = None
 
     def after_step(self, state: RunState) -> None:
@@ -51,7 +51,7 @@ class MetricsRows(Observer):
 
 
 class Checkpoints(Observer):
-    """Observer that stores the cloud at scheduled steps and at the end, and deletes checkpoints no longer needed."""
+    """An observer that stores the cloud at scheduled steps and at the end, and deletes obsolete checkpoints."""
 
     def __init__(self, folder: RunFolder, log: MetricsLog, protected: Collection[int]) -> None:
         self.folder, self.log, self.protected = folder, log, protected
@@ -78,7 +78,7 @@ class Checkpoints(Observer):
 
 
 class FinalFigures(Observer):
-    """Observer that writes accuracy.csv and confusion.csv for the newest cloud at the end of a session."""
+    """An observer that writes accuracy.csv and confusion.csv for the newest cloud at the end of a session."""
 
     def __init__(self, folder: RunFolder, status: Status) -> None:
         self.folder, self.status = folder, status
@@ -91,7 +91,7 @@ class FinalFigures(Observer):
 
 
 class LoggerRows(Observer):
-    """Observer that passes the rows of metrics.csv and the final state of the run to the run's logger."""
+    """An observer that passes the rows of metrics.csv and the final state of the run to the run's logger."""
 
     def __init__(self, folder: RunFolder, logger: RunLogger) -> None:
         self.folder, self.logger = folder, logger
@@ -131,18 +131,18 @@ class SessionOptions:
 
     callbacks: Sequence[Callback] = ()
     progress: bool = True
-    """Whether the progress is shown on stderr."""
+    """Whether progress is shown on stderr."""
 
 
 class Callbacks(Observer):
-    """Observer that calls the user's callbacks after each step."""
+    """An observer that calls the user's callbacks after each step."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = callbacks
 
     def after_step(self, state: RunState) -> None:
         event = StepEvent(state.step, state.cloud, state.info, state.row)
-        # Steps run without gradients; a callback may need them.
+        # Steps run with gradients disabled, but a callback may need them.
         with torch.enable_grad():
             for callback in self.callbacks:
                 if callback(event):

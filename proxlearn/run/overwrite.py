@@ -7,11 +7,11 @@ The new run is created in a stage inside the run folder, then exchanged with the
     .proxlearn-old      the old run's files are moved here, then the new run's files are moved out of .proxlearn-ready.
     .proxlearn-placed   .proxlearn-ready, empty: the new run is in its place, and .proxlearn-old can be deleted.
 
-Nothing is deleted before the rename from "ready" to "placed"; after an earlier failure or kill the exchange is undone,
-and the old run stays. Undoing needs the names of the files that were moved out of "ready": they are listed in
-.proxlearn-old first. The stages are inside the run folder, so that its lock covers them, files of the user stay where
-they are, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten
-too. Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
+Nothing is deleted before the rename from "ready" to "placed". After an earlier failure or kill, the exchange is undone,
+and the old run remains. Undoing needs the names of the files that were moved out of "ready", so they are first listed
+in .proxlearn-old. The stages are inside the run folder, so that its lock covers them, files of the user stay where they
+are, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten as well.
+Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def staged_run(folder: RunFolder) -> Iterator[RunFolder]:
     try:
         yield RunFolder(stage, folder.require_held)
     finally:
-        # If another process has taken the folder over, the stage in it belongs to that process.
+        # If another process has taken over the folder, the stage in it belongs to that process.
         with contextlib.suppress(FolderLost):
             folder.require_held()
             shutil.rmtree(stage, ignore_errors=True)
 
 
 def swap_in(folder: RunFolder) -> None:
-    """Replace the old run with the new one; after a failure the old one is restored and the error is re-raised.
+    """Replace the old run with the new one; after a failure, restore the old one and raise the error again.
 
-    The caller holds the lock; every file of the new run is on disk.
+    The caller holds the lock, and every file of the new run is on disk.
     """
     new, ready, old, placed = (folder.path / stage for stage in STAGES)
     try:
@@ -82,7 +82,7 @@ def swap_in(folder: RunFolder) -> None:
             problem = f"cannot write to the run folder {folder.path}: {error.strerror or error}"
             raise RunError(problem, f"fix the cause, and {_recovery_remedy(folder.path)}") from failure
         raise
-    # The new run is in its place: files of the old one that cannot be deleted now are deleted later.
+    # The new run is in place; files of the old run that cannot be deleted now are deleted later.
     with contextlib.suppress(OSError):
         _delete_old(folder)
 
@@ -106,14 +106,14 @@ def recover_locked(path: Path) -> None:
 
 
 def is_interrupted(path: Path) -> bool:
-    """Return whether an overwrite stopped halfway: neither the old run nor the new one is complete in the folder."""
+    """Return whether an overwrite stopped halfway, so that neither the old run nor the new one is complete."""
     return (path / OLD / NEW_FILES_LIST).is_file() and not (path / PLACED).is_dir()
 
 
 def refuse_interrupted(path: Path) -> None:
     """Raise InputError if an overwrite of the folder stopped halfway, for a command that only reads.
 
-    An overwrite that another process is completing is waited for, at most SWAP_SECONDS.
+    If another process is completing the overwrite, the function waits for it, at most SWAP_SECONDS.
     """
     end = time.monotonic() + SWAP_SECONDS
     while is_interrupted(path):
@@ -127,9 +127,10 @@ def _recovery_remedy(path: Path) -> str:
 
 
 def _restore_old(folder: RunFolder) -> None:
-    """Move the old run's files back and delete the new run; after an interruption, this can be repeated."""
+    """Move the old run's files back and delete the new run; this can be repeated after an interruption."""
     ready, old = folder.path / READY, folder.path / OLD
-    # A file that is no longer in "ready" is in the folder. Without "ready" its origin is unknown: no file is replaced.
+    # A file that is no longer in "ready" is in the folder. Without "ready", its origin is unknown, so no file is
+    # replaced.
     for name in _read_new_files(old) if ready.is_dir() else ():
         if not (ready / name).exists() and (folder.path / name).is_file():
             _move(folder.path / name, ready / name)

@@ -22,14 +22,16 @@ from proxlearn.portability import NO_WAIT, PLAIN
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-"""An owner whose time stamp is older than this, or lies further in the future, counts as gone."""
+"""Age of its time stamp, in seconds, above which an owner is considered gone. A time stamp that lies further than this
+in the future counts as old.
+"""
 MOST_BYTES = 1000
 """Maximum length of a signature."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that a lock file names. Any program may have written the file, so its values are not trusted."""
+    """The process that a lock file names; its values are not trusted, because any program may have written the file."""
 
     pid: int
     host: str
@@ -42,7 +44,7 @@ class Owner:
     @property
     def is_gone(self) -> bool:
         """Whether the process is known to have ended; only a process on this host can be looked up."""
-        # On Windows signal 0 is Ctrl-C, and would stop the process.
+        # On Windows, signal 0 is Ctrl-C and would stop the process.
         if os.name == "nt" or self.host != platform.node() or self.pid <= 0:
             return False
         try:
@@ -61,7 +63,7 @@ def signature() -> bytes:
 
 
 def parse_owner(content: bytes) -> Owner | None:
-    """Return the owner that the content of a lock file names; None if it names none."""
+    """Return the owner that the content of a lock file names, or None if it names none."""
     try:
         values = json.loads(content)
         return Owner(int(values["pid"]), str(values["host"]), str(values["since"]))
@@ -70,7 +72,7 @@ def parse_owner(content: bytes) -> Owner | None:
 
 
 def is_held(folder: Path) -> bool | None:
-    """Return whether the owner file is recent and its process may be alive; None if there is no owner file."""
+    """Return whether the owner file is recent and its process may be alive, or None if there is no owner file."""
     path = folder / NAME
     try:
         age = time.time() - path.stat(follow_symlinks=False).st_mtime
@@ -118,7 +120,8 @@ class OwnerFile:
             own = os.path.samestat(os.fstat(self._handle), self.path.stat(follow_symlinks=False))
         except OSError:
             own = False
-        # Windows cannot remove an open file. Elsewhere it is removed first: once closed, its inode can be reused.
+        # Windows cannot remove an open file. Elsewhere, the file is removed first, because its inode can be reused once
+        # it is closed.
         if os.name == "nt":
             os.close(self._handle)
         with contextlib.suppress(OSError):
@@ -136,13 +139,13 @@ class OwnerFile:
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
             if _content(aside) != content:
-                # Another process removed the old file and created its own in between: the new file is put back.
+                # Another process removed the old file and created its own in between, so the new file is put back.
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.path)
             aside.unlink()
 
     def _renew(self) -> None:
-        # Windows sets the time only by path; there no other process can replace the file while it is open.
+        # Windows sets the time only by path, but no other process can replace the file there while it is open.
         place = self._handle if os.utime in os.supports_fd else self.path
         while not self._released.wait(RENEW_SECONDS):
             with contextlib.suppress(OSError):

@@ -30,11 +30,11 @@ class PreviousSession:
     settings: dict[str, Any] | None = None
     """The settings that determine the trajectory, as of the start of the run; they reveal later edits."""
     figures_step: int | None = None
-    """The step of the scores in accuracy.csv and confusion.csv; None where it is unknown."""
+    """The step of the scores in accuracy.csv and confusion.csv, or None if it is unknown."""
     retention: dict[str, Any] | None = None
-    """The ``retention_settings`` of the newest session; None where they are unknown."""
+    """The ``retention_settings`` of the newest session, or None if they are unknown."""
     protected: frozenset[int] = frozenset()
-    """Steps of the checkpoints that were stored under other retention settings: no session deletes them."""
+    """Steps of the checkpoints that were stored under other retention settings; no session deletes them."""
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
@@ -65,11 +65,11 @@ def retention_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def figures_step(status: Mapping[str, Any]) -> int | None:
-    """Return the step of the scores in accuracy.csv and confusion.csv, from the values of status.json; None if unknown.
+    """Return the step of the scores in accuracy.csv and confusion.csv as recorded in status.json, or None.
 
-    Both files are written at the end of a session: while the next session runs, or after it was killed, they belong to
-    an earlier step than the run. Earlier versions did not store this step; if such a session ended, it is the newest
-    step of the run.
+    Both files are written at the end of a session. While the next session runs, or after it was killed, they belong to
+    an earlier step than the run. Earlier versions did not store this step; if such a session ended, the scores belong
+    to the newest step of the run.
     """
     has_ended = status.get("state") in ("finished", "stopped")
     step = status.get("figures_step", status.get("step") if has_ended else None)

@@ -1,4 +1,4 @@
-"""Display of the progress of a run: a bar on a terminal, otherwise a line every few seconds."""
+"""The display of the progress of a run: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_SECONDS = 10.0
 
 
 class Progress(Observer):
-    """Observer that shows the step, the risk, the accuracy, the recursions per second and the time left."""
+    """An observer that shows the step, the risk, the accuracy, the recursions per second and the time left."""
 
     def __init__(self, steps: int, start: int, visible: bool = True) -> None:
         self.visible = visible
@@ -39,7 +39,7 @@ class Progress(Observer):
         self.step_rate.advance(step)
         if self.bar is not None:
             if COMPILE_TIME.overhead != self.overhead:
-                # The bar's clock restarts after a compilation.
+                # The clock of the bar restarts after a compilation.
                 self.overhead = COMPILE_TIME.overhead
                 self.bar.unpause()
             self.bar.update(step - self.bar.n)

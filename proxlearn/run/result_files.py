@@ -1,4 +1,4 @@
-"""The result files of a run besides its checkpoints: accuracies, confusion matrix, and description of the model."""
+"""The result files of a run besides its checkpoints: accuracies, confusion matrix and model description."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def repair_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, 
 
 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:
-    """Write points.csv if the data has one or two features: the unscaled points, to plot the learned function."""
+    """Write points.csv if the data have one or two features: the unscaled points for plots of the learned function."""
     table, columns = prepared.table, prepared.table.columns
     if len(columns) > 2:
         return
@@ -79,7 +79,7 @@ def write_figures(folder: RunFolder, problem: Risk, test: Samples, cloud: PointC
     task = task_of(problem.neuron, test, problem.loss)
     for part, samples in (("test", test), ("train", problem.samples)):
         values = scores(problem.neuron, cloud, samples, problem.loss)
-        # The two estimates first, then further accuracies (a stricter count, the particles' votes).
+        # The two estimates come first, then further accuracies (a stricter count, the votes of the particles).
         names = dict.fromkeys((*ESTIMATES, *(name.split("_", 1)[1] for name in values if "accuracy_" in name)))
         for name in names:
             rows.append([part, name, *(values.get(f"{quantity}_{name}", "") for quantity in task.quantities)])

@@ -1,6 +1,6 @@
 """The checkpoint from which a run continues, or the reason why every checkpoint is rejected.
 
-If no checkpoint can be used, the folder still holds results, so they are not replaced by a new run.
+If no checkpoint can be used, a new run does not replace the results that the folder still holds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OR_OVERWRITE = "or train again with overwrite=true"
 
 
 class RejectedCheckpoint(InvalidCheckpoint):
-    """The file is a valid checkpoint, but this run cannot continue from it."""
+    """Raised if a file is a valid checkpoint from which this run cannot continue."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -49,7 +49,8 @@ class RejectedCheckpoint(InvalidCheckpoint):
 def generator_state(checkpoint: Checkpoint) -> Tensor:
     """Return the state of the noise generator of a checkpoint; raise RejectedCheckpoint if it is not valid.
 
-    Revision 1 stored the state of the device's generator. That of a GPU cannot be continued: it seeds another one.
+    Revision 1 stored the state of the device's generator. The state of a GPU generator cannot be continued here, so it
+    seeds a new generator.
     """
     generator = torch.Generator()
     try:
@@ -71,7 +72,7 @@ class ResumePoints:
     previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """Return the newest checkpoint from which the run can continue bit for bit; None if it has not started."""
+        """Return the newest checkpoint from which the run continues bit for bit, or None if the run has not started."""
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
         checkpoint = checkpoints.newest_valid(
@@ -85,11 +86,11 @@ class ResumePoints:
         step = checkpoint.cloud.step
         if step > steps:
             problem = f"{self.folder.path} is already at step {step}, beyond steps={steps}"
-            raise InputError(problem, f"set steps={step} or more, or overwrite=true")
+            raise InputError(problem, f"set steps={step} or more, or set overwrite=true")
         if checkpoint.revision != REVISION:
             warn(
-                f"the checkpoint of step {step} is of revision {checkpoint.revision} of the recursion; the run goes on "
-                f"with revision {REVISION}, which agrees with it to rounding, not bit for bit"
+                f"the checkpoint of step {step} has revision {checkpoint.revision} of the recursion; the run "
+                f"continues with revision {REVISION}, which agrees with it up to rounding but not bit for bit"
             )
         checkpoint = replace(
             checkpoint,
@@ -162,7 +163,7 @@ class ResumePoints:
         raise RejectedCheckpoint("metrics.csv was changed or lacks rows", f"restore it, {OR_OVERWRITE}")
 
     def _other_run(self, run: str) -> RejectedCheckpoint:
-        """Return an error that says, as far as is known, how the run of a checkpoint differs from this one."""
+        """Return an error that describes, as far as is known, how the run of a checkpoint differs from this run."""
         identity = self.experiment.config_identity
         if run.startswith(identity):
             return RejectedCheckpoint("selection.json was changed", f"restore it, {OR_OVERWRITE}")
@@ -180,14 +181,14 @@ class ResumePoints:
         )
 
     def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
-        """Raise an InputError with the reasons why no checkpoint is usable, unless the run has not made a step."""
+        """Raise an InputError with the reasons why no checkpoint is usable, unless the run has not made any step."""
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
                 raise InputError(f"the checkpoints of {path} are missing", f"copy them back, {OR_OVERWRITE}")
             return
         reasons = list(dict.fromkeys(str(error) for error in rejected))
-        # A reason that concerns the whole folder is first; single files may be damaged in addition.
+        # A reason that concerns the whole folder comes first; single files may also be damaged.
         cause = next((error for error in rejected if isinstance(error, RejectedCheckpoint)), None)
         ordered = sorted(reasons, key=lambda reason: reason != str(cause))
         more = "; ..." if len(ordered) > 3 else ""
@@ -198,20 +199,20 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint from which the run continues bit for bit; None if the run has not started."""
+    """Return the newest checkpoint from which the run continues bit for bit, or None if the run has not started."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 
 def final_row_step(step: int, experiment: Experiment) -> int | None:
-    """Return ``step`` if it is the last one and is not on the logging schedule; otherwise return None."""
+    """Return ``step`` if it is the last one and is not on the logging schedule; otherwise, return None."""
     return step if step == experiment.steps and not is_logged(step, experiment.config.log_every) else None
 
 
 def convert_metrics(folder: RunFolder, experiment: Experiment, now: Checkpoint) -> Checkpoint:
     """Convert a metrics.csv of version 1 to version 2 and return the checkpoint ``now`` with its new position.
 
-    Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first: if the run is killed
-    before the file is replaced, it has the old file and the old positions; afterwards it has the new file, and the old
+    Rows after ``now`` are dropped. The new positions of the stored checkpoints are written first. If the run is killed
+    before the file is replaced, it has the old file and the old positions; afterwards, it has the new file, and the old
     positions are translated.
     """
     if not now.metrics.size or metrics_file_version(_first_line(folder.metrics)) != 1:

@@ -67,12 +67,12 @@ class RunFolder:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.checkpoints):
             remove_temporaries(folder)
-        # `overwrite` applies to this command only: a later command that reads the config continues the run.
+        # `overwrite` applies to this command only; a later command that reads the config continues the run.
         values = config_values(dataclasses.replace(config, overwrite=False))
         text = yaml.safe_dump(json.loads(json.dumps(values)), sort_keys=False)
         if config.selected:
             keys = ", ".join(config.selected)
-            text = f"# {keys}: null here, selected from the training part; status.json has their values.\n{text}"
+            text = f"# {keys}: null here, selected on the training part; status.json holds their values.\n{text}"
         write_atomically(self.config, text.encode())
 
     def run_files(self) -> list[Path]:
@@ -86,7 +86,7 @@ class RunFolder:
         return [path for path in paths if path.is_file() or path.is_symlink()]
 
     def _plots(self) -> Iterator[Path]:
-        """Yield the plots that the run drew in both formats; a single file with the name of a plot is the user's."""
+        """Yield the plots that the run drew in both formats; a plot in only one format belongs to the user."""
         for name in PLOT_NAMES:
             paths = [self.path / f"{name}.{ending}" for ending in PLOT_ENDINGS]
             if all(path.is_file() and b"Matplotlib" in path.read_bytes() for path in paths):
@@ -109,7 +109,7 @@ class RunFolder:
             raise UnreadableFile(self.config, reason, remedy) from error
 
     def read_previous_session(self) -> PreviousSession:
-        """Return the record of the earlier sessions in status.json; an empty one if the file is absent or damaged."""
+        """Return the record of the earlier sessions in status.json, or an empty one if it is absent or damaged."""
         try:
             status = read_json(self.status)
             return PreviousSession.from_status(status, None if "retention" in status else self._config_retention())
@@ -147,7 +147,7 @@ class RunFolder:
         write_json(self.status, status)
 
     def check_same_run(self, config: TrainConfig) -> None:
-        """Raise InputError if the folder holds a run with other settings."""
+        """Raise InputError if the folder holds a run with different settings."""
         if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
                 f"{self.path} holds a run with other settings", "choose another folder, or set overwrite=true"

@@ -16,11 +16,11 @@ from proxlearn.terminal.notice import notice
 
 
 class ForeignCheckpoint(InvalidCheckpoint):
-    """The file is a valid checkpoint of another run."""
+    """Raised if a file is a valid checkpoint of another run."""
 
 
 def read_identity(folder: RunFolder) -> str | None:
-    """Return the identity of the run in a folder, from its status; None if it is unknown."""
+    """Return the identity of the run in a folder, read from its status, or None if it is unknown."""
     try:
         status = read_json(folder.status)
         if isinstance(status.get("run"), str):
@@ -53,7 +53,7 @@ def _warn_once(path: Path, why: str) -> None:
 
 
 def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
-    """Return the newest checkpoint of the folder's run whose checksum matches; None if there is none."""
+    """Return the newest checkpoint of the folder's run whose checksum matches, or None if there is none."""
     identity = read_identity(folder)
     for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
         try:

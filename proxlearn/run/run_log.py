@@ -1,4 +1,4 @@
-"""The log of a run: all messages go to train.log, warnings also to the terminal."""
+"""The log of a run: all messages go to train.log, and warnings also go to the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QuietFileHandler(logging.FileHandler):
 
 
 class TerminalFormatter(logging.Formatter):
-    """Formats a record as one line without control characters, because a message may quote a damaged file."""
+    """A formatter that writes a record as one line without control characters, as it may quote a damaged file."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))

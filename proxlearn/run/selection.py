@@ -1,4 +1,4 @@
-"""selection.json: the values that were selected for the settings that are null in the config, and the candidates."""
+"""The file selection.json: the candidates, and the values selected for settings that are null in the config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"ste
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
-    """Return the experiment with the values that an earlier session selected; None if selection must run first."""
+    """Return the experiment with the values that an earlier session selected, or None if selection must run first."""
     if not experiment.config.selected:
         return experiment
     try:
@@ -39,7 +39,7 @@ def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experime
 
 
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the selected values in selection.json by config key; None if the file does not exist."""
+    """Return the selected values in selection.json by config key, or None if the file does not exist."""
     try:
         record = read_json(folder.selection)
     except AbsentFile:
@@ -71,9 +71,9 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
             notice_time = time.monotonic()
             notice(text)
 
-    # Steps are selected even where they are given: a later command may leave them out.
+    # Steps are selected even if they are given, because a later command may leave them out.
     base = replace(experiment.settings, steps=None)
-    # The config marks the folder as a run's, so that an interrupted selection can be continued.
+    # The config marks the folder as a run folder, so that an interrupted selection can be continued.
     folder.create(experiment.config)
     store = SelectionFiles(folder.checkpoints, experiment.config_identity)
     try:
@@ -84,7 +84,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     except Interrupted as stopped:
         remedy = f"the same command continues the selection (candidate results stored: {len(store)})"
         if experiment.config.overwrite:
-            # The new run is prepared in a folder of its own, which is deleted.
+            # The new run was prepared in a separate folder, which is deleted.
             remedy = "the same command starts again (the old run is unchanged)"
         raise StoppedBySignal(stopped.signal, "stopped during the selection", remedy) from stopped
     selected = {name: asdict(selection.settings)[name] for name in CHECKS}
@@ -99,6 +99,6 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
 
 
 def _fill_in(experiment: Experiment, selected: dict[str, Any]) -> Experiment:
-    """Return the experiment with the selected values in place of settings that are null; other settings are kept."""
+    """Return the experiment with the selected values filled in for settings that are null; other settings are kept."""
     values = {name: selected[name] for name in experiment.config.selected}
     return replace(experiment, settings=replace(experiment.settings, **values))

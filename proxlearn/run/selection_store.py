@@ -1,4 +1,4 @@
-"""Storage of the results of a selection's candidates, one file each, to continue an interrupted selection.
+"""Storage of the results of a selection's candidates, one file each, so that an interrupted selection can continue.
 
 The files have the format of checkpoints, are in the same folder, and are deleted when the selection is complete. A file
 is used only for the same fit: its key holds the run's settings and data, the candidate's settings, and the rung (the
@@ -38,14 +38,14 @@ class SelectionFiles:
         return len(list_candidates(self._folder))
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """Return the stored result of a candidate after a rung; None if there is no valid file for this fit."""
+        """Return the stored result of a candidate after a rung, or None if there is no valid file for this fit."""
         try:
             file = checkpoint_file.read_checkpoint_file(self._path(rung, candidate), named=False)
             if file.state["key"] != self._key(rung, settings):
                 return None
             if file.state["error"] is not None:
                 return RunError(*file.state["error"])
-            # Cloned for their alignment, as in a checkpoint.
+            # The tensors are cloned for their alignment, as in a checkpoint.
             tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
             radius, step, epsilon = (file.state[name] for name in ("radius", "step", "epsilon"))
             screen = None if radius is None else Screen(tensors["reference"], radius)
@@ -60,7 +60,7 @@ class SelectionFiles:
         if isinstance(result, RunError):
             state["error"] = (result.problem, result.remedy)
         else:
-            # The selection continues from the newest cloud and reads the history: the best cloud is not needed.
+            # The selection continues from the newest cloud and reads the history; the best cloud is not needed.
             cloud, screen = result.newest, result.newest.screen
             tensors = {"theta": cloud.theta, "log_rho": cloud.log_rho, "generator": result.generator}
             tensors |= {} if screen is None else {"reference": screen.reference.clone()}

@@ -45,7 +45,7 @@ def run_session(
     warnings: list[str],
     options: SessionOptions,
 ) -> Outcome:
-    """Train from ``checkpoint`` to the last step; the log and the status are written even if the session fails."""
+    """Train from ``checkpoint`` to the last step; write the log and the status even if the session fails."""
     folder.create(experiment.config)
     foreign_lines = MetricsLog(folder.metrics).foreign_lines(checkpoint.metrics)
     checkpoint = convert_metrics(folder, experiment, checkpoint)

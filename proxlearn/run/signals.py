@@ -1,4 +1,4 @@
-"""Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise it is recorded.
+"""Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise, it is recorded.
 
 The training loop checks for a recorded signal after every step. A second signal ends the process in any case.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Interrupted(BaseException):
-    """A signal arrived inside ``StopRequest.interruptible``.
+    """Raised if a signal arrives inside ``StopRequest.interruptible``.
 
     Like KeyboardInterrupt, it is not a subclass of Exception, because libraries that read data or compile code may
     catch Exception.
@@ -26,7 +26,7 @@ class Interrupted(BaseException):
 
 
 class StopRequest:
-    """Records signals within ``with StopRequest() as stop:``.
+    """A context manager that records signals within ``with StopRequest() as stop:``.
 
     Within ``stop.interruptible()``, a signal raises Interrupted instead.
     """
@@ -37,7 +37,8 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread can set handlers; in others (a notebook's worker, a launcher) signals are left alone.
+        # Only the main thread can set handlers; in other threads (a notebook's worker, a launcher), signals are left
+        # alone.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
@@ -49,7 +50,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Raise Interrupted if a signal arrives in the block, whose work must be repeatable and change no file."""
+        """Raise Interrupted if a signal arrives in the block, which must be repeatable and must not change files."""
         self._interruptible = True
         try:
             self.check()

@@ -1,4 +1,4 @@
-"""status.json, from which other processes read the state of a run."""
+"""The writer of status.json, from which other processes read the state of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_SECONDS = 2.0
 
 
 class Status(Observer):
-    """Observer that writes status.json, at most every two seconds during the run."""
+    """An observer that writes status.json, at most every two seconds during the run."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Status(Observer):
             "switched_at": None,
             "unmet": 0,
             "figures_step": previous.figures_step,
-            # The values that selection chose; they stay null in the config, whose hash identifies the run.
+            # The selected values; they stay null in the config, whose hash identifies the run.
             "selected": {name: getattr(experiment.settings, name) for name in experiment.config.selected},
             "device": experiment.device.type,
             "engine": engine,
@@ -100,7 +100,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Set ``figures_step`` to null while the score files are replaced: a kill may leave them inconsistent."""
+        """Set ``figures_step`` to null while the score files are replaced; a kill may leave them inconsistent."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

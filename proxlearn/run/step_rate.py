@@ -8,9 +8,9 @@ from proxlearn.core.compile_time import COMPILE_TIME
 
 
 class StepRate:
-    """Counts steps and measures their time; a step during which code is compiled or loaded does not count.
+    """A counter of steps and their time, without the steps during which code is compiled or loaded.
 
-    Such a step takes as long as thousands of others and would make the estimated time left useless.
+    Such a step takes as long as thousands of others and would distort the estimate of the time left.
     """
 
     def __init__(self, step: int) -> None:
@@ -26,5 +26,5 @@ class StepRate:
 
     @property
     def rate(self) -> float:
-        """Recursions per second; 0 before the first step that counts."""
+        """Recursions per second, or 0 before the first step that counts."""
         return self._steps / self._seconds if self._seconds > 0 else 0.0

@@ -1,7 +1,7 @@
 """The sweep folder: the jobs of a sweep and their final states; the results are in the run folders of the jobs.
 
 sweep.yaml lists the jobs. jobs/<number>.json and jobs/<number>.log are the record and the output of a job
-(jobs/records.py). Torch is not imported here.
+(jobs/records.py). This module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxlearn.run.observed_status import NEWEST, RunSnapshot, take_snapshot
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
 """Columns of the tables of a sweep; no swept key may have one of these names."""
 MOST_PLAN = 2**24
-"""Maximum size of sweep.yaml in bytes; a job takes about two hundred."""
+"""Maximum size of sweep.yaml in bytes; each job takes about two hundred."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,18 @@ class SweepJob:
 
     number: int
     values: dict[str, str]
-    """Swept key -> this job's value, as written."""
+    """The job's value of each swept key, as written by the user."""
     steps: int | None = 0
     folder: str | None = None
     """The run folder, relative to the sweep folder, so that both can be moved together."""
     error: str | None = None
-    """Reason why the job cannot be run at all."""
+    """The reason why the job cannot be run at all, if there is one."""
     same_as: int | None = None
     """Number of a job with the same run and at least as many steps; only that job is run."""
     settings_sha256: str | None = None
-    """Digest of the settings that determine the trajectory, by which another run in the folder is recognised. None in
-    sweeps of version 0.1.0."""
+    """Digest of the settings that determine the trajectory, which reveals another run in the folder; None in sweeps of
+    version 0.1.0.
+    """
 
     @property
     def title(self) -> str:
@@ -61,7 +62,7 @@ class JobState:
 
 
 class SweepFolder:
-    """Reads and writes the files of a sweep folder."""
+    """The files of a sweep folder, and methods that read and write them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +76,7 @@ class SweepFolder:
         write_atomically(self.plan, yaml.safe_dump(plan, sort_keys=False, allow_unicode=True).encode())
 
     def write_config(self, number: int, config: TrainConfig) -> None:
-        """Store the config of a job for the process that runs the job, which may be on another machine."""
+        """Store the config of a job for the process that runs the job, possibly on another machine."""
         write_json(self.jobs / f"{number}.config.json", config_values(config))
 
     def read_config(self, number: int) -> TrainConfig:
@@ -122,7 +123,7 @@ class SweepFolder:
         if run.state == "running":
             return JobState(job, "running", None, run)
         if record is None or record.state in (DONE, "running", "waiting"):
-            # The run's own status is newer than the record, or the job died together with its supervisor.
+            # The status of the run is newer than the record, or the job died together with its supervisor.
             waiting = record is not None and record.state == "waiting" and run.state == "absent"
             state = {"absent": "not started", DONE: "stopped"}.get(run.state, run.state)
             return JobState(job, "waiting" if waiting else state, run.error, run)
@@ -132,7 +133,7 @@ class SweepFolder:
 def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
     """Return whether a job failed after the newest session of its run began.
 
-    Such a job was refused, and the run in its folder belongs to another job.
+    Such a job was rejected, and the run in its folder belongs to another job.
     """
     if record is None or record.state != "failed":
         return False
@@ -143,7 +144,7 @@ def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
 
 
 def _parse_job(values: Any) -> SweepJob:
-    """Parse a job of a plan that any program may have written; raise TypeError or ValueError if it is not a job."""
+    """Parse a job of sweep.yaml, which is not trusted; raise TypeError or ValueError if the job is not valid."""
     job = SweepJob(**values)
     numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
     texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))
@@ -157,5 +158,5 @@ def _parse_job(values: Any) -> SweepJob:
 
 
 def has_finished(run: RunSnapshot, steps: int | None) -> bool:
-    """Return whether a run is finished with at least ``steps`` steps; None stands for the number that it selected."""
+    """Return whether a run has finished at least ``steps`` steps; None means the number that it selected."""
     return run.state == DONE and (steps is None or run.step >= steps)

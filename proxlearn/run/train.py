@@ -36,12 +36,12 @@ OLD_RUN_UNCHANGED = f"{SAME_COMMAND} starts again (the old run is unchanged)"
 
 
 def train(config: TrainConfig, path: Path, command: str, options: SessionOptions | None = None) -> Outcome:
-    """Start, continue or extend the run of ``config`` in the folder ``path``, which is locked for other processes."""
+    """Start, continue or extend the run of ``config`` in the folder ``path``, locked against other processes."""
     try:
         with StopRequest() as stop, contextlib.ExitStack() as resources:
             return _train(config, path, command, options or SessionOptions(), stop, resources)
     except Interrupted as stopped:
-        # The new run of an overwrite is not in its place before the first step.
+        # The new run of an overwrite is not in place before the first step.
         remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} continues"
         raise StoppedBySignal(stopped.signal, "stopped before the first step of this session", remedy) from stopped
 
@@ -58,13 +58,14 @@ def _train(
     remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}"
     with disk_errors_as_run_error(path, remedy):
         folder, lock = _lock_folder(config, path, resources)
-        # The old run is kept until the new one can start: the new one is prepared in a folder of its own first.
+        # The old run is kept until the new one can start, so the new one is first prepared in a separate folder.
         work = resources.enter_context(staged_run(folder)) if config.overwrite else folder
         work.check_same_run(config)
         previous = work.read_previous_session()
     with stop.interruptible():
         experiment = build_experiment(config)
-    # Checked before the run is reported as finished: its figures do not belong to a file that was edited since.
+    # Checked before the run is reported as finished, because its figures do not belong to a file that was edited since
+    # then.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
         raise InputError(
             f"the data of {path} has changed since the run started", "restore the data, or set overwrite=true"
@@ -82,8 +83,8 @@ def _train(
         compile=config.compile,
         previous=previous.engine,
     )
-    # The bits of the fused engine do not depend on the number of threads. In plain torch the order of a sum does: such
-    # a run keeps the number it began with.
+    # The bits of the fused engine do not depend on the number of threads. In plain torch, the order of a sum does, so
+    # such a run keeps the number with which it started.
     kept = None if engine == "fused" else previous.threads
     threads = kept or config.threads or torch.get_num_threads()
     torch.set_num_threads(usable_threads(threads))
@@ -120,7 +121,7 @@ def _train(
 
 def _lock_folder(config: TrainConfig, path: Path, resources: contextlib.ExitStack) -> tuple[RunFolder, FolderLock]:
     """Create the run folder if needed, lock it, and undo or complete an interrupted overwrite."""
-    # Checked before the lock is taken, because the lock is a file too.
+    # Checked before the lock is taken, because the lock is also a file.
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)
     path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The training loop of a run: steps, and observers that record them."""
+"""The training loop of a run, with the observers that record its steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import not_finite_error
 
 SLOW_SECONDS = 0.5
-"""A signal interrupts a step that takes longer than this; a shorter one is completed."""
+"""Duration in seconds above which a signal interrupts a step; a shorter step is completed."""
 
 Steps = Iterator[tuple[PointCloud, Info | None]]
 
@@ -47,7 +47,7 @@ def training_loop(
     logger: RunLogger,
     options: SessionOptions,
 ) -> int | None:
-    """Run the steps from ``checkpoint`` to the last one; return the signal that stopped them early, if one did.
+    """Run the steps from ``checkpoint`` to the last one, and return the signal that stopped them early, if any.
 
     A callback can also stop the steps; the run can then be continued, as after a signal.
     """
@@ -98,7 +98,7 @@ def training_loop(
 
 
 def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -> Steps:
-    """Yield the steps until a signal arrives; the generator is restored if the signal interrupts a slow step."""
+    """Yield the steps until a signal arrives; restore the generator if the signal interrupts a slow step."""
     # The first step counts as slow, because it may compile for a minute.
     seconds = math.inf
     while stop.signal is None:

@@ -30,7 +30,7 @@ DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/(?:sel
 OWN_TASK = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,6})")
 MOST_LINKS = 40
 DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Error numbers of a failed disk: exit code 1, as for a run folder."""
+"""Error numbers of a failed disk, which lead to exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
 NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
 """Names of files of runs and sweeps."""
@@ -82,7 +82,7 @@ def same_file(status: os.stat_result, source: Path | int) -> bool:
 
 @contextlib.contextmanager
 def open_output(output: Path) -> Iterator[BinaryIO]:
-    """Open the output for writing; a regular file gets its name only when it is complete."""
+    """Open the output for writing; a regular file gets its final name only once it is complete."""
     number, status = _descriptor(output), _status(output)
     try:
         if number is not None:
@@ -134,7 +134,7 @@ def _replacing(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
 
 
 def _status(output: Path) -> os.stat_result | None:
-    """Return the status of the file ``output``, with links followed; None if it does not exist."""
+    """Return the status of the file ``output``, with links followed, or None if it does not exist."""
     number = _descriptor(output)
     try:
         return os.stat(output if number is None else number)
@@ -148,7 +148,7 @@ def _status(output: Path) -> os.stat_result | None:
 
 
 def _descriptor(output: Path) -> int | None:
-    """Return the open descriptor that a name such as /dev/stdout stands for, or None.
+    """Return the open descriptor to which a name such as /dev/stdout refers, or None.
 
     Opening such a name again would write from the beginning of the file. Links are followed one by one until one of
     them names an open descriptor. A regular file to which standard output or error is redirected (`>> log.csv`) counts
@@ -158,8 +158,8 @@ def _descriptor(output: Path) -> int | None:
         return None
     path = os.path.abspath(output)
     for _ in range(MOST_LINKS):
-        # abspath keeps a leading //, which means the same as /. Links of the folder are resolved, but not those of
-        # /proc and /dev/fd: they would turn into the name of the process or of the file behind the descriptor.
+        # abspath keeps a leading //, which means the same as /. Links in the folder are resolved, but not those of
+        # /proc and /dev/fd, which would turn into the name of the process or of the file behind the descriptor.
         path = "/" + path.lstrip("/")
         number = _named_descriptor(path)
         if number is not None:
@@ -185,7 +185,7 @@ def _named_descriptor(path: str) -> int | None:
 
 
 def _standard_stream(output: Path) -> int | None:
-    """Return the descriptor of standard output or error if it is redirected to this regular file; otherwise None."""
+    """Return the descriptor of standard output or error if it is redirected to this regular file, else None."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             if same_file(os.stat(output), number):

@@ -29,7 +29,7 @@ from proxlearn.terminal.notice import notice
 from proxlearn.training.thread_choice import ThreadChoice
 
 LONG_SECONDS = 2.0
-"""A compilation that takes longer than this is reported when it has ended."""
+"""Duration in seconds above which a compilation is reported when it has ended."""
 
 
 class Step(Protocol):
@@ -43,7 +43,7 @@ class Step(Protocol):
 
 
 def fused_obstacle(device: str) -> str | None:
-    """Return the reason why the fused engine cannot run; None if it can."""
+    """Return the reason why the fused engine cannot run, or None if it can."""
     if device != "cpu":
         return f"the fused engine runs on the CPU only, not on {device}"
     if importlib.util.find_spec("numba") is None:
@@ -54,12 +54,13 @@ def fused_obstacle(device: str) -> str | None:
 def choose_engine(
     device: str, *, solver: str = "closed_form", compile: str = "auto", previous: str | None = None
 ) -> str:
-    """Return the engine of a new run (fused, eager or literal), or the ``previous`` one of a run that is continued."""
+    """Return the engine of a new run (fused, eager or literal), or the ``previous`` engine of a continued run."""
     obstacle = fused_obstacle(device)
     if previous is not None:
         if previous == "fused" and obstacle:
             raise InputError(
-                f"this run uses the fused engine, but {obstacle}", "continue the run where this engine is available"
+                f"this run uses the fused engine, but {obstacle}",
+                "continue the run on a machine where this engine is available",
             )
         return previous
     if solver == "literal":
@@ -83,7 +84,7 @@ def make_step(engine: str, functional: Functional, hyper: Hyper, N: int, threads
 
 
 class PlainStep:
-    """Step function of the eager and the literal engine, which calls a plain torch function."""
+    """The step function of the eager and the literal engine, which calls a plain torch function."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class PlainStep:
 
 
 class CompiledStep:
-    """Step function of the fused engine; it reports compilations and chooses the number of threads as it goes."""
+    """The step function of the fused engine, which reports compilations and adapts the number of threads."""
 
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         from proxlearn.core.fused.fused_step import FusedStep
@@ -140,9 +141,9 @@ class CompiledStep:
 
 
 class CompilationReport:
-    """Context manager that reports passes that Numba compiles in its block; other slow steps are not reported.
+    """A context manager that reports the passes that Numba compiles in its block, but no other slow steps.
 
-    It is a class and not a generator, because it is entered at every step.
+    It is a class instead of a generator, because it is entered at every step.
     """
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Fits in memory: train a cloud for a problem and settings, and record its history, with optional early stopping."""
+"""Fits in memory, which train a cloud and record its history, with optional early stopping."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class FitState:
-    """The state of a fit, with everything that is needed to predict and to continue the fit."""
+    """The state of a fit: everything that is needed to predict and to continue the fit."""
 
     cloud: PointCloud
     """The newest cloud; with a validation part, the cloud with the lowest validation risk."""
@@ -47,7 +47,7 @@ class FitState:
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """The user interrupted a fit; ``fitted`` is the state that it had reached."""
+    """The exception raised when the user interrupts a fit; ``fitted`` is the state that the fit had reached."""
 
     def __init__(self, fitted: FitState) -> None:
         super().__init__(f"interrupted after step {fitted.newest.step}")
@@ -55,7 +55,7 @@ class FitInterrupted(KeyboardInterrupt):
 
 
 def split_seed(seed: int) -> tuple[int, int]:
-    """Return the seeds of the initial cloud and of the noise, which are separate random streams."""
+    """Return the seeds of the initial cloud and of the noise, which use separate random streams."""
     cloud_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32).tolist()
     return cloud_seed, noise_seed
 
@@ -88,7 +88,7 @@ def fit(
     patience: int | None = None,
     callback: Callable[[PointCloud, Row], object] = lambda cloud, row: None,
 ) -> FitState:
-    """Run ``steps`` recursions from ``start``, or from the initial cloud of ``seed``, and return the state reached.
+    """Run ``steps`` recursions from ``start``, or from the initial cloud of ``seed``, and return the resulting state.
 
     The default of ``steps`` is ``settings.steps``. Continuing a fit gives bit for bit the result of one longer fit,
     even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation risk is kept, and
@@ -113,7 +113,7 @@ def fit(
     try:
         steps_taken = iterate(problem, cloud, hyper, generator=generator, until=last, engine=engine, threads=threads)
         for after, _ in steps_taken:
-            # One statement, so that an interrupt leaves cloud and noise of the same step.
+            # A single statement, so that an interrupt leaves the cloud and the noise of the same step.
             cloud, noise_state = after, generator.get_state()
             if not (is_log_spaced(cloud.step, LOGGED_PER_DECADE) or cloud.step == last):
                 continue

@@ -37,7 +37,7 @@ def iterate(
     generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
         step raises an error, its state is undefined; to continue, the caller must restore the state before the step.
     until : the last step; None for no limit.
-    engine : "fused", "eager" or "literal"; None chooses "fused" if it can run, otherwise "eager".
+    engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise.
     threads : number of threads of the compiled passes; None for as many as torch uses. The last bits of the result
         depend on this number.
     fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises

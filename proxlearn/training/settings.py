@@ -1,4 +1,4 @@
-"""The settings of a fit besides data, neuron and seed: plain values, which can be stored."""
+"""The settings of a fit besides data, neuron and seed, as plain values that can be stored."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One step of training: randomness, schedules, resampling and the precision policy around the recursion.
+"""One step of training: randomness, schedules, resampling and the switch of precision around the recursion.
 
-The state of a step is in the cloud and in the generator alone, so continuing from a stored pair gives the same bits.
+The only state is that of the cloud and the generator, so continuing from a stored pair gives the same bits.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ class Stepper:
         fallback: torch.dtype | None = None,
         on_switch: Callable[[PointCloud], None] = lambda bad: None,
     ) -> None:
-        """``functional`` is given with its data in float64, where it has data; they are converted to the precision in
-        use.
+        """Prepare the steps for a functional whose data, if any, are in float64; the steps convert them as needed.
 
-        ``fallback`` replaces the cloud's precision permanently at the first cloud that is not finite; ``on_switch`` is
-        called with that cloud.
+        ``fallback`` replaces the cloud's precision permanently at the first non-finite cloud; ``on_switch`` is called
+        with that cloud.
         """
         self.source, self.hyper, self.engine, self.threads = functional, hyper, engine, threads
         self.generator, self.fallback, self.on_switch = generator, fallback, on_switch
@@ -78,7 +77,7 @@ class Stepper:
     def _recurse(
         self, cloud: PointCloud, rows: Tensor | None, noise: Tensor, z0: Tensor
     ) -> tuple[PointCloud, Info | None]:
-        """Run one recursion in the cloud's precision, on the samples of ``rows``; None: on all samples."""
+        """Run one recursion in the cloud's precision, on the samples in ``rows`` or, for None, on all samples."""
         device, dtype = cloud.theta.device, cloud.theta.dtype
         hyper = hyper_for_step(self.hyper, cloud)
         if self._functional is None or self._dtype != dtype:
@@ -96,7 +95,7 @@ class Stepper:
         return self._step(cloud, noise, z0)
 
     def _remedy(self, bad: PointCloud) -> str:
-        """Return the remedy for a cloud that is not finite, leaving out settings that the run already uses."""
+        """Return the remedy for a non-finite cloud, leaving out settings that the run already uses."""
         if has_finite_locations(bad):
             if self.engine == "literal":
                 return "use solver=closed_form"
@@ -106,7 +105,7 @@ class Stepper:
         return "choose a smaller h" + (", or use device=jetson-float32-to-float64" if wider else "")
 
     def _draw_batch(self) -> Tensor | None:
-        """Draw the rows of the step's mini-batch with replacement: O(batch) for any number of samples."""
+        """Draw the rows of the step's mini-batch with replacement, in O(batch) for any number of samples."""
         size = self.hyper.batch_size
         if size is None or not isinstance(self.source, Risk) or size >= len(self.source.samples):
             return None
@@ -117,7 +116,7 @@ class Stepper:
 def draw_noise(cloud: PointCloud, generator: torch.Generator, engine: str = "fused") -> tuple[Tensor, Tensor]:
     """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1].
 
-    The engines have the same numbers to rounding.
+    All engines draw the same numbers up to rounding.
     """
     key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
     if engine != "fused" or fused_obstacle(device.type) is not None:
@@ -132,7 +131,7 @@ def draw_noise(cloud: PointCloud, generator: torch.Generator, engine: str = "fus
 
 
 def is_finite(cloud: PointCloud) -> bool:
-    """Whether the whole cloud is finite: NaN and infinity survive a sum."""
+    """Return whether the whole cloud is finite; NaN and infinity survive a sum."""
     if cloud.theta.device.type == "cpu":
         # numpy's sum uses one thread; waking a second one would take longer than the sum.
         with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""One selection procedure for every dataset: successive halving on a held-out quarter of the training part.
+"""The selection procedure for every dataset: successive halving on a held-out quarter of the training part.
 
 Every candidate starts from the same seed. In each rung, the remaining candidates are trained for some more steps and
 ranked by their lowest validation risk so far; the better ones are kept. The final fit on the whole training part uses
@@ -29,15 +29,19 @@ CANDIDATES: tuple[dict[str, float], ...] = tuple(
 )
 """The candidates for the quadratic loss, chosen for standardised features and targets of order 1."""
 RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
-"""For each rung: the number of further steps per candidate, and the number of candidates that are kept after them."""
+"""For each rung, the number of further steps per candidate and the number of candidates that are kept afterwards."""
 PATIENCE = 12
 """Number of logged steps without a lower validation risk after which a candidate stops.
 
 Logged steps are log-spaced, 20 per decade, so the number of steps quadruples in the meantime."""
 MOST_PARTICLES = 200
-"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles suffice to rank."""
+"""Maximum N of a candidate. In a mean-field model, good settings do not depend on N, so few particles suffice for a
+ranking.
+"""
 FEWEST_ROWS = 8
-"""With fewer rows, a held-out part is uninformative: the first candidate and the steps of the first rung are chosen."""
+"""Number of rows below which a held-out part is uninformative; the first candidate and the steps of the first rung are
+then chosen.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Selection:
         return min(self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover that step.
+        """Return the winner's validation risk after ``step`` recursions, or None if the curve does not cover that step.
 
         Between two logged steps, the result is the larger of their risks; after the last logged step, it is the last
         risk.
@@ -67,10 +71,10 @@ class Selection:
 
 
 class CandidateStore(Protocol):
-    """Results of candidates from an interrupted selection of the same problem, settings and seed."""
+    """A store of candidates' results from an interrupted selection with the same problem, settings and seed."""
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """Return the fit of a candidate after a rung, or the error that ended it; None if no result is stored."""
+        """Return the fit of a candidate after a rung, the error that ended it, or None if no result is stored."""
 
     def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
         """Store the result of a candidate after a rung."""
@@ -91,7 +95,7 @@ def select(
 ) -> Selection:
     """Choose a candidate for the fields that ``base`` leaves at their defaults, using only the training samples.
 
-    The candidates are by default those of the loss. A field of ``base`` keeps its value if this value is not its
+    By default, the candidates are those of the loss. A field of ``base`` keeps its value if this value is not its
     default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
     and changes nothing else, so that a run can be extended. ``engine`` and ``threads`` have the same meaning as in
     ``iterate``. Results that ``store`` holds from an interrupted selection are not computed again.
@@ -131,7 +135,7 @@ def select(
                 if store is not None:
                     store.save(rung, i, settings, result)
             if isinstance(result, RunError):
-                # A candidate whose step size is too large for the data loses.
+                # A candidate that diverges, because its step size is too large for the data, is dropped.
                 risks[i] = np.inf
                 table.append(_row(rung, i, candidate_settings[i], names, None, str(result)))
                 continue
@@ -152,8 +156,8 @@ def select(
 def candidates_of(loss: Loss, candidates: tuple[dict[str, float], ...] = CANDIDATES) -> tuple[dict[str, float], ...]:
     """Return the candidates for a loss, with h and beta scaled in inverse proportion to its smoothness.
 
-    A loss divided by c has the same trajectories if h and beta are multiplied by c. With this scaling, losses that
-    differ only by a factor have equivalent candidates.
+    Dividing a loss by c leaves the trajectories unchanged if h and beta are multiplied by c. With this scaling, losses
+    that differ only by a factor have equivalent candidates.
     """
     factor = quadratic.smoothness / loss.smoothness
     scaled = {"h", "beta"}
@@ -170,7 +174,7 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
     training = samples.take_rows((~held).nonzero()[:, 0])
-    # The weights of a part are scaled to the mean 1 again; otherwise they would change the step size.
+    # The weights of each part are rescaled to mean 1; otherwise, they would change the effective step size.
     return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
 
 

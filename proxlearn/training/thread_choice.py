@@ -1,8 +1,8 @@
-"""The number of threads of the steps, chosen while a run goes on: all of them on an idle machine, one in company.
+"""The number of threads of the steps, adapted during a run: all threads on an idle machine, one on a busy machine.
 
-A parallel pass ends when its last thread has ended. On a machine that other processes use, some thread is often not
-scheduled, and every pass waits for it: a run with two threads can be ten times slower than with one. So the step times
-of both choices are compared every now and then. The bits of a run do not depend on the choice.
+A parallel pass ends when its last thread has finished. On a machine with other busy processes, some thread is often not
+scheduled, and every pass waits for it; a run with two threads can be ten times slower than with one. Therefore, the
+step times of both choices are compared from time to time. The bits of a run do not depend on the choice.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from __future__ import annotations
 import math
 
 WINDOW_SECONDS = 0.05
-"""Time over which a mean step time is measured."""
+"""Duration of a window, in seconds, over which the mean step time is measured."""
 WINDOW_STEPS = 4
-"""Least number of steps of a mean step time."""
+"""Minimum number of steps in a window."""
 LONG_STEP = 0.5
-"""Seconds of a step above which one thread is not tried: the passes of such a step are so long that no thread waits."""
+"""Duration of a step, in seconds, above which one thread is not tried, because waiting takes a negligible part of such
+long passes.
+"""
 LONGEST_PAUSE = 128
-"""Largest number of windows between two trials of the other choice, which then cost less than a hundredth."""
+"""Largest number of windows between two trials of the other choice; the trials then cost less than 1 % of the time."""
 GAIN = 0.92
-"""Ratio of step times below which the other choice is taken."""
+"""Ratio of step times below which the other choice is adopted."""
 SLOWER = 1.4
-"""Ratio of step times that counts as a change of the machine, upon which the other choice is tried at once."""
+"""Ratio of step times that is taken as a change of the machine's load; the other choice is then tried immediately."""
 
 
 class ThreadChoice:
-    """The number of threads for the next step, from the seconds that the steps before have taken."""
+    """The choice of the number of threads for the next step, based on the durations of the previous steps."""
 
     def __init__(self, threads: int) -> None:
         self.all_threads = threads
@@ -37,7 +39,7 @@ class ThreadChoice:
         self._pause, self._windows = 1, 0
 
     def record(self, seconds: float) -> None:
-        """Take note of the duration of a step with ``threads`` threads, and choose again where a window has ended."""
+        """Record the duration of a step with ``threads`` threads, and choose again at the end of a window."""
         if self.all_threads == 1:
             return
         self._seconds += seconds

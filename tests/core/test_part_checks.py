@@ -84,7 +84,7 @@ def test_the_default_neuron_has_an_output_per_column_and_per_class_of_a_loss_for
 
 @pytest.mark.parametrize("labels", [[1, 2, 3, 1, 2, 3], [0, 0, 2, 2, 0, 2], [10**12, 0, 0, 0, 0, 0]])
 def test_a_class_without_samples_is_refused_unless_the_neuron_is_given(labels: list[int]) -> None:
-    with pytest.raises(pl.InputError, match=r"none of the class [01]; encode the classes .* neuron with outputs="):
+    with pytest.raises(pl.InputError, match=r"no sample of class [01]; encode the classes .* neuron with outputs="):
         pl.Risk(X, labels, loss=pl.losses.cross_entropy)
     if max(labels) < 10:
         risk = pl.Risk(X, labels, pl.neurons.Tanh(outputs=4), pl.losses.cross_entropy)
@@ -98,7 +98,7 @@ def test_an_own_loss_for_two_classes_gets_the_targets_of_the_logistic_loss(tasks
         expected = pl.Risk(X, y, loss="logistic").samples.y
         assert torch.equal(pl.Risk(X, y, loss=hinge).samples.y, expected)
         assert set(expected.tolist()) == {-1.0, 1.0}
-    with pytest.raises(pl.InputError, match=r"for the hinge loss y must hold -1 and \+1"):
+    with pytest.raises(pl.InputError, match=r"with the hinge loss, y must hold -1 and \+1"):
         pl.Risk(X, X[:, 0], pl.neurons.Tanh(), loss=hinge)
 
 
@@ -119,20 +119,20 @@ class Renamed(pl.losses.Huber):
 FLAT = pl.neurons.FunctionNeuron(lambda theta, x: theta["w"] @ x, {"w": 2}, name="tanh")
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "loss name": (lambda: pl.Risk(X, LABELS, loss="logistik"), "unknown loss `logistik`; did you mean `logistic`"),
-    "loss class": (lambda: pl.Risk(X, LABELS, loss=pl.losses.Huber), r"the class Huber .* give an object, Huber\(\)"),  # type: ignore[arg-type]
-    "loss function": (lambda: pl.Risk(X, LABELS, loss=flat), "loss is the function flat and not a Loss"),  # type: ignore[arg-type]
-    "loss None": (lambda: pl.Risk(X, LABELS, loss=None), "loss is None and not a Loss"),  # type: ignore[arg-type]
-    "inherited name": (lambda: pl.Risk(X, LABELS, loss=Renamed()), "there is a loss called `huber` already"),
+    "loss class": (lambda: pl.Risk(X, LABELS, loss=pl.losses.Huber), r"the class Huber.* give an object, Huber\(\)"),  # type: ignore[arg-type]
+    "loss function": (lambda: pl.Risk(X, LABELS, loss=flat), "loss is the function flat, not a Loss"),  # type: ignore[arg-type]
+    "loss None": (lambda: pl.Risk(X, LABELS, loss=None), "loss is None, not a Loss"),  # type: ignore[arg-type]
+    "inherited name": (lambda: pl.Risk(X, LABELS, loss=Renamed()), "a loss called `huber` already exists"),
     "neuron name": (lambda: pl.Risk(X, LABELS, "tahn"), "unknown neuron `tahn`; did you mean `tanh`"),
     "neuron class": (lambda: pl.Risk(X, LABELS, pl.neurons.Softmax), "neuron is the class SoftmaxNeuron"),  # type: ignore[arg-type]
     "neuron function": (lambda: pl.Risk(X, LABELS, pl.neurons.Tanh), "neuron is the function Tanh"),  # type: ignore[arg-type]
-    "compiled name": (lambda: pl.Risk(X, LABELS, FLAT), "there is a neuron called `tanh` already"),
+    "compiled name": (lambda: pl.Risk(X, LABELS, FLAT), "a neuron called `tanh` already exists"),
     "huber of classes": (
         lambda: pl.Risk(X, LABELS, pl.neurons.Tanh(3), pl.losses.huber),
-        "huber loss does not support classes, and y holds the labels of 3 outputs; use losses.cross_entropy",
+        "huber loss does not support classes, but y holds labels for 3 outputs; use losses.cross_entropy",
     ),
     "infinite label": (lambda: pl.Risk(X, LABELS / 0.0, loss="cross_entropy"), "y holds a number that is not finite"),
-    "no labels": (lambda: pl.Risk(X, [], loss="cross_entropy"), r"y has the shape \(0,\), and X has 6 rows"),
+    "no labels": (lambda: pl.Risk(X, [], loss="cross_entropy"), r"y has the shape \(0,\), but X has 6 rows"),
 }
 
 
@@ -183,9 +183,12 @@ def test_predict_is_the_normalised_mean_of_the_outputs(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((X, X), "cloud is of the type Tensor; give a PointCloud"),
-        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, and the risk has 2 features"),
-        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"), "no estimate 'plain'; choose from weighted, unw"),
+        ((X, X), "cloud is of type Tensor; give a PointCloud"),
+        ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X[:, :1]), "X has 1 columns, but the risk has 2 features"),
+        (
+            (pl.PointCloud.from_arrays(np.zeros((2, 4))), X, "plain"),
+            "unknown estimate 'plain'; choose from weighted, unw",
+        ),
         ((pl.PointCloud.from_arrays(np.zeros((2, 3))), X), "a particle has 4 coordinates"),
         ((pl.PointCloud.from_arrays(np.zeros((2, 4))), X * np.nan), "X holds a number that is not finite in row 0"),
     ],

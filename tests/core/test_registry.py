@@ -40,7 +40,7 @@ def test_a_registered_part_cannot_replace_another_and_can_be_removed() -> None:
     registry.unregister("three")
     assert "three" not in registry
     for name in ("one", "three"):
-        with pytest.raises(InputError, match=f"no number `{name}` was registered in this process"):
+        with pytest.raises(InputError, match=f"the number `{name}` was not registered in this process"):
             registry.unregister(name)
     with pytest.raises(InputError, match="number `four` is 'iv'; give an int"):
         registry.register("four", "iv")  # type: ignore[arg-type]

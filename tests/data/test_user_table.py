@@ -83,7 +83,7 @@ MALFORMED = {
     ),
     "decimal comma": (
         "x;z;label\n1;2,5;a\n2;3,5;b\n3;1,0;a\n4;4,0;b\n",
-        "column `z` is not numeric: '2,5' in data row 1; write decimal numbers with a point",
+        "column `z` is not numeric: '2,5' in data row 1; write decimals with a point",
     ),
     "missing value": (
         "x,z,label\n1,2,a\n2,,b\n3,,a\n4,5,b\n",

@@ -56,7 +56,7 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
 def test_the_selected_values_are_stated_and_the_config_stays_the_runs_own(reference):
     assert status(reference)["selected"] == chosen(reference)
     text = (reference / "config.yaml").read_text()
-    assert text.startswith("# beta, h, epsilon, steps, init_scale: null here, selected from the training part; status")
+    assert text.startswith("# beta, h, epsilon, steps, init_scale: null here, selected on the training part; status")
     config = RunFolder(reference).read_config()
     assert (config.beta, config.steps) == (None, None)
     assert digest(config) == digest(tuned())

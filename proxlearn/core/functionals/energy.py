@@ -57,15 +57,17 @@ class Energy(Functional):
         if V is None and W is None:
             raise InputError("an Energy without V and W is zero", "give V=..., W=..., or both")
         if blocks is None and p is None:
-            raise InputError("an Energy does not know the dimension of a particle", "give p=..., or blocks={...}")
+            raise InputError("the dimension of a particle is not given", "give p=..., or blocks={...}")
         for name, function in (("V", V), ("W", W)):
             if function is not None and not callable(function):
-                raise InputError(f"{name} is {function!r:.100} and not a function", f"give {name}=lambda theta, ...")
+                raise InputError(f"{name} is {function!r:.100}, not a function", f"give {name}=lambda theta, ...")
         p = None if p is None else validators.whole("p", p, 1)
         self.V, self.W = V, W
         self._blocks = {"theta": p} if blocks is None and p is not None else validators.blocks("blocks", blocks)
         if p is not None and p != sum(self._blocks.values()):
-            raise InputError(f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates", "leave p out")
+            raise InputError(
+                f"p={p}, but the blocks have {sum(self._blocks.values())} coordinates in total", "leave p out"
+            )
 
     def __repr__(self) -> str:
         terms = " and ".join(name for name in ("V", "W") if getattr(self, name) is not None)
@@ -105,7 +107,7 @@ class Energy(Functional):
         grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
         """
         w = self._weighted(theta, rho, 1.0 if hyper.prox_potential == "paper" else 2.0)
-        # The gradient of sum_k (V_k + (W rho)_k) with respect to theta_i holds W twice, once with the weight rho_i.
+        # The gradient of sum_k (V_k + (W rho)_k) with respect to theta_i contains W twice, once with the weight rho_i.
         gradients = []
         for rows in _tiles(len(theta)):
             tile = theta[rows].detach().requires_grad_()
@@ -139,7 +141,7 @@ class Energy(Functional):
         return _scalars(values, (len(rows), len(columns)), "W(theta, other)").to(rows.dtype)
 
     def _evaluate(self, name: str, function: Callable[..., Tensor], *particles: Tensor) -> Tensor:
-        """Return a vectorised V or W at particles; a function that fails raises InputError."""
+        """Evaluate the vectorised V or W at particles; raise InputError if the user's function fails."""
         try:
             return function(*particles)
         except (ProxlearnError, torch.OutOfMemoryError):
@@ -147,7 +149,9 @@ class Energy(Functional):
         except USER_ERRORS as error:
             p = particles[0].shape[1]
             problem = f"{name} cannot be evaluated for one particle, a tensor of length {p}: {error}"
-            raise InputError(problem, "let it return a scalar tensor; write theta[0] and not theta[:, 0]") from error
+            raise InputError(
+                problem, "make it return a scalar tensor, and write theta[0] instead of theta[:, 0]"
+            ) from error
 
 
 def _tiles(N: int) -> Iterator[slice]:

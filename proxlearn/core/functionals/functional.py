@@ -37,12 +37,12 @@ class Potentials:
 class Functional(ABC):
     """A functional F(rho) of a weighted cloud, to be minimised.
 
-    Subclasses define ``value`` and ``blocks``. ``potentials`` is found by automatic differentiation of the value
-    unless it is overridden by a closed form, which is what Risk and Energy do.
+    Subclasses define ``value`` and ``blocks``. By default, ``potentials`` differentiates the value automatically; Risk
+    and Energy override it with closed forms.
 
     Examples
     --------
-    The variance of a cloud, which no Risk or Energy with one V expresses:
+    The variance of a cloud, which neither a Risk nor an Energy with only V can express:
 
     >>> import torch, proxlearn as pl
     >>> class Variance(pl.Functional):
@@ -59,8 +59,7 @@ class Functional(ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the data of the functional, or float64 if it has no data; an initial cloud has this
-        precision."""
+        """Precision of the functional's data and of its initial clouds; float64 if it has no data."""
         return torch.float64
 
     @property
@@ -96,7 +95,7 @@ class Functional(ABC):
         theta = theta.detach().requires_grad_()
         with torch.enable_grad():
             slope = self._differentiate(theta, rho, theta, "theta")
-        # A particle without mass does not move F: its gradient would be 0 / 0.
+        # A particle without mass has no effect on F, and its gradient would be 0 / 0.
         mass = torch.where(rho > 0, rho, torch.ones_like(rho))
         gradient = require_finite(slope / mass[:, None])
         return Potentials(self.first_variation(theta.detach(), rho), gradient)
@@ -109,20 +108,17 @@ class Functional(ABC):
             raise InputError(f"value of {cls} returned {returned}", "return a scalar tensor, for example with .sum()")
         (slope,) = torch.autograd.grad(value, variable, allow_unused=True) if value.requires_grad else (None,)
         if slope is None:
-            problem = f"value of {cls} does not depend on {name} by torch operations"
+            problem = f"value of {cls} does not depend on {name} through torch operations"
             raise InputError(problem, "compute it from theta and rho, for example as rho @ V(theta)")
         return slope
 
     def initial_deviations(self, scale: float) -> Mapping[str, float]:
-        """Return the standard deviation of each block of theta in a normal initial cloud; by default it is
-        ``scale``."""
+        """Return the standard deviation of each block of theta in a normal initial cloud, by default ``scale``."""
         return dict.fromkeys(self.blocks, scale)
 
     @property
     def has_paper_readings(self) -> bool:
-        """Whether drift="paper" and prox_potential="paper" are defined, as they are for the quadratic loss and for
-        Energy.
-        """
+        """Whether the ``paper`` readings of drift and potential are defined, as for the quadratic loss and Energy."""
         return False
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
@@ -147,7 +143,7 @@ class Functional(ABC):
         return hyper
 
     def check_cloud(self, cloud: PointCloud) -> None:
-        """Raise InputError if the particles of the cloud do not have the coordinates of this functional."""
+        """Raise InputError if the dimension of the cloud's particles does not match this functional."""
         self.check_locations(cloud.theta)
 
     def check_locations(self, theta: Tensor) -> None:
@@ -156,18 +152,16 @@ class Functional(ABC):
         if theta.ndim != 2 or theta.shape[1] != p:
             blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
             coordinates = f"{p} coordinate{'s' if p > 1 else ''} ({blocks})"
-            problem = f"theta has the shape {tuple(theta.shape)}, and a particle has {coordinates}"
+            problem = f"theta has the shape {tuple(theta.shape)}, but a particle has {coordinates}"
             raise InputError(problem, f"give N x {p} locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """Return the functional with its data on a device and in a precision, or the functional itself if it has no
-        data.
-        """
+        """Return the functional with its data on a device and in a precision; without data, return it unchanged."""
         return self
 
 
 class NonFiniteGradient(RunError):
-    """The gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
+    """The error that the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
 
 
 def require_finite(gradient: Tensor) -> Tensor:
@@ -176,20 +170,20 @@ def require_finite(gradient: Tensor) -> Tensor:
     if not bool(finite.all()):
         bad = int((~finite).any(dim=1).nonzero()[0])
         problem = f"the gradient of the energy is not finite at particle {bad}"
-        raise NonFiniteGradient(problem, "let the energy be differentiable there, or choose a smaller h")
+        raise NonFiniteGradient(problem, "make the energy differentiable there, or choose a smaller h")
     return gradient
 
 
 def check_arguments(functional: Functional, theta: Any, rho: Any) -> None:
-    """Raise InputError unless theta and rho are tensors of the shapes (N, p) and (N,) in one precision."""
+    """Raise InputError unless theta and rho are tensors of shapes (N, p) and (N,) in the same precision."""
     for name, value in (("theta", theta), ("rho", rho)):
         if not isinstance(value, Tensor) or not value.is_floating_point():
-            what = f"a tensor of {value.dtype}" if isinstance(value, Tensor) else f"of the type {type(value).__name__}"
+            what = f"a tensor of {value.dtype}" if isinstance(value, Tensor) else f"of type {type(value).__name__}"
             remedy = "give cloud.theta and cloud.rho; PointCloud.from_arrays makes a cloud from arrays"
-            raise InputError(f"{name} is {what} and not a tensor of real numbers", remedy)
+            raise InputError(f"{name} is {what}, not a tensor of real numbers", remedy)
     functional.check_locations(theta)
     if rho.shape != theta.shape[:1] or rho.dtype != theta.dtype:
         problem = (
-            f"rho has the shape {tuple(rho.shape)} in {rho.dtype}, and theta {tuple(theta.shape)} in {theta.dtype}"
+            f"rho has the shape {tuple(rho.shape)} in {rho.dtype}, but theta has {tuple(theta.shape)} in {theta.dtype}"
         )
         raise InputError(problem, "give one weight per particle, in the precision of theta")

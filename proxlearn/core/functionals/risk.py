@@ -1,6 +1,6 @@
-"""The risk of a two-layer network: F(rho) = (1/n) sum_m l(y_m, f_m) + <R, rho>, f_m = sum_i rho_i Phi(x_m, theta_i).
+"""The risk F(rho) = (1/n) sum_m l(y_m, f_m) + <R, rho> of a network with outputs f_m = sum_i rho_i Phi(x_m, theta_i).
 
-Its potentials cost O(N n n_x): the N x N matrix U of the paper is never formed (the paper's way is O(N^2 n n_x)).
+The potentials cost O(N n n_x), because the paper's N x N matrix U is never formed; forming it would cost O(N^2 n n_x).
 """
 
 from __future__ import annotations
@@ -38,30 +38,29 @@ class Risk(Functional):
     Parameters
     ----------
     X : array-like, shape (n, n_x)
-        Features, finite numbers. Their precision, float32 or float64, is that of an initial cloud; whole numbers become
-        float64. Features are used as they are: standardise them first where their units differ.
+        Features, as finite numbers. Their precision, float32 or float64, is that of an initial cloud; integers are
+        converted to float64. Features are not rescaled; standardise them first if their units differ.
     y : array-like, shape (n,) or (n, C)
-        Targets. What they mean depends on the loss and on the number of outputs of the neuron:
+        Targets. Their meaning depends on the loss and on the number of outputs of the neuron:
 
         - C columns (C > 1) are the targets of C outputs: real numbers, or one-hot rows for C classes;
-          ``losses.cross_entropy`` takes rows of probabilities, too.
-        - One column with a neuron of one output: real numbers. The numbers 0, 1, 2 are real numbers, too: with the
-          default loss and the default neuron, class labels are regressed as numbers. Two classes of
-          ``losses.logistic``, or of another loss that is not for regression, are -1 and +1, or 0 and 1, which are
-          converted to -1 and +1.
-        - One column with a neuron of C > 1 outputs, or with the softmax neuron: class labels 0 .. C-1, which are
-          converted to one-hot rows (softmax: to the probability 1 of the right class).
+          ``losses.cross_entropy`` also accepts rows of probabilities.
+        - One column with a neuron of one output holds real numbers. With the default loss and the default neuron, this
+          includes the class labels 0, 1, 2, which are regressed as numbers. With ``losses.logistic``, or another loss
+          that is not for regression, the two classes are -1 and +1, or 0 and 1, which are converted to -1 and +1.
+        - One column with a neuron of C > 1 outputs, or with the softmax neuron, holds class labels 0 .. C-1. They are
+          converted to one-hot rows (for softmax, to the probability 1 of the true class).
     neuron : Neuron or str, optional
-        Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y``, and with
-        ``losses.cross_entropy`` and labels one output per class. The name of another activation, such as "relu", is the
-        same neuron with that activation; "softmax", or a name that was registered (``neurons.register``), is that
-        neuron.
+        Phi. By default, it is the paper's neuron a tanh(<w, x> + b), with one output per column of ``y``, or one per
+        class for labels with ``losses.cross_entropy``. The name of another activation, such as "relu", selects the same
+        neuron with that activation; "softmax", or a registered name (``neurons.register``), selects that neuron.
     loss : Loss or str, default=losses.quadratic
-        l, convex in f: an object of ``proxlearn.losses``, one of a subclass of ``losses.Loss``, or a name.
+        l, which must be convex in f: an object of ``proxlearn.losses``, an instance of a subclass of ``losses.Loss``,
+        or a name.
     confinement : float or Mapping[str, float], default=0.0
         lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta.
     sample_weight : array-like, shape (n,), optional
-        s_m >= 0: the mean loss is sum_m s_m l_m / sum_m s_m.
+        Weights s_m >= 0 of the samples; the mean loss is sum_m s_m l_m / sum_m s_m.
 
     Examples
     --------
@@ -72,7 +71,7 @@ class Risk(Functional):
     >>> cloud.theta.shape
     torch.Size([100, 3])
 
-    Three classes, given as labels:
+    Three classes given as labels:
 
     >>> labels = torch.arange(40) % 3
     >>> pl.Risk(x[:, None], labels, neuron="relu", loss="cross_entropy").neuron.num_outputs
@@ -204,18 +203,18 @@ class Risk(Functional):
         Parameters
         ----------
         cloud : PointCloud
-            Trained particles of this risk's neuron.
+            Trained particles, with the parameters of this risk's neuron.
         X : array-like, shape (n, n_x)
-            Features in the units of the X of the risk.
+            Features, in the same units as the risk's X.
         estimate : {"weighted", "unweighted"}, default="weighted"
             Mean over the particles with the weights rho_i / sum rho, or the plain mean.
 
         Returns
         -------
         Tensor, shape (n,) or (n, C)
-            f(x) for a neuron with one output, in the precision of the cloud; for C outputs, one column each. The class
-            is the sign of f for ``losses.logistic``, and the largest column for several outputs. The softmax neuron has
-            one column of probabilities per class.
+            Outputs f(x) in the precision of the cloud: a vector for a neuron with one output, or one column per output.
+            The predicted class is the sign of f for ``losses.logistic`` and the largest column for several outputs. The
+            softmax neuron returns one column of probabilities per class.
 
         Examples
         --------
@@ -231,15 +230,15 @@ class Risk(Functional):
         (torch.Size([40, 3]), torch.Size([40]))
         """
         if not isinstance(cloud, PointCloud):
-            raise InputError(f"cloud is of the type {type(cloud).__name__}", "give a PointCloud, then X")
+            raise InputError(f"cloud is of type {type(cloud).__name__}", "give a PointCloud first, then X")
         if estimate not in ESTIMATES:
-            raise InputError(f"no estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
+            raise InputError(f"unknown estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
         self.check_cloud(cloud)
         rows = make_features(X).to(cloud.theta.device, cloud.theta.dtype)
         n_x = self.samples.X.shape[1]
         if rows.shape[1] != n_x:
             raise InputError(
-                f"X has {rows.shape[1]} columns, and the risk has {n_x} features", f"give n x {n_x} numbers"
+                f"X has {rows.shape[1]} columns, but the risk has {n_x} features", f"give an n x {n_x} matrix"
             )
         # The outputs of all particles are in memory for one block of rows at a time.
         outputs = getattr(self.neuron, "classes", self.neuron.num_outputs)
@@ -249,8 +248,7 @@ class Risk(Functional):
         return f[0] if len(f) == 1 else f.T.contiguous()
 
     def cotangent(self, f: Tensor) -> Tensor:
-        """Return c_m = s_m l'(y_m, f_m) / n for flat outputs f of length n or C n, as a flat tensor of the same
-        length."""
+        """Return c_m = s_m l'(y_m, f_m) / n as a flat tensor of the same length as the flat outputs f (n or C n)."""
         y = self.samples.y
         return self._weighted(self.loss.cotangent(f.view_as(y), y).reshape(-1))
 

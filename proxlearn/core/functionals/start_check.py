@@ -1,7 +1,8 @@
 """The check of a user's functional at the cloud from which the steps start.
 
-A function that is not finite there would end as a cloud that is not finite after the first step, and a smaller step
-size would not help. Risks of proxlearn's own neurons and losses are not evaluated: their data were checked.
+A function that is not finite there would produce a non-finite cloud in the first step, and a smaller step size would
+not help. A risk built from proxlearn's own neurons and losses is not evaluated, because its data have already been
+checked.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ REMEDY = "correct it, or start from a cloud where it is finite"
 
 @torch.no_grad()
 def check_start(functional: Functional, cloud: PointCloud, hyper: Hyper) -> None:
-    """Raise InputError if the value, the first variation or the gradient is not finite, or cannot be computed."""
+    """Raise InputError if the value, the first variation or the gradient is not finite or cannot be computed."""
     if isinstance(functional, Risk):
         if not _has_own_parts(functional):
             return
         if hyper.batch_size is not None:
-            # The steps never evaluate all samples, which may be too many.
+            # With mini-batches, no step evaluates all samples, because they may be too many.
             rows = torch.arange(min(hyper.batch_size, len(functional.samples)), device=functional.samples.X.device)
             functional = functional.with_samples(functional.samples.take_rows(rows))
     functional = functional.to(cloud.theta.device, cloud.theta.dtype)
@@ -58,7 +59,7 @@ def check_start(functional: Functional, cloud: PointCloud, hyper: Hyper) -> None
 
 
 def _has_own_parts(risk: Risk) -> bool:
-    """Whether a risk has a neuron, an activation or a loss of the user."""
+    """Return whether the neuron, the activation or the loss of a risk is user-defined."""
     neuron = risk.neuron
     own_activation = isinstance(neuron, Perceptron) and neuron.activation.name not in ACTIVATIONS
     own_neuron = not isinstance(neuron, Perceptron | SoftmaxNeuron)
@@ -66,7 +67,7 @@ def _has_own_parts(risk: Risk) -> bool:
 
 
 def _refuse_non_finite_part(functional: Functional, cloud: PointCloud) -> None:
-    """Raise InputError that names V, W or the neuron and a particle, if one of them is the cause."""
+    """Raise an InputError that names V, W or the neuron, and a particle, if one of them is the cause."""
     theta, rho = cloud.theta, cloud.rho
     values: dict[str, Tensor] = {}
     if isinstance(functional, Energy):

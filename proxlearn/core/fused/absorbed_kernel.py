@@ -1,16 +1,15 @@
-"""Kernels stored as plain numbers and shifted by the current potentials: a round is one pass over K, without
-logarithms.
+"""Kernels of plain numbers, shifted by the current potentials, so that a round is one pass over K without logarithms.
 
 With K(i,j) = exp(alpha_i + log Gamma(i,j) + gamma_j), z = e^gamma z^ and q = e^alpha q^, a round is
 
     u = K z^,   q^ = rho / u,   v = K^T q^,   log z <- (log xi + gamma - log v) / (1 + kappa),
 
-and row i's part of u, q^ and v needs row i of K alone: K is read once per round. gamma starts at log z_0, and K is
-rebuilt when log z has moved too far from it, so that the range is that of the log domain. alpha makes the largest entry
-of each row 1.
+and row i's part of u, q^ and v needs only row i of K, so K is read once per round. gamma starts at log z_0, and K is
+rebuilt when log z has moved too far from it, so that the range is that of the log domain. alpha is chosen such that the
+largest entry of each row is 1.
 
-The entries of K have the precision of the cloud. u, v, z^ and q^ are in float64: sum_j z^_j v_j is then
-sum_i rho_i to the rounding of float64, and a step conserves mass in every precision.
+The entries of K have the precision of the cloud. u, v, z^ and q^ are in float64: sum_j z^_j v_j then equals sum_i rho_i
+up to the rounding of float64, and a step conserves mass in every precision.
 """
 
 from __future__ import annotations
@@ -48,14 +47,16 @@ class DenseKernel(NamedTuple):
 
 
 class SparseKernel(NamedTuple):
-    """The diagonal and the entries of a neighbour list, for clouds with few relevant neighbours."""
+    """The diagonal and the entries in a neighbour list, for clouds with few relevant neighbours."""
 
     rows: np.ndarray
     """Points of the rows, N x p."""
     columns: np.ndarray
     scale: Any
     limit: Any
-    """Squared distance beyond which an entry of the list is left out: the list is wider than the cut-off of a step."""
+    """Squared distance beyond which an entry of the list is omitted, because the list extends beyond the cut-off of a
+    step.
+    """
     starts: np.ndarray
     neighbours: np.ndarray
     ends: np.ndarray
@@ -74,7 +75,7 @@ class SparseKernel(NamedTuple):
 class ShortKernel(SparseKernel):
     """A SparseKernel whose list is so short that one thread is faster than several.
 
-    It is a type of its own because the type selects the compiled code.
+    It is a separate type because the type selects the compiled code.
     """
 
 
@@ -83,7 +84,7 @@ SHORT = 50_000
 
 
 def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.ndarray, limit: float) -> DenseKernel:
-    """Return the kernel between two clouds, to be built in the memory K; pairs within ``limit`` are counted."""
+    """Return the kernel between two clouds, to be built in the memory ``K``; pairs within ``limit`` are counted."""
     N, dtype, blocks = len(rows), rows.dtype, row_blocks(len(rows))
     rows_t, columns_t = np.ascontiguousarray(rows.T), np.ascontiguousarray(columns.T)
     counts, parts = np.zeros(blocks, np.int64), np.empty((blocks, N))
@@ -93,7 +94,7 @@ def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.nd
 def sparse_kernel(
     rows: np.ndarray, columns: np.ndarray, epsilon: float, neighbours: NeighbourList, cutoff: float
 ) -> SparseKernel | ShortKernel:
-    """Return the kernel of the pairs of a list within the cut-off; a short list is left to a single thread."""
+    """Return the kernel of the listed pairs within the cut-off; a short list is processed by a single thread."""
     N, dtype, entries = len(rows), rows.dtype, len(neighbours.columns)
     kind, blocks = (ShortKernel, 1) if entries <= SHORT else (SparseKernel, row_blocks(N))
     K, diagonal, parts = np.empty(entries, dtype), np.empty(N, dtype), np.empty((blocks, N))
@@ -104,7 +105,8 @@ def sparse_kernel(
 
 @njit
 def _count_below(row, limit):  # type: ignore[no-untyped-def]
-    # A function of its own: its loop is vectorised, and Numba lost a statement after the loop that inlines ``exp``.
+    # This is a separate function so that its loop is vectorised; when ``exp`` was inlined, Numba dropped a statement
+    # after the loop.
     count = 0
     for j in range(len(row)):
         count += row[j] < limit
@@ -144,7 +146,7 @@ def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
         _build_dense_rows(np.int64(t), kernel, gamma, log_scale)
 
 
-# numpy's error model: where all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
+# With numpy's error model, u = 0 and q^ is infinite if all z^ of a row underflow, which the fixed point detects.
 @njit(fastmath=FAST, error_model="numpy")
 def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def]
     """Compute the rows of block t, four at a time, because loads take longer than the arithmetic."""
@@ -178,7 +180,8 @@ def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def
 
 @njit(fastmath=FAST, error_model="numpy")
 def _add_parts(parts, v):  # type: ignore[no-untyped-def]
-    # Not v[:] = parts[0]: the message for arrays of different shapes takes a second to compile.
+    # A loop instead of v[:] = parts[0], because the error message for arrays of different shapes takes a second to
+    # compile.
     for j in range(len(v)):
         v[j] = parts[0, j]
     for t in range(1, len(parts)):

@@ -4,9 +4,9 @@ Numba's own cache is not used. It falls back to the package's folder, where code
 covers the file of a function but not the files of the functions that it calls; and a damaged file makes it fail
 at every start.
 
-A file is a pickle, which can run code when it is read. So only a folder that belongs to this user and that no other
-user can write is read, and in it only regular files of this user with a valid checksum. The checksum detects damage
-before anything is unpickled; it does not protect against the user's own account.
+A file is a pickle, which can run code when it is read. Therefore, the cache reads only from a folder that belongs to
+this user and that no other user can write to, and only regular files of this user with a valid checksum. The checksum
+detects damage before anything is unpickled; it does not protect against the user's own account.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
-        # With NUMBA_DISABLE_JIT the dispatcher is the Python function itself.
+        # With NUMBA_DISABLE_JIT, the dispatcher is the Python function itself.
         if isinstance(dispatcher, Dispatcher):
             dispatcher._cache = PassCache(function)  # type: ignore[attr-defined]
             PASSES.add(dispatcher)
@@ -97,7 +97,8 @@ class PassCache(_Cache):
             content = _read_private(folder / name)
             if content is None:
                 continue
-            # A file with a valid checksum can be unusable, such as one of another build of the same Numba version.
+            # A file with a valid checksum can be unusable, for example one written by another build of the same Numba
+            # version.
             with contextlib.suppress(Exception):
                 stored_sig, state = pickle.loads(_checked(name, content))
                 if stored_sig == sig:
@@ -108,7 +109,7 @@ class PassCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store compiled code in the first writable folder; if there is none, the code is kept in this process only."""
+        """Store compiled code in the first writable folder; without one, the code is kept in this process only."""
         if not self._enabled or data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
@@ -129,9 +130,7 @@ class PassCache(_Cache):
         return f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        """Return a file name that depends on everything that affects the code, except the sources, which name the
-        folder.
-        """
+        """Return a file name that depends on all that affects the code except the sources, which name the folder."""
         source = Path(inspect.getfile(self._function)).read_bytes()
         parts = (hashlib.sha256(source).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
         key = hashlib.sha256(repr((*parts, codegen.magic_tuple())).encode()).hexdigest()[:32]
@@ -140,15 +139,14 @@ class PassCache(_Cache):
 
 @functools.cache
 def sources_key(folder: Path = Path(__file__).parent) -> str:
-    """Return a digest of the compiler versions and of the sources of all passes, which may contain each other's
-    code."""
+    """Return a digest of the compiler versions and of the sources of all passes, because a pass may inline others."""
     sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
     versions = f"{numba.__version__} {llvmlite.__version__} {platform.python_version()}"
     return hashlib.sha256(sources + versions.encode()).hexdigest()[:12]
 
 
 def folders() -> Iterator[Path]:
-    """Yield the private folders of this user: first the user's cache, then a folder in the temporary directory."""
+    """Yield the private folders of this user: first one in the user's cache, then one in the temporary directory."""
     for path in _candidates():
         with contextlib.suppress(OSError):
             _make_private(path)
@@ -162,7 +160,7 @@ def _candidates() -> Iterator[Path]:
         yield cache / f"compiled-{sources_key()}"
     with contextlib.suppress(OSError):
         temporary = Path(tempfile.gettempdir())
-        # The last resort of tempfile is the working directory, where the cache does not belong.
+        # The last fallback of tempfile is the working directory, which must not hold the cache.
         if temporary != Path.cwd():
             yield temporary / f"proxlearn-{user_id()}-compiled-{sources_key()}"
 
@@ -172,7 +170,7 @@ def _make_private(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    # The status of the folder itself, not of the target of a link that another user placed.
+    # This is the status of the path itself, not of the target of a link that another user may have placed there.
     stats = path.lstat()
     if not stat.S_ISDIR(stats.st_mode) or stats.st_uid != user_id():
         raise PermissionError(errno.EPERM, "the cache folder does not belong to this user", str(path))

@@ -1,7 +1,7 @@
-"""A second process that compiles the fixed point while this process compiles the drift, on a machine that has neither.
+"""A second process that compiles the fixed point while this process compiles the drift, if neither is in the cache.
 
-Numba compiles on one core, one function at a time. The first step needs the drift first and the fixed point next, and
-each takes seconds to compile. The second process leaves its code in the cache, from which this process loads it.
+Numba compiles one function at a time, on one core. The first step needs first the drift and then the fixed point, and
+each takes seconds to compile. The second process stores its code in the cache, from which this process loads it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from proxlearn.core.fused.neighbour_list import largest_displacement
 from proxlearn.core.fused.screening import ranges
 
 PATIENCE = 60.0
-"""Seconds after which a process that does not finish is given up; this process then compiles by itself."""
+"""Seconds after which a second process that has not finished is abandoned; this process then compiles the code itself.
+"""
 
 _running: list[subprocess.Popen[bytes]] = []
 
 
 def _arguments(dtype: np.dtype) -> tuple[Any, ...]:
-    """Return the arguments of a small fixed point in a precision: their types are those of every dense one."""
+    """Return the arguments of a small fixed point in a precision; every dense fixed point has arguments of these
+    types.
+    """
     points = np.arange(32.0).reshape(16, 2).astype(dtype)
     kernel = dense_kernel(points, points, 1.0, np.empty((16, 16), dtype), 1.0)
     return fixed_point.arguments(kernel, np.zeros(16), np.zeros(16), 1.0, np.zeros(16), 0.1, 2, "paper")
 
 
 def compile_fixed_point(dtype: np.dtype) -> None:
-    """Compile all that a step with a dense kernel needs after its drift, by running it once."""
+    """Compile everything that a step with a dense kernel needs after its drift, by running it once."""
     fixed_point.DENSE(*_arguments(dtype))
     points, numbers = np.ones((16, 2), dtype), np.ones(16, dtype)
     largest_displacement(points, points)
@@ -46,7 +49,7 @@ def compile_fixed_point(dtype: np.dtype) -> None:
 def start(dtype: np.dtype) -> None:
     """Start the second process, unless the code is in the cache or there is no cache to share."""
     cache = getattr(fixed_point.DENSE, "_cache", None)
-    # With NUMBA_DISABLE_JIT there is no code.
+    # With NUMBA_DISABLE_JIT, there is no compiled code.
     if _running or not isinstance(cache, PassCache) or cache.cache_path is None or not sys.executable:
         return
     types = tuple(numba.typeof(value) for value in _arguments(dtype))  # type: ignore[no-untyped-call]
@@ -56,9 +59,14 @@ def start(dtype: np.dtype) -> None:
         "import numpy; from proxlearn.core.fused.compile_ahead import compile_fixed_point; "
         f"compile_fixed_point(numpy.dtype({dtype.name!r}))"
     )
-    # Without the working directory in the path, where a file of the user may have the name of a module.
+    # The working directory is not in the path, because a file of the user may have the name of a module.
     command = [sys.executable, "-P", "-c", statement]
+<<<<<<< HEAD
     # Without a second process, this one compiles everything.
+=======
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # If the second process cannot be started, this process compiles everything.
+>>>>>>> lang
     with contextlib.suppress(OSError):
         null = subprocess.DEVNULL
         _running.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))

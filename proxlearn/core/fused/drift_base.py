@@ -14,7 +14,7 @@ from proxlearn.core.samples import Samples
 
 
 class FusedDrift(ABC):
-    """The drift of a cloud for a fixed number of samples and one precision; its memory is reused by every step."""
+    """The drift of a cloud for a fixed number of samples and one precision; every step reuses its memory."""
 
     dtype: np.dtype
     hyper: Hyper
@@ -32,7 +32,7 @@ class FusedDrift(ABC):
         """Store the arrays that the passes need for the samples."""
 
     def set_samples(self, samples: Samples) -> None:
-        """Replace the samples by the same number of other samples."""
+        """Replace the samples with the same number of other samples."""
         self.risk = self.risk.with_samples(samples, self.risk.batch)
         self._prepare(samples)
 
@@ -69,13 +69,14 @@ def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.nda
 def pad_columns(X: Tensor) -> Tensor:
     """Return X padded with columns of zeros to a multiple of 16 columns.
 
-    The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as with 384 x 16.
+    The matrix product is tuned for whole registers: N x 384 times 384 x 9 takes three times as long as N x 384 times
+    384 x 16.
     """
     columns = -(-X.shape[1] // 16) * 16
     return torch.nn.functional.pad(X, (0, columns - X.shape[1])).contiguous()
 
 
 def with_ones(samples: Samples) -> tuple[Tensor, Tensor]:
-    """Return y, and [1 X] in the two forms that the matrix products need: transposed, and padded."""
+    """Return y, and [1 X] in the two forms that the matrix products need: transposed and padded."""
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
     return X1t, pad_columns(X1t.T)

@@ -1,4 +1,4 @@
-"""Selection of the code that moves the particles: compiled passes if the neuron has them, and plain torch otherwise."""
+"""Selection of the code that moves the particles: compiled passes if the neuron has them, otherwise plain torch."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ FUSED_DRIFTS: dict[str, Callable[[Risk, Hyper, int, int], FusedDrift]] = {
 
 
 def has_fused_drift(functional: Functional) -> bool:
-    """Whether the neuron of a risk has compiled passes."""
+    """Return whether the neuron of a risk has compiled passes."""
     if not isinstance(functional, Risk) or functional.neuron.name not in FUSED_DRIFTS:
         return False
     neuron = functional.neuron

@@ -1,7 +1,8 @@
-"""The fixed point of Algorithm 1 with an absorbed kernel; rounds, returned pair and error are as in proximal.solve.
+"""The fixed point of Algorithm 1 with an absorbed kernel; rounds, result and error are defined as in proximal.solve.
 
-The rounds are one function of two operations of the kernel, ``build`` and ``sweep``. For the kernels in memory it is
-compiled as a whole, so that a fixed point is one call; for a streamed kernel, whose sweeps take long, Python runs it.
+The rounds are one function of two kernel operations, ``build`` and ``sweep``. For kernels in memory, the function is
+compiled as a whole, so that a fixed point is one call; for a streamed kernel, whose sweeps take long, it runs in
+Python.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from proxlearn.core.options import Tolerance
 SHIFT_LIMIT = {np.dtype(np.float32): 30.0, np.dtype(np.float64): 300.0}
 """Distance that log z may move from the shift before K is rebuilt."""
 SMALLEST = {np.dtype(np.float32): 1e-28, np.dtype(np.float64): 1e-280}
-"""Value below which an entry of u or v may have lost terms to underflow, so that the log domain must be used."""
+"""Value below which an entry of u or v may have lost terms to underflow; the log domain must then be used."""
 OF_ALL_Q = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}
-"""The same limit for v, as a share of the sum of q^: the weight of an entry of K that underflowed is its q^, which is
-large where z has moved far from the shift. The smallest entry of K over the rounding unit is a fifth of this."""
+"""The same limit for v, as a share of the sum of q^. An entry of K that underflowed has the weight q^, which is large
+if z has moved far from the shift. The smallest entry of K divided by the rounding unit is a fifth of this value.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
     """Compute log(Gamma^T q) and the next log z.
 
     Return the largest change of log z, the largest distance of log z from the shift, and the smallest entry of u and v.
-    The entries of v are divided by ``share`` times the sum of q if that is more than 1.
+    The entries of v are divided by ``share`` times the sum of q if that product exceeds 1.
     """
     of_q = 1 / max(1.0, share * q.sum())
     factor = 1 / (1 + kappa)
@@ -67,7 +69,7 @@ def _next_z(u, q, v, share, gamma, unit, log_xi, kappa, log_z, log_Gq, next_z): 
     change = reach = 0.0
     least = np.inf
     for j in range(len(log_z)):
-        # NaN and infinity count as the smallest.
+        # NaN and infinity count as the smallest value.
         in_range = 0 < u[j] < np.inf and 0 < v[j] < np.inf
         least = min(least, min(of_q * v[j], u[j]) if in_range else 0.0)
         change = max(change, abs(next_z[j] - log_z[j]))
@@ -84,7 +86,7 @@ def _scaled_z(log_z, gamma, z):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def _scaled_distance(x, x_log_scale, y, y_log_scale, log_unit):  # type: ignore[no-untyped-def]
-    """Return the Euclidean distance of e^x_log_scale x and e^y_log_scale y, both times e^log_unit."""
+    """Return the Euclidean distance between e^x_log_scale x and e^y_log_scale y, multiplied by e^log_unit."""
     total = 0.0
     for i in range(len(x)):
         difference = x[i] * exp(x_log_scale[i] + log_unit) - y[i] * exp(y_log_scale[i] + log_unit)
@@ -93,7 +95,7 @@ def _scaled_distance(x, x_log_scale, y, y_log_scale, log_unit):  # type: ignore[
 
 
 def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Callable[..., Any]:
-    """Return the function that runs the rounds with a kernel's two operations; it can be compiled."""
+    """Return the function that runs the rounds with the two operations of a kernel; the function can be compiled."""
 
     def rounds(kernel, gamma, rho, unit, log_xi, kappa, log_z, delta, L, by_norms, reach, smallest, share):  # type: ignore[no-untyped-def]
         """Run the rounds from log_z; return whether the plain numbers stayed in range, and the pair of Algorithm 1.
@@ -105,7 +107,8 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
         number, stopped = 0, False
         z, u, q, v = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
         log_scale, log_Gq, next_z = np.empty(N), np.empty(N), np.empty(N)
-        # Not gamma[:] = log_z: the message for arrays of different shapes takes a second to compile.
+        # A loop instead of gamma[:] = log_z, because the error message for arrays of different shapes takes a second to
+        # compile.
         for j in range(N):
             gamma[j] = log_z[j]
         build(kernel, gamma, log_scale)
@@ -134,7 +137,7 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
                 new_u, new_q, new_v, share, new_gamma, unit, log_xi, kappa, next_z, new_Gq, following
             )
             if by_norms:
-                # A change of z that is not small needs no distance of q.
+                # If the change of z is not small, the distance of q is not needed.
                 near = _scaled_distance(new_z, new_gamma, z, gamma, 0.0) < delta
                 if near and _scaled_distance(new_q, new_scale, q, log_scale, unit) < delta:
                     stopped = True
@@ -142,7 +145,8 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
             gamma, log_scale, z, u, q, v = new_gamma, new_scale, new_z, new_u, new_q, new_v
             log_z, log_Gq, next_z = next_z, new_Gq, following
         log_Gz = np.log(u) - log_scale
-        # From z^ and v: log z + log(Gamma^T q) would change the mass by rounding where both are large.
+        # Computed from z^ and v, because rounding in log z + log(Gamma^T q) would change the mass if both terms are
+        # large.
         log_rho = np.log(z * v) + unit
         return stopped or least > smallest, number, stopped, log_rho, log_z, log_Gz, log_Gq, changes
 
@@ -170,7 +174,7 @@ def arguments(
     L: int,
     tolerance: Tolerance,
 ) -> tuple[Any, ...]:
-    """Return the arguments of the rounds for a problem in the terms of ``solve``."""
+    """Return the arguments of the rounds for a problem that is given by the arguments of ``solve``."""
     unit = float(log_rho.max())
     smallest = SMALLEST[kernel.dtype]
     return (
@@ -209,7 +213,7 @@ def solve(
     )
     if not in_range:
         return None
-    # log q is not computed from q^, which is 0 where a weight is beyond the range of plain numbers.
+    # log q is not computed from q^, which is 0 if a weight is beyond the range of plain numbers.
     return FixedPoint(new_log_rho, log_z, log_rho - log_Gz, log_Gz, log_Gq, changes[:number].tolist(), stopped)
 
 

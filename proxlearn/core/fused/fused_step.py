@@ -1,10 +1,10 @@
 """One recursion with fused passes and, for kernel=auto, with a kernel limited to the relevant pairs.
 
-The cloud determines one of four regimes. *Identity*: no two particles are near enough to exchange mass, and the
-proximal step is the identity to 2^-53; the check costs O(N p). *Sparse*: few pairs are near enough, and the products
-run over a neighbour list with a skin. *Dense*: all pairs, stored as a matrix, up to 8192 particles. *Tiled*: more
-particles with many neighbours; tiles beyond the cut-off are skipped, and the others are stored where they fit in memory
-and computed again in every round where they do not, with the same bits. The bounds that make this exact are in
+The cloud determines one of four regimes. *Identity*: no two particles are close enough to exchange mass, and the
+proximal step is the identity up to 2^-53; the check costs O(N p). *Sparse*: few pairs are close enough, and the
+products run over a neighbour list with a skin. *Dense*: all pairs are stored as a matrix, for up to 8192 particles.
+*Tiled*: for more particles with many neighbours, tiles beyond the cut-off are skipped; the others are stored if they
+fit in memory, and otherwise computed again in every round with the same bits. The bounds that make this exact are in
 ``screening``.
 """
 
@@ -47,13 +47,16 @@ from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_w
 from proxlearn.memory import free_memory
 
 MOST_DENSE = 8192
-"""Number of particles above which the kernel has tiles or a neighbour list, and is never one N x N matrix."""
+"""Number of particles above which the kernel consists of tiles or uses a neighbour list, instead of one N x N matrix.
+"""
 MOST_NEIGHBOURS = 250
-"""Mean number of neighbours above which such a cloud has no list: tiles are faster and take less memory."""
+"""Mean number of neighbours above which such a cloud uses tiles, which are then faster and smaller than a list."""
 LARGE_SHARE = 0.6
 """Share of the tiles above which none is skipped."""
 MOST_SOLUTIONS = 4
-"""Maximum number of solutions of a step with tiles, each with a larger cut-off; the last one has all tiles."""
+"""Maximum number of times that a step with tiles is solved, each time with a larger cut-off; the last solution uses all
+tiles.
+"""
 
 LARGEST_LENGTH = 1e150
 """Largest step or cut-off that can be squared in every precision without overflow; in float32 the limit is lower."""
@@ -81,7 +84,7 @@ class FusedStep:
         self.drift.set_hyper(hyper)
 
     def set_samples(self, samples: Samples) -> None:
-        """Replace the samples by the same number of other samples, as mini-batches do between two steps."""
+        """Replace the samples with the same number of other samples, as mini-batches do between two steps."""
         self.drift.set_samples(samples)
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]:
@@ -116,9 +119,13 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
+<<<<<<< HEAD
         """Return the screen of the next step and the fixed point, which is None if the weights do not change."""
         if self._is_for_one_step(theta, radius, max_step):
             return None, self._with_one_list(cloud, theta, w, z0, radius)
+=======
+        """Return the screen of the next step, and the fixed point or None if the weights do not change."""
+>>>>>>> lang
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries = 0
@@ -128,7 +135,7 @@ class FusedStep:
                 slack = screen.radius - before - self._distance(theta, screen)
                 if neighbours is not None and neighbours.empty and radius <= slack:
                     return screen, None
-                # A list that does not reach the cut-off would fail the bound, so there is no point in solving over it.
+                # The solution over a list that does not reach the cut-off would fail the bound, so it is not computed.
                 if neighbours is not None and not neighbours.empty and slack >= radius:
                     kernel = sparse_kernel(*self._oriented(cloud.theta, theta), epsilon, neighbours, slack)
                     solution = self._solve(kernel, cloud, w, z0)
@@ -148,7 +155,17 @@ class FusedStep:
             before = 0.0
         if self.N > MOST_DENSE:
             return None, self._tiled(cloud, theta, w, z0, radius)
+<<<<<<< HEAD
         # The radius of the next step's list, which determines its length.
+=======
+        return self._dense(cloud, theta, w, z0, radius, max_step)
+
+    def _dense(
+        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
+    ) -> tuple[Screen | None, FixedPoint | None]:
+        rows, columns = self._oriented(cloud.theta, theta)
+        # The radius determines the length of the next step's list.
+>>>>>>> lang
         list_radius = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
         near, solution = self._dense(cloud, theta, w, z0, list_radius)
         screen = None
@@ -193,7 +210,7 @@ class FusedStep:
         rows, columns = self._oriented(cloud.theta, theta)
         kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None and self.dtype == np.float32:
-            # A small epsilon: float64 has ten times the range, and costs a tenth of the log domain.
+            # This happens with a small epsilon: float64 has ten times the range and costs a tenth of the log domain.
             rows, columns = rows.astype(np.float64), columns.astype(np.float64)
             _, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None:
@@ -201,7 +218,7 @@ class FusedStep:
         return int(kernel.counts.sum()) - self.N, solution
 
     def _tiled(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float) -> FixedPoint:
-        """Solve with the tiles within the cut-off, which is enlarged until what was skipped changes no weight."""
+        """Solve with the tiles within the cut-off, which is enlarged until the skipped tiles cannot change a weight."""
         epsilon = self.hyper.epsilon
         rows, columns = self._oriented(cloud.theta, theta)
         for dtype in dict.fromkeys((self.dtype, np.dtype(np.float64))):
@@ -210,7 +227,7 @@ class FusedStep:
                 rows, columns = rows.astype(dtype, copy=False), columns.astype(dtype, copy=False)
                 kernel = TileKernel(rows, columns, epsilon, cutoff, self._tile_memory(dtype))
                 if not kernel.is_complete and kernel.active_share > LARGE_SHARE:
-                    # Skipping would save little, and might cost a second solution.
+                    # Skipping tiles would save little and might require a second solution.
                     kernel = TileKernel(rows, columns, epsilon, math.inf, self._tile_memory(dtype))
                 solution = self._solve(kernel, cloud, w, z0)
                 if solution is None:
@@ -259,7 +276,7 @@ class FusedStep:
         return FixedPoint(solution.log_rho.numpy(), log_z, log_q, empty, empty, changes, solution.stopped)
 
     def _tile_memory(self, dtype: np.dtype) -> np.ndarray:
-        """Return memory for tiles, which is reused at every step: a share of what is free at the first one."""
+        """Return memory for tiles, a share of the memory that is free at the first step; later steps reuse it."""
         if dtype not in self._tiles:
             self._tiles[dtype] = tile_memory(self.N, dtype, free_memory() // SHARE)
         return self._tiles[dtype]
@@ -292,15 +309,14 @@ class FusedStep:
         return screen
 
     def _list_of(self, screen: Screen) -> NeighbourList | None:
-        """Return the neighbour list of a screen, which depends on the screen alone; the most recent list is stored."""
+        """Return the neighbour list of a screen, which depends only on the screen; the most recent list is cached."""
         if id(screen) not in self._lists:
             most = self.N**2 // 20 if self.N <= MOST_DENSE else 2 * MOST_NEIGHBOURS * self.N
             self._lists = {id(screen): (screen, build_list(screen.reference.numpy(), screen.radius, most))}
         return self._lists[id(screen)][1]
 
     def _distance(self, theta: Tensor, screen: Screen | None) -> float:
-        """Return the largest displacement of a cloud from the reference of the screen; the most recent value is
-        stored."""
+        """Return the largest displacement of a cloud from the screen's reference; the most recent value is cached."""
         if screen is None:
             return 0.0
         if self._moved[0] is not theta or self._moved[1] is not screen:
@@ -308,7 +324,7 @@ class FusedStep:
         return self._moved[2]
 
     def _weights_of(self, log_rho: Tensor) -> tuple[np.ndarray, float]:
-        """Return rho and osc(log rho), which stay unchanged as long as the proximal step is the identity."""
+        """Return rho and osc(log rho), which do not change as long as the proximal step is the identity."""
         if self._weights[0] is not log_rho:
             values = log_rho.numpy()
             self._weights = (log_rho, np.exp(values).astype(self.dtype), oscillation(values))
@@ -316,12 +332,13 @@ class FusedStep:
 
 
 class IdentityInfo(Info):
-    """Diagnostics of a proximal step that is the identity; its potentials have a closed form and are computed on
-    demand.
+    """The diagnostics of a proximal step that is the identity, whose potentials have a closed form.
+
+    They are computed on demand.
     """
 
     def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:
-        # The solution is not passed but computed on demand, so that a step in this regime does not compute it.
+        # The solution is computed on demand, so that a step in this regime does not compute it.
         for name, value in (("previous", previous), ("theta", theta), ("hyper", hyper), ("w", torch.from_numpy(w))):
             object.__setattr__(self, name, value)
 

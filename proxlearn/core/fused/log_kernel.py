@@ -1,4 +1,4 @@
-"""``kernel.LogKernel`` as compiled passes, for clouds whose plain numbers leave their range, as in diverging runs.
+"""The compiled form of ``kernel.LogKernel``, for clouds whose plain numbers leave their range, as in diverging runs.
 
 The operations are the same, in float64 and without N x N temporaries.
 """
@@ -48,8 +48,7 @@ def _over_columns(log_Gamma, log_z, result):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _over_rows(log_Gamma, log_z, log_row, result, blocks):  # type: ignore[no-untyped-def]
-    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)) for every column j, one block of columns at a
-    time."""
+    """Compute log sum_i exp(log_Gamma(i,j) + log_z(j) + log_row(i)) for every column j, by blocks of columns."""
     N = len(log_z)
     for t in prange(blocks):
         first, end = N * t // blocks, N * (t + 1) // blocks
@@ -80,7 +79,7 @@ def keeps_mass(log_rho: np.ndarray, before: np.ndarray) -> bool:
 
 
 class FusedLogKernel:
-    """log Gamma with the smallest cost of each row subtracted, stored in memory that the caller provides."""
+    """The matrix log Gamma, stored in the caller's memory, with the smallest cost of each row subtracted."""
 
     def __init__(
         self, rows: np.ndarray, columns: np.ndarray, epsilon: float, log_Gamma: np.ndarray, blocks: int
@@ -102,17 +101,18 @@ class FusedLogKernel:
         return self._transposed(self._zero, log_q.numpy())
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        # log z inside the sum, as in LogKernel: outside, two large logarithms would lose the mass to rounding.
+        # log z is inside the sum, as in LogKernel; outside, the sum of two large logarithms would lose mass to
+        # rounding.
         transported = self._transposed(log_z.numpy(), (log_rho - self.log_apply(log_z)).numpy())
         if keeps_mass(transported.numpy(), log_rho.numpy()):
             return transported
         return self._transport_by_rows(log_rho, log_z)
 
     def _transport_by_rows(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        """Compute ``log_transport`` with the shares of each row normalised, as in LogKernel, in blocks of rows.
+        """Compute ``log_transport`` in blocks of rows, with the shares of each row normalised as in LogKernel.
 
-        In a diverging cloud log(Gamma z) is so large (1e20) that log 2 is lost to rounding: two equal entries of a row
-        would each receive the whole mass of the row.
+        In a diverging cloud, log(Gamma z) is so large (1e20) that log 2 is lost to rounding, and two equal entries of a
+        row would each receive the whole mass of the row.
         """
         log_Gamma, transported = torch.from_numpy(self.log_Gamma), torch.full_like(log_rho, -torch.inf)
         size = max(1, BLOCK // len(log_z))

@@ -22,9 +22,7 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Points sorted by cell, with one array per coordinate (the widest first), so that sums of distances are
-    vectorised.
-    """
+    """Points sorted by cell, with one array per coordinate, the widest first, so that distances are vectorised."""
 
     points: np.ndarray
     """Coordinates of the sorted points, shape (p, N)."""
@@ -80,7 +78,8 @@ def make_grid(cloud: np.ndarray, radius: float) -> Grid:
     used = np.full(CELL_COORDINATES, -1)
     shape, scale = np.ones(CELL_COORDINATES, np.int64), np.zeros(CELL_COORDINATES)
     most = max(1, round((4 * len(cloud)) ** (1 / min(CELL_COORDINATES, len(axes)))))
-    # The last coordinates of a cell are the used ones: cells that differ in the last one are adjacent in memory.
+    # The used coordinates of a cell come last, because cells that differ only in the last coordinate are adjacent in
+    # memory.
     for d, axis in enumerate(axes[:CELL_COORDINATES], start=max(0, CELL_COORDINATES - len(axes))):
         spread = high[axis] - low[axis]
         if spread > 0:
@@ -98,15 +97,15 @@ def _bounds(cell, shape, axis):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FINITE)
 def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # type: ignore[no-untyped-def]
-    """Find, per block, the number of pairs within ``limit`` (squared), the pairs that fit, and the closest below
-    ``far``.
+    """Find, per block, the pairs within ``limit`` (a squared distance) and the closest pair below ``far``.
 
-    Each point is compared with the points after it.
+    Each point is compared with the points after it. All pairs within ``limit`` are counted; those that fit in ``pairs``
+    are stored.
     """
     p, N = points.shape
     blocks = len(counts)
     for t in prange(blocks):
-        # Later points have fewer successors: square roots give the blocks equal work.
+        # Later points have fewer successors; square roots give the blocks equal work.
         first = N - int(N * np.sqrt(1 - t / blocks))
         last = N - int(N * np.sqrt(1 - (t + 1) / blocks))
         distance = np.empty(N, points.dtype)
@@ -153,15 +152,14 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
 
 
 def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the number of pairs within ``radius``, the pairs (at most ``capacity`` per block) and the least
-    distance."""
+    """Return the number of pairs within ``radius``, at most ``capacity`` pairs per block, and the smallest distance."""
     dtype, blocks = grid.points.dtype, row_blocks(grid.points.shape[1])
     counts, nearest, pairs = (
         np.empty(blocks, np.int64),
         np.empty(blocks, dtype),
         np.empty((blocks, capacity, 2), np.int32),
     )
-    # Slightly wider, so that rounding of a distance never loses a pair.
+    # The limit is slightly wider, so that no pair is lost when a distance is rounded.
     limit, beyond = (dtype.type((r * (1 + 1e-5)) ** 2) for r in (radius, max(radius, far)))
     _scan(grid.points, grid.cell, grid.starts, grid.shape, limit, beyond, counts, nearest, pairs)
     return counts, pairs, float(np.sqrt(nearest.min()))
@@ -169,7 +167,7 @@ def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.
 
 @dataclass(frozen=True)
 class NeighbourList:
-    """The neighbours of each particle within ``radius``, stored as the rows of a sparse matrix without its diagonal."""
+    """The neighbours of each particle within ``radius``, stored as the rows of a sparse matrix without a diagonal."""
 
     starts: np.ndarray
     columns: np.ndarray
@@ -182,7 +180,7 @@ class NeighbourList:
 
 @compile_pass()
 def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
-    """Enter each pair in the rows of both of its particles."""
+    """Enter each pair in the rows of both particles."""
     starts = np.zeros(N + 1, np.int64)
     for e in range(len(rows)):
         starts[rows[e] + 1] += 1
@@ -211,14 +209,14 @@ SAMPLED = 32
 
 
 def mean_neighbours(cloud: np.ndarray, radius: float) -> float:
-    """Return the mean number of neighbours within a radius, of a sample of particles at equal intervals."""
+    """Return the mean number of neighbours within a radius, estimated from particles at equal intervals."""
     sample = cloud[:: max(1, len(cloud) // SAMPLED)]
     counts = [np.count_nonzero(np.square(cloud - point).sum(axis=1) <= radius**2) - 1 for point in sample]
     return float(np.mean(counts))
 
 
 def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """Return the list of a cloud for a radius, or None if it would have more than ``most`` entries."""
+    """Return the neighbour list of a cloud for a radius, or None if it would have more than ``most`` entries."""
     grid = make_grid(cloud, radius)
     capacity = min(64 * len(cloud), 2**25) // row_blocks(len(cloud))
     counts, pairs, _ = _run_scan(grid, radius, radius, capacity)
@@ -232,16 +230,16 @@ def build_list(cloud: np.ndarray, radius: float, most: int) -> NeighbourList | N
 
 
 EMPTY_MARGIN = 1 - 1e-4
-"""Factor applied to the distance of the closest pair to obtain an empty radius. It exceeds the margin by which a scan
-is wider than its radius, so that the list of an empty radius is empty."""
+"""Factor applied to the distance of the closest pair to obtain a radius without pairs. It exceeds the margin by which a
+scan is wider than its radius, so that the list of an empty radius is empty.
+"""
 BUDGET = 400
 """Number of candidate pairs per particle in the search for a wider empty radius; comparing them takes as long as a few
 steps."""
 
 
 def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
-    """Return a radius without pairs that is at least as large as the given one: the largest that a cheap search
-    finds."""
+    """Return the largest radius without pairs that a cheap search finds; it is at least the given radius."""
     N = len(cloud)
     if N <= 2000:
         everything = float(np.sqrt(np.finfo(cloud.dtype).max) / 4)

@@ -1,4 +1,4 @@
-"""The random numbers of core/noise.py as compiled passes, in parallel over fixed groups of counters."""
+"""The random numbers of core/noise.py, drawn by compiled passes in parallel over fixed groups of counters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, f4, f8, log4, log8, sincos4, sincos8
 
 CHUNK = 64
-"""Counters that are processed together, so that the compiler vectorises over them."""
+"""Number of counters that are processed together, so that the compiler vectorises over them."""
 FEW = 2**13
-"""Numbers up to which one thread draws them before a second thread has started."""
+"""Count of random numbers up to which one thread draws them before a second thread has started."""
 
 u4, u8 = np.uint32, np.uint64
 NORMAL, UNIFORM = noise.NORMAL, noise.UNIFORM
@@ -62,7 +62,7 @@ def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def _normal4(k0, k1, first, last, out):  # type: ignore[no-untyped-def]
-    """Draw the numbers of the counters first to last; ``out`` is flat, and its end may cut the last group."""
+    """Draw the normal numbers of the counters first to last into the flat ``out``, whose end may cut the last group."""
     a, b, c, d = np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4)
     w, x, y, z = np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4)
     for start in range(first, last, CHUNK):

@@ -1,7 +1,7 @@
 """Passes over single rows of saturated tanh neurons: pre-activations, lists of near samples, signs and pairs.
 
-A pre-activation has the same bits in every pass (hence no matrix product here), so that a row's result does not depend
-on which pass computed it. See tanh_saturated.py for the method.
+A pre-activation has the same bits in every pass, so that a row's result does not depend on which pass computed it;
+therefore, no matrix product is used here. See tanh_saturated.py for the method.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ DENSE = -1
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
     """Compute Z = [1 X] w for four rows of theta.
 
-    Four features are processed at a time, because loads take longer than the arithmetic.
-
-    All four sums are computed before the first is stored: after a store the compiler loads the features again.
+    Four features are processed at a time, because loads take longer than the arithmetic. All four sums are computed
+    before the first one is stored, because the compiler loads the features again after a store.
     """
     p, n = X1t.shape
     a, b, c, d = theta[rows[0], 1:], theta[rows[1], 1:], theta[rows[2], 1:], theta[rows[3], 1:]
@@ -57,9 +56,7 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=IN_ORDER)
 def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
-    """Compute z[j] = <w, (1, x)> for the near samples, with the same operations as ``products``, four samples at a
-    time.
-    """
+    """Compute z[j] = <w, (1, x)> for the near samples, four at a time, with the same operations as ``products``."""
     for j in range(0, count, 4):
         a, b, c, d = X1[near[j]], X1[near[j + 1]], X1[near[j + 2]], X1[near[j + 3]]
         za = zb = zc = zd = w.dtype.type(0)
@@ -108,7 +105,7 @@ def classify_near(z, near, near_count, saturated, signs, sample, values):  # typ
     for j in range(near_count):
         m = near[j]
         signs[m] = np.int8(1) if z[j] > 0 else np.int8(-1)
-        # This holds for few of the near samples.
+        # Only a few of the near samples are not saturated.
         if abs(z[j]) < saturated:
             value = tanh(z[j])
             if one - value * value > 0:
@@ -120,25 +117,26 @@ def classify_near(z, near, near_count, saturated, signs, sample, values):  # typ
 
 @compile_pass(fastmath=IN_ORDER, error_model="numpy")
 def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
-    """Classify a whole row and replace its z by tanh z; return DENSE, without signs, if there are too many pairs."""
+    """Classify a whole row and replace z by tanh z; return DENSE, without signs, if there are too many pairs."""
     one = z.dtype.type(1)
     number = 0
-    # The loop is vectorised only if no division is checked for zero: hence numpy's error model.
+    # The loop is vectorised only if divisions are not checked for zero; hence numpy's error model.
     for m in range(len(z)):
         value = tanh(z[m])
         z[m] = value
-        # Negated, so that NaN counts as a pair and propagates.
+        # The comparison is negated, so that NaN counts as a pair and propagates.
         number += not one - value * value <= 0
     if number > NEAR:
         signs[:] = 0
         return DENSE
     for m in range(len(z)):
-        # Comparisons and not a conversion: the conversion of NaN to an integer differs between processors.
+        # Comparisons are used instead of a conversion, because the conversion of NaN to an integer differs between
+        # processors.
         signs[m] = np.int8(z[m] == one) - np.int8(z[m] == -one)
     if number:
         pair_count = 0
         for m in range(len(z)):
-            # Integers compare faster: an entry without a sign is a pair.
+            # An entry without a sign is a pair; comparing integers is faster.
             if signs[m] == 0 and pair_count < number:
                 sample[pair_count], values[pair_count] = m, z[m]
                 pair_count += 1

@@ -33,10 +33,10 @@ def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
 def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilon: float) -> float:
     """Return the distance beyond which no pair changes a weight by more than 2^-53.
 
-    In row i the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z)) of
-    the diagonal one; in column j to that times exp(osc(log rho)). Without near pairs, log z stays between
-    that of z0 and that of the fixed point, (log xi - log rho) / kappa, in every round: its oscillation is at most the
-    larger one of the two.
+    In row i, the entries dropped at C >= r^2 amount to at most (N - 1) exp(-(r^2 - C_ii) / 2 epsilon + osc(log z))
+    times the diagonal entry; in column j, to that bound times exp(osc(log rho)). Without near pairs, log z stays in
+    every round between log z0 and its value at the fixed point, (log xi - log rho) / kappa, so its oscillation is at
+    most the larger of the two.
     """
     exponent = osc_log_rho + osc_log_z + math.log(max(N - 1, 1)) - LOG_TOLERANCE
     return math.sqrt(max_step**2 + 2 * epsilon * exponent)
@@ -45,8 +45,8 @@ def cutoff(max_step: float, osc_log_rho: float, osc_log_z: float, N: int, epsilo
 def skin(radius: float, max_step: float) -> float:
     """Return the margin of a list beyond the cut-off, which keeps the list valid for several steps.
 
-    In m steps two particles approach each other by about 2 sqrt(m) steps. A wider list costs more in every step: the
-    margin is a quarter of the radius, or zero where that is not enough for one step.
+    In m steps, two particles approach each other by about 2 sqrt(m) step lengths. A wider list costs more in every
+    step, so the margin is a quarter of the radius, or zero if that is not enough for one step.
     """
     is_enough = max_step > 0 and 0.25 * radius >= 2 * max_step
     return 0.25 * radius if is_enough else 0.0

@@ -1,7 +1,7 @@
 """Sums of signed rows by table look-up instead of multiplication (the method of four Russians), exact up to rounding.
 
-Five inputs have 32 patterns of signs. Once the sums of all 32 are in a table, a look-up and an addition replace five
-multiplications and additions. A row consists of LANES numbers, so that one look-up serves LANES sums.
+Five inputs have 32 sign patterns. Once the sums of all 32 patterns are in a table, one look-up and one addition replace
+five multiplications and additions. A row consists of LANES numbers, so one look-up contributes to LANES sums.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from proxlearn.core.fused.code_cache import compile_pass
 LANES = 16
 """Length of a row: one register of float32 numbers, or two registers of float64 numbers."""
 SIGNS, TABLES = 5, 13
-"""Inputs per table, and tables in use at the same time: 26 KiB of float32, which fit into the L1 cache. Larger tables
-take longer to fill; with fewer tables each sum is loaded and stored more often."""
+"""Number of inputs per table, and number of tables in use at the same time: 26 KiB of float32, which fits into the L1
+cache. Larger tables take longer to fill; with fewer tables, each sum is loaded and stored more often.
+"""
 PATTERNS, INPUTS = 2**SIGNS, SIGNS * TABLES
 
 
@@ -35,7 +36,7 @@ def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> Any:
 # entry again, which takes longer than the addition; so the three innermost statements are vector instructions.
 @intrinsic
 def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
-    """Fill a table with the sums of all patterns of SIGNS inputs, starting with input ``first``."""
+    """Fill a table with the sums for all sign patterns of SIGNS inputs, starting with input ``first``."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         (to, of, _), (table, inputs, first) = signature.args, args
@@ -96,7 +97,7 @@ def apply_weights(typing, row, m, P, rho, i, c, d, hit):  # type: ignore[no-unty
 
 @compile_pass()
 def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
-    """Set to[m] = sum over k of (-1 or 1) inputs[k], with signs from codes[k // INPUTS, m]; rows have LANES numbers."""
+    """Set to[m] to the sum of the inputs with the signs in codes[k // INPUTS, m]; rows have LANES numbers."""
     to[:] = 0
     for q in range(len(codes)):
         for t in range(TABLES):
@@ -108,7 +109,7 @@ def look_up(inputs, codes, tables, to):  # type: ignore[no-untyped-def]
 def patterns(above: np.ndarray) -> np.ndarray:
     """Return the sign patterns of a matrix of flags as codes for ``look_up``, of shape (groups, rows, TABLES).
 
-    ``above[m, k]`` is 1 where input k has a plus sign in sum m, and 0 where it has a minus sign. A group has INPUTS
+    ``above[m, k]`` is 1 if input k has a plus sign in sum m, and 0 if it has a minus sign. A group has INPUTS
     inputs; the last group is padded, and the inputs for the padding must be zero.
     """
     rows, columns = above.shape

@@ -1,10 +1,10 @@
-"""The drift of the softmax neuron for features with two values, with table look-ups instead of the two matrix products.
+"""The drift of the softmax neuron for two-valued features: table look-ups instead of the two matrix products.
 
-A black and white picture is a row of signs: x = mid + half s with s = -1 or 1, column by column. W x is a sum over
-features with the patterns of signs of a sample; the gradient is a sum over samples with the patterns of a feature. Both
-use the same ``look_up``.
+A black-and-white image is a row of signs: x = mid + half s with s = -1 or 1 in every column. W x is a sum over features
+with the sign pattern of a sample, and the gradient is a sum over samples with the sign pattern of a feature. Both use
+the same ``look_up``.
 
-LANES particles form a tile: every entry of a table has one number per particle of the tile, and every pass reads memory
+LANES particles form a tile. Every entry of a table has one number per particle of the tile, and every pass reads memory
 in order. No sum extends over two blocks of a pass.
 """
 
@@ -58,7 +58,7 @@ def logits(theta, first, half, mid, codes, inputs, tables, Z):  # type: ignore[n
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, ones, P, r, s, blocks):  # type: ignore[no-untyped-def]
-    """Replace logits by probabilities and compute P, P^T rho and P^T 1, in strips of the samples of a block."""
+    """Replace logits by probabilities and compute P, P^T rho and P^T 1, in strips of the samples in a block."""
     tiles, others, _ = Z.shape
     n = len(labels)
     one = Z.dtype.type(1)
@@ -157,9 +157,9 @@ def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 def is_applicable(problem: Risk, N: int) -> bool:
     """Return whether this drift applies to the samples and is faster than the matrix products.
 
-    Measured with one thread, in both precisions, for at least LEAST samples and features, a full tile of particles and
-    2 to 10 classes: it took between 1 and 1/3.5 of the time of the products. It never applies to a mini-batch, because
-    the next one may have a third value.
+    With one thread, in both precisions, for at least LEAST samples and features, a full tile of particles and 2 to 10
+    classes, it was measured to take between 1 and 1/3.5 times the time of the products. It never applies to
+    mini-batches, because the features of the next one may have a third value.
     """
     X = problem.samples.X
     return not problem.batch and N >= LANES and min(X.shape) >= LEAST and signs(X.numpy()) is not None
@@ -181,7 +181,8 @@ class BinaryFeaturesDrift(FusedDrift):
         self.intercepts = coordinates.get("b", 0)
 
         def zeros(*shape: int) -> np.ndarray:
-            # torch aligns its memory to registers; an entry across two cache lines would take twice as long.
+            # torch aligns its memory to registers; reading an entry that crosses two cache lines would take twice as
+            # long.
             array: np.ndarray = X.new_zeros(shape).numpy()
             return array
 
@@ -201,7 +202,7 @@ class BinaryFeaturesDrift(FusedDrift):
         assert signed is not None, "a feature has a third value"
         self.labels = samples.labels.numpy()
         self.mid, self.half, above = signed
-        # A last feature of 1: its weight is the shift of the logits, and its gradient is the gradient of the shift.
+        # The last feature is 1: its weight is the shift of the logits, and its gradient is the gradient of the shift.
         above = np.column_stack((above, np.ones(self.n, bool)))
         self.of_samples, self.of_features = patterns(above), patterns(above.T)
 

@@ -1,8 +1,9 @@
 """The passes of the softmax neuron between its two matrix products: softmax and its gradient, both in place.
 
-Probabilities depend on differences of logits alone, and the gradients of a sample's logits add up to zero. So the last
-class needs no row in either product: its logit is 0 once its weights are subtracted from those of the other classes,
-and its gradient is minus the sum of the others. That saves a tenth of both products for the paper's ten digits.
+Probabilities depend only on differences of logits, and the gradients of a sample's logits add up to zero. The last
+class therefore needs no row in either product: its logit is 0 once its weights are subtracted from those of the other
+classes, and its gradient is minus the sum of the others. This saves a tenth of both products for the paper's ten
+digits.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def subtract_last(theta, first, W):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
-    """Replace logits by probabilities, class by class; compute P and the share of block t in (P^T rho, P^T 1)."""
+    """Replace logits by probabilities, class by class, and compute P and block t's contribution to (P^T rho, P^T 1)."""
     N, n = P.shape
     others = len(Z) // N
     blocks = sums.shape[0]
@@ -75,7 +76,7 @@ def forward(Z, labels, rho, P, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True, fastmath=FAST)
 def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyped-def]
-    """Set inner_c = P c, and replace the probabilities by G P (delta_label - p), the gradient in the logits."""
+    """Set inner_c = P c, and replace the probabilities by the gradient G P (delta_label - p) of the logits."""
     N, n = P.shape
     others = len(Z) // N
     for t in prange(blocks):
@@ -97,7 +98,7 @@ def backward(Z, labels, P, rho, c, d, inner_c, blocks):  # type: ignore[no-untyp
 
 @compile_pass(parallel=True, fastmath=FAST)
 def update(theta, gradient, first, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama to a block of coordinates starting at ``first``; ``gradient`` omits the last class."""
+    """Apply Euler-Maruyama to the coordinates starting at ``first``; ``gradient`` does not contain the last class."""
     N, size = len(theta), gradient.shape[1]
     others = len(gradient) // N
     for i in prange(N):

@@ -3,8 +3,8 @@
 The drift of a step consists of a matrix product, ``forward`` (tanh in place, with P^T rho and P^T 1), ``backward`` (P
 times the cotangents, and the non-zero rows of G o S), a matrix product over those rows, and the update.
 
-With the paper's raw features nearly every neuron is saturated: its row of S = 1 - T o T is exactly zero, and so is its
-gradient except for a. The second product leaves out such rows, which is exact and removes most of it.
+With the paper's raw features, nearly every neuron is saturated: its row of S = 1 - T o T is exactly zero, and so is its
+gradient except for a. The second product omits such rows, which is exact and removes most of the work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _forward_rows(first, last, Z, theta, rho, r, s):  # type: ignore[no-untyped-
 
 @compile_pass(parallel=True)
 def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
-    """Replace Z by T = tanh Z, and store the share of block t in (P^T rho, P^T 1) in sums[t]."""
+    """Replace Z by T = tanh Z, and store block t's contribution to (P^T rho, P^T 1) in sums[t]."""
     N, blocks = len(Z), len(sums)
     for t in prange(blocks):
         _forward_rows(N * t // blocks, N * (t + 1) // blocks, Z, theta, rho, sums[t, 0], sums[t, 1])
@@ -69,9 +69,9 @@ def _backward_rows(first, last, T, rho, c, d, inner_c, grad_a, active):  # type:
 
 @compile_pass(parallel=True)
 def backward(T, rho, c, d, inner_c, grad_a, active, blocks):  # type: ignore[no-untyped-def]
-    """Compute inner_c = T c and grad_a = T c + rho o T d, and replace the rows of T that are not saturated by G o S.
+    """Compute inner_c = T c and grad_a = T c + rho o T d, and replace the unsaturated rows of T by G o S.
 
-    ``active`` becomes the mask of the rows that are not saturated.
+    ``active`` becomes the mask of the unsaturated rows.
     """
     N = len(T)
     for t in prange(blocks):
@@ -96,7 +96,7 @@ def _update_rows(first, last, theta, grad_a, GX, places, h, diffusion, noise, ne
 def update(theta, grad_a, GX, places, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
     """Apply Euler-Maruyama, given the first column of the gradient and the other columns of the active rows.
 
-    Row i of the gradient is the row places[i] of GX, and zero where places[i] is negative.
+    Row i of the gradient is row places[i] of GX, or zero if places[i] is negative.
     """
     N = len(theta)
     for t in prange(blocks):
@@ -142,7 +142,7 @@ class TanhDrift(FusedDrift):
         """Compute (G o S) [1 X] for the active rows; return the row of each particle in the product, or -1."""
         rows = np.flatnonzero(self.active)
         if 2 * len(rows) > len(self.active):
-            # A row of zeros costs less than the copy of the other rows, and its gradient is zero.
+            # Multiplying rows of zeros, whose gradient is zero, costs less than copying the other rows.
             self.T_array[~self.active] = 0
             torch.mm(self.T, self.X1, out=self.GX)
             return self.all_places

@@ -1,6 +1,6 @@
 """The passes of the tanh neuron with several outputs between its five matrix products: tanh and its gradient.
 
-With T = tanh(w X^T + b), N x n, everything that depends on the C outputs is a product with T or with a, N x C.
+With T = tanh(w X^T + b), N x n, all quantities that depend on the C outputs are products with T or with a, N x C.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TanhOutputsDrift(FusedDrift):
         a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
         torch.mm(theta[:, C:], self.X1t, out=T)
         forward(T.numpy(), self.blocks)
-        # T^T a and not a^T T, whose bits depend on the number of threads in float32.
+        # The product is T^T a instead of a^T T, whose bits depend on the number of threads in float32.
         r, s = ((T.T @ part).T.contiguous().numpy() for part in (weights * a, a))
         c, d = (torch.from_numpy(part) for part in self.cotangent(r, s))
         inner = grad_a = T @ c.T

@@ -1,16 +1,17 @@
-"""The tanh drift for raw features, on which neurons saturate; entries that cannot have left saturation are skipped.
+"""The tanh drift for raw features, which saturate the neurons; entries that cannot have left saturation are skipped.
 
-With features in the hundreds nearly all of T = tanh([1 X] w) is +-1 and stays the same for many steps: a pre-activation
-moves by at most |w - w_ref| |x_m|. So each row stores a reference w_ref, a list of the few samples that are *near* (not
-saturated, or soon not to be), and a *radius*: the distance of w from w_ref below which no other sample can leave
-saturation. Within its radius a row costs the products with its near samples; the signs of all other samples are stored,
-one byte each. Molecular dynamics stores its neighbour lists in the same way.
+With features in the hundreds, nearly all of T = tanh([1 X] w) is +-1 and stays the same for many steps, because a
+pre-activation moves by at most |w - w_ref| |x_m|. Therefore, each row stores a reference w_ref, a list of the few
+*near* samples (which are not saturated or may soon leave saturation), and a *radius*: the distance of w from w_ref
+below which no other sample can leave saturation. Within its radius, a row needs only the products with its near
+samples; the signs of all other samples are stored, one byte each. Neighbour lists in molecular dynamics work in the
+same way.
 
-A step sums over the signs of everything that is saturated, and over the *pairs* (row, sample) that are not. A row with
-more pairs than its list holds is *dense*: it is computed as a whole, twice, at every step.
+A step sums over the signs of all saturated entries and over the *pairs* (row, sample) that are not saturated. A row
+with more pairs than its list holds is *dense*: it is computed as a whole, twice, at every step.
 
 The result is exact: the radius accounts for rounding, a pre-activation has the same bits in every pass
-(saturated_rows.py), and the cloud alone determines the pairs. The lists affect the cost of a step, never its result.
+(saturated_rows.py), and the pairs depend only on the cloud. The lists affect the cost of a step but never its result.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ SATURATED = {np.dtype(np.float32): 9.2, np.dtype(np.float64): 19.2}
 HUGE = 1e30
 """Value of |w|^2 above which sums may overflow; such a row is computed as a whole at every step."""
 REACH = 4.0
-"""Distance, in lengths of a step, within which a sample is near. A larger distance gives lists that are valid for
-longer but cost more."""
+"""Distance, in step lengths, within which a sample is near. A larger distance gives lists that are valid for longer but
+cost more.
+"""
 
 
 def saturates(problem: Risk) -> bool:
-    """Return whether the neurons will saturate, based on the data alone, so that a resumed run makes the same
-    choice."""
+    """Return whether the neurons will saturate, from the data only, so that a resumed run makes the same choice."""
     lengths = torch.linalg.vector_norm(problem.samples.X, dim=1)
     return not problem.batch and bool(lengths.median() >= LARGE)
 
@@ -75,7 +76,7 @@ def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, sig
         for k in range(p):
             step = theta[i, k + 1] - reference[i, k]
             moved += metric[k] * step * step
-        # Negated, so that NaN counts as having left.
+        # The comparison is negated, so that NaN counts as having left.
         if not moved <= squared_radius[i]:
             stale[count] = i
             count += 1
@@ -93,7 +94,8 @@ def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, sig
                 square += metric[k] * theta[i, k + 1] * theta[i, k + 1]
             squared_radius[i], near_count[i] = -one, 0
             if square < HUGE:
-                # Rounding of z, here and in a step that relies on this list: at most rounding |w| |x| each.
+                # The rounding error of z, both here and in a step that relies on this list, is at most rounding |w|
+                # |x|.
                 slack = two * rounding * np.sqrt(square)
                 listed, next_one = list_near(z, per_length, saturated, reach + slack, near[i])
                 if listed >= 0 and next_one > slack:
@@ -125,7 +127,7 @@ def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, sig
 
 @compile_pass(parallel=True)
 def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
-    """Store the share of block t in (P^T rho, P^T 1) in sums[t], and the signs and pairs of each row or its dense mark.
+    """Store block t's contribution to (P^T rho, P^T 1) in sums[t], and the signs and pairs, or DENSE, of each row.
 
     Dense rows, signs and pairs are summed one after the other, each in the order of the rows.
     """
@@ -201,7 +203,7 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
 
 
 class SaturatedTanhDrift(FusedDrift):
-    """``TanhDrift`` for raw features: the same results up to rounding, with memory O(N (p + n/4 + NEAR)) for any N."""
+    """``TanhDrift`` for raw features, with the same results up to rounding and O(N (p + n/4 + NEAR)) memory."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         self.dtype = dtype = problem.samples.X.numpy().dtype
@@ -212,7 +214,7 @@ class SaturatedTanhDrift(FusedDrift):
         self.set_hyper(hyper)
         p = self.X1.shape[1]
         self.saturated = dtype.type(SATURATED[dtype])
-        # Rounding of a sum of p products: (p + 1) units in the last place, and as much again as a margin.
+        # The rounding error of a sum of p products is (p + 1) units in the last place; it is doubled as a margin.
         self.rounding = dtype.type((p + 1) * np.finfo(dtype).eps)
         # Passes read a list beyond its end, in groups of four, so its entries must be valid.
         near, near_count = np.zeros((N, NEAR), np.int32), np.zeros(N, np.int32)
@@ -225,19 +227,19 @@ class SaturatedTanhDrift(FusedDrift):
         self.nothing = np.empty(0, dtype)
 
     def _prepare(self, samples: Samples) -> None:
-        # Every list is invalid for other samples.
+        # New samples invalidate every list.
         self.squared_radius[:] = -1
         X1t, _ = with_ones(samples)
         self.X1t, self.X1 = X1t.numpy(), X1t.T.contiguous().numpy()
-        # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, large where the features are, makes the
-        # first factor a fifth of the Euclidean one for WDBC's raw columns, with the same second factor.
+        # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, which is large for large features, makes
+        # the first factor a fifth of the Euclidean one for WDBC's raw columns, with the same second factor.
         directions = self.X1 / np.linalg.norm(self.X1.astype(np.float64), axis=1, keepdims=True)
         metric = np.maximum(np.sqrt(np.square(directions).mean(axis=0)), 1e-12)
         lengths = np.sqrt((np.square(self.X1.astype(np.float64)) / metric).sum(axis=1))
         # The value is a bound, so it is rounded down.
         self.per_length = ((1 - 1e-6) / lengths).astype(self.dtype)
         self.metric = metric.astype(self.dtype)
-        # Length of a step whose coordinates are standard normal.
+        # The length of a step whose coordinates are standard normal.
         self.stride = self.dtype.type(np.sqrt(metric.sum()))
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:

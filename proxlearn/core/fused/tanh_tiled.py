@@ -1,8 +1,8 @@
-"""The tanh drift for clouds too large for the cache: one tile at a time, with memory O(tile x n) and one byte per sign.
+"""The tanh drift for clouds too large for the cache: one tile at a time, with O(tile x n) memory and one byte per sign.
 
-The backward pass needs P^T rho, so T has to be stored or computed again. A saturated row of T consists of +-1: its
-signs are stored, one byte each, which is a quarter of the memory traffic. Only the rows that are not saturated are
-computed again.
+The backward pass needs P^T rho, so T has to be stored or computed again. A saturated row of T consists of +-1, so its
+signs are stored, one byte each, which takes a quarter of the memory traffic. Only the unsaturated rows are computed
+again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def inner_of_signs(signs, active, rho, c, d, inner_c, grad_a, blocks):  # type: 
 
 @compile_pass(parallel=True, fastmath=FAST)
 def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: ignore[no-untyped-def]
-    """Apply Euler-Maruyama, omitting the gradient of b and w in the rows that are not saturated."""
+    """Apply Euler-Maruyama, omitting the gradient of b and w in the unsaturated rows."""
     N, p = theta.shape
     for t in prange(blocks):
         for i in range(N * t // blocks, N * (t + 1) // blocks):
@@ -142,7 +142,8 @@ class TiledTanhDrift(FusedDrift):
         backward(Z.numpy(), weights, c, d, inner_c, grad_a, active, self.blocks)
         self.inner_c[rows], self.grad_a[rows] = inner_c, grad_a
         gradient: np.ndarray = torch.mm(Z, self.X1).numpy()[:, : len(self.X1t)] * points.numpy()[:, :1]
-        # The product of other rows may have other last bits, with which a row is saturated and holds T.
+        # A product with a different set of rows may differ in the last bits, so that a row now counts as saturated and
+        # holds T.
         gradient[~active] = 0
         return gradient
 

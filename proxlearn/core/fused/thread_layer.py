@@ -1,4 +1,4 @@
-"""Threads of Numba: the same pool as that of torch, or a single thread in a process forked from one with a pool."""
+"""The threads of Numba: the pool that torch uses, or a single thread in a process forked from one with a pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.np.ufunc import parallel
 
 from proxlearn.core.thread_limit import Fork, usable_threads
 
-# torch uses OpenMP: one pool for both avoids two pools that wait for each other. Where Numba cannot load it (macOS
+# torch uses OpenMP; sharing its pool avoids two pools that wait for each other. If Numba cannot load OpenMP (macOS
 # without libomp), it uses another layer.
 numba.config.THREADING_LAYER = "default"  # type: ignore[attr-defined]
 numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # type: ignore[attr-defined]
@@ -21,9 +21,9 @@ numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # type: ign
 def set_threads(threads: int) -> None:
     """Set the number of threads of the passes without changing the number that torch uses for matrix products."""
     threads = usable_threads(threads)
-    # Launching Numba's threads sets the number for all of OpenMP, including torch's products: it is restored below.
+    # Launching Numba's threads sets the number for all of OpenMP, including torch's products, so it is restored below.
     torch_threads = torch.get_num_threads()
-    # Limited by the available threads and not by the current number, which an earlier step may have reduced.
+    # The limit is the number of available threads, not the current number, which an earlier step may have reduced.
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     torch.set_num_threads(usable_threads(torch_threads))
 
@@ -31,9 +31,9 @@ def set_threads(threads: int) -> None:
 def _use_one_thread() -> None:
     """Use a single thread in a forked child, where the threads of GNU OpenMP do not exist.
 
-    A parallel loop over several threads would hang. Numba ends such a child by a signal at its first parallel loop, and
-    a ``multiprocessing.Pool`` then waits for its result forever. A loop on one thread works, so the child is registered
-    with Numba's layer as a new process, with one thread for Numba and for torch.
+    A parallel loop over several threads would hang. Numba therefore kills such a child with a signal at its first
+    parallel loop, and a ``multiprocessing.Pool`` then waits for its result forever. A loop on one thread works, so the
+    child is registered with Numba's layer as a new process, with one thread for Numba and for torch.
     """
     if parallel._threading_layer != "omp":
         return

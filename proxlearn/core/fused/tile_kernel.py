@@ -1,13 +1,13 @@
-"""A shifted kernel for clouds whose N x N kernel does not fit in memory: its entries are computed when they are needed.
+"""A shifted kernel for clouds whose N x N matrix does not fit in memory; its entries are computed when needed.
 
-K, u, q^ and v are those of ``absorbed_kernel``. A row's part of u, q^ and v needs that row alone, so a sweep goes
-through the rows in groups, and only the entries of one group are in memory. Groups of rows and leaves of columns
-farther apart than the cut-off are skipped (see ``tile_order``). If the other entries fit into the given memory, they
-are stored and later sweeps read them; the operations, and so the bits, are the same.
+K, u, q^ and v are those of ``absorbed_kernel``. A row's part of u, q^ and v needs only that row, so a sweep processes
+the rows in groups, and only the entries of one group are in memory. Groups of rows and leaves of columns farther apart
+than the cut-off are skipped (see ``tile_order``). If the other entries fit into the given memory, they are stored, and
+later sweeps read them; the operations, and therefore the bits, are the same.
 
-The entries have the precision of the cloud; all sums are in float64, so that a round conserves mass to rounding in
-float64. The rows are cut into blocks whose number depends on N only, each block has its own v, and the blocks are
-summed in order: the bits do not depend on the number of threads.
+The entries have the precision of the cloud; all sums are in float64, so that a round conserves mass up to rounding in
+float64. The rows are divided into blocks whose number depends only on N, each block has its own v, and the blocks are
+summed in order, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, active_chunks, c
 from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_int, sortable_int
 
 MOST_SUMS = 2**25
-"""Largest number of partial sums of v, over all blocks: 256 MB."""
+"""Largest number of partial sums of v over all blocks, which take up 256 MB."""
 WIDEST = 256
-"""Largest number of columns of a chunk: shorter loops cost more per pair, longer ones leave the first-level cache."""
+"""Largest number of columns in a chunk; shorter loops cost more per pair, and longer ones do not fit in the L1 cache.
+"""
 AT_ONCE = 3
 """Number of coordinates that are added at a time; the number of coordinates is padded to a multiple of it."""
 LINE = 64
@@ -33,7 +34,7 @@ LINE = 64
 
 
 def tile_blocks(N: int) -> int:
-    """Return the number of blocks of rows, which depends on N only; the partial sums of the blocks are limited."""
+    """Return the number of blocks of rows, which depends only on N and is limited by the size of the partial sums."""
     blocks = row_blocks(N)
     while blocks > 1 and blocks * N > MOST_SUMS:
         blocks //= 2
@@ -41,9 +42,9 @@ def tile_blocks(N: int) -> int:
 
 
 class Tiles(NamedTuple):
-    """Rows and columns in the order of the tree, with their boxes.
+    """Rows and columns in the order of the tree, with their bounding boxes.
 
-    The last group is padded with copies of its last row, the last leaf and the coordinates with zeros.
+    The last group is padded with copies of its last row; the last leaf and the coordinates are padded with zeros.
     """
 
     rows: np.ndarray
@@ -61,7 +62,7 @@ class Tiles(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a sweep reads and computes, in the order of the tree.
+    """The arrays that a sweep reads and computes, in the order of the tree.
 
     Padding has no effect: its columns have z^ = 0, and its rows have rho = 0.
     """
@@ -79,10 +80,10 @@ class Round(NamedTuple):
 
 @njit(inline="always")
 def _add_squares(total, following, columns, start, length, x, r):  # type: ignore[no-untyped-def]
-    """Add to total[j] the sum over k of (x[k, r] - columns[k, start + j])^2, and to following[j] that of x[k, r + 1].
+    """Add to total[j] the sum over k of (x[k, r] - columns[k, start + j])^2, and to following[j] the sum for row r + 1.
 
-    Two rows share the reading of the columns. Three coordinates at a time (AT_ONCE): with more, the compiler would
-    need more checks that the arrays do not overlap than it allows.
+    The columns are read once for two rows. Three coordinates (AT_ONCE) are processed at a time; with more, the compiler
+    would need more overlap checks of the arrays than it allows.
     """
     for k in range(0, len(columns), AT_ONCE):
         x0, x1, x2 = x[k, r], x[k + 1, r], x[k + 2, r]
@@ -149,13 +150,13 @@ def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
             total[j] += (K0[j] * q0 + K1[j] * q1) + (K2[j] * q2 + K3[j] * q3)
 
 
-# Where all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
+# If all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
 @compile_pass(error_model="numpy")
 def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
-    """Compute u and q^ of the groups first..last of rows, and their part of v.
+    """Compute u and q^ of the row groups first..last, and their part of v.
 
-    ``compute``: whether to compute the entries, which otherwise are read from ``stored``; ``shift``: whether to
-    choose alpha, which otherwise is that of an earlier sweep. If no entries are stored, ``stored`` is empty.
+    The entries are computed if ``compute`` is true and otherwise read from ``stored``, which is empty if no entries are
+    stored. alpha is chosen if ``shift`` is true and otherwise taken from an earlier sweep.
     """
     v[:] = 0
     p, leaves = len(tiles.columns), tiles.leaf_low.shape[1]
@@ -209,7 +210,7 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
 
 @compile_pass(parallel=True)
 def _sweep_tiles(tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
-    # Short on purpose: Numba compiles a parallel function several times.
+    # This function is short on purpose, because Numba compiles a parallel function several times.
     groups, blocks = len(tiles.starts) - 1, len(v)
     for t in prange(blocks):
         _sweep_groups(groups * t // blocks, groups * (t + 1) // blocks, tiles, now, compute, shift, stored, v[t])
@@ -228,14 +229,15 @@ class TileKernel:
     ) -> None:
         N, p = rows.shape
         self.dtype = dtype = rows.dtype
-        # The order of the rows: their groups are smaller than the leaves of the columns, and so are more sensitive.
+        # The order is that of the rows, whose groups are smaller than the leaves of the columns and therefore more
+        # sensitive.
         self.order = tile_order(rows)
         boxes, leaf_boxes = Boxes.around(rows[self.order], GROUP), Boxes.around(columns[self.order], LEAF)
         groups, leaves = boxes.low.shape[1], leaf_boxes.low.shape[1]
         coordinates = -(-p // AT_ONCE) * AT_ONCE
         group_rows = np.zeros((groups, GROUP, coordinates), dtype)
         group_rows.reshape(-1, coordinates)[:, :p] = rows[np.pad(self.order, (0, groups * GROUP - N), mode="edge")]
-        # An odd number of leaves: with a power of two, all coordinates would compete for the same lines of a cache.
+        # The number of leaves is odd; with a power of two, all coordinates would compete for the same cache lines.
         leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), dtype)
         leaf_columns[:p, :N] = columns[self.order].T
         limit = _squared_limit(cutoff)
@@ -287,13 +289,13 @@ class TileKernel:
 
 
 def tile_memory(N: int, dtype: np.dtype, budget_bytes: int) -> np.ndarray:
-    """Return memory for the entries of N particles, at most ``budget_bytes``; the system provides it as it is used."""
+    """Return memory for the entries of N particles, limited to ``budget_bytes`` and allocated on first use."""
     padded = -(-N // LEAF) * LEAF
     return _aligned_empty((min(budget_bytes // dtype.itemsize, padded**2),), dtype)
 
 
 def _squared_limit(cutoff: float) -> float:
-    """Return the square of the cut-off, enlarged by more than the rounding of a squared distance in float64."""
+    """Return the square of the cut-off, enlarged by more than the float64 rounding error of a squared distance."""
     return cutoff * cutoff * (1 + 1e-9)
 
 

@@ -1,8 +1,8 @@
-"""An order of the particles in which neighbours in memory are neighbours in space, and the boxes around them.
+"""An order of the particles in which neighbours in memory are neighbours in space, and their bounding boxes.
 
-The order is that of a tree: a set of particles is cut at the median of its widest coordinate, down to groups of
-``GROUP`` particles. Each ``LEAF`` consecutive particles are a leaf of the columns and each ``GROUP`` consecutive
-particles a group of the rows; only the last one of each may be shorter.
+The order is that of a tree: a set of particles is split at the median of its widest coordinate, down to groups of
+``GROUP`` particles. ``LEAF`` consecutive particles form a leaf of the columns, and ``GROUP`` consecutive particles form
+a group of the rows; only the last leaf and the last group may be shorter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from proxlearn.core.fused.code_cache import compile_pass
 GROUP = 8
 """Number of rows that share one reading of the columns."""
 LEAF = 64
-"""Number of columns of a leaf: a multiple of the width of a vector register and of ``GROUP``."""
+"""Number of columns in a leaf, a multiple of the width of a vector register and of ``GROUP``."""
 
 
 @njit(inline="always")
 def _widest(points, order, first, last):  # type: ignore[no-untyped-def]
-    """Return the coordinate with the largest extent (the first one of several)."""
+    """Return the coordinate with the largest extent, or the first of several such coordinates."""
     p = points.shape[1]
     low, high = points[order[first]].copy(), points[order[first]].copy()
     for i in range(first + 1, last):
@@ -63,10 +63,10 @@ def _partition(key, order, first, last, middle):  # type: ignore[no-untyped-def]
 
 @compile_pass()
 def tile_order(points):  # type: ignore[no-untyped-def]
-    """Return the particles in the order of the tree; it depends on the cloud only."""
+    """Return the particles in the order of the tree, which depends only on the cloud."""
     N = len(points)
     order, key = np.arange(N), np.empty(N, points.dtype)
-    # Depth first: at most one pending set per level.
+    # The traversal is depth first, with at most one pending set per level.
     pending = np.empty((64, 2), np.int64)
     pending[0, 0], pending[0, 1] = 0, N
     size = 1
@@ -89,7 +89,7 @@ def tile_order(points):  # type: ignore[no-untyped-def]
 
 
 class Boxes(NamedTuple):
-    """The smallest boxes around consecutive particles, in float64, which holds the coordinates exactly."""
+    """The smallest boxes around consecutive particles, in float64, which represents the coordinates exactly."""
 
     low: np.ndarray
     """Smallest coordinates, shape (p, number of boxes)."""
@@ -97,7 +97,7 @@ class Boxes(NamedTuple):
 
     @staticmethod
     def around(points: np.ndarray, size: int) -> Boxes:
-        """Return the boxes around each ``size`` consecutive rows of ``points``."""
+        """Return the boxes around every ``size`` consecutive rows of ``points``."""
         starts = np.arange(0, len(points), size)
         low, high = (of.reduceat(points, starts, axis=0).astype(np.float64) for of in (np.minimum, np.maximum))
         return Boxes(np.ascontiguousarray(low.T), np.ascontiguousarray(high.T))

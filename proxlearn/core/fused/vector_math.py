@@ -1,10 +1,11 @@
-"""exp, tanh, log, sin and cos as polynomials, so that the compiler can vectorise them in both precisions.
+"""The functions exp, tanh, log, sin and cos as polynomials, which the compiler can vectorise in both precisions.
 
-Numba's versions call the mathematical library for each number. Both functions use 2^y = 2^k 2^g with an integer k and
-|g| <= 1/2, where 2^g is a Taylor polynomial and 2^k is set in the exponent's bits. exp(x) is accurate to |x| + 2 units
-in the last place, which is the effect of rounding x; tanh is accurate to 2 units in the last place of 1. log(x) of
-x = 2^k m uses the series of artanh((m - 1) / (m + 1)) with 1/sqrt(2) <= m < sqrt(2); sin and cos of a quarter turn are
-Taylor polynomials. They are accurate to 3 units in the last place (log, for x <= 1/2 or x = 1) and of 1 (sin, cos).
+Numba's versions call the mathematical library for each number. exp and tanh use 2^y = 2^k 2^g with an integer k and |g|
+<= 1/2, where 2^g is a Taylor polynomial and 2^k is set in the exponent's bits. exp(x) is accurate to |x| + 2 units in
+the last place, which is the effect of rounding x; tanh is accurate to 2 units in the last place of 1. For x = 2^k m,
+log(x) uses the series of artanh((m - 1) / (m + 1)) with 1/sqrt(2) <= m < sqrt(2); sin and cos of a quarter turn are
+Taylor polynomials. log is accurate to 3 units in the last place for x <= 1/2 or x = 1; sin and cos are accurate to 3
+units in the last place of 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numba.extending import overload
 FAST = {"nsz", "contract", "reassoc"}
 """Compiler flags that allow sums to be reordered but preserve the meaning of NaN and infinity."""
 FINITE = FAST | {"nnan"}
-"""Compiler flags for passes without NaN; only with them does the compiler vectorise a minimum or a maximum."""
+"""Compiler flags for passes without NaN; they are required for the compiler to vectorise a minimum or a maximum."""
 
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 LOG2E = 1 / math.log(2)
@@ -82,7 +83,7 @@ SQRT2_BITS4, SQRT2_BITS8 = i4(0x3FB504F3), i8(0x3FF6A09E667F3BCD)
 
 @njit(inline="always")
 def log4(x):  # type: ignore[no-untyped-def]
-    """Return log x of a normal positive number in float32."""
+    """Return log x for a normal positive float32 number."""
     bits = f4(x).view(i4)
     k = i4((bits - SQRT2_BITS4) >> i4(23)) + i4(1)
     m = i4(bits - (k << i4(23))).view(f4)
@@ -94,7 +95,7 @@ def log4(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def log8(x):  # type: ignore[no-untyped-def]
-    """Return log x of a normal positive number in float64."""
+    """Return log x for a normal positive float64 number."""
     bits = f8(x).view(i8)
     k = i8((bits - SQRT2_BITS8) >> i8(52)) + i8(1)
     m = i8(bits - (k << i8(52))).view(f8)
@@ -166,7 +167,7 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 def sortable_int(x: Any) -> Any:
-    """Return an integer of the same size whose order is that of the floating-point numbers.
+    """Return an integer of the same size that sorts in the same order as the floating-point number.
 
     The compiler vectorises a minimum or maximum of integers, but not of floating-point numbers.
     """

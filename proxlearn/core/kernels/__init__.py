@@ -1,1 +1,1 @@
-"""How the Gibbs kernel Gamma is held: whole, in tiles that are rebuilt, absorbed, or as a formula."""
+"""Storage of the Gibbs kernel Gamma: as a whole matrix, in tiles that are rebuilt, absorbed, or as a formula."""

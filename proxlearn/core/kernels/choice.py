@@ -1,4 +1,4 @@
-"""The kernel of a step: how Gamma is held, from the option ``kernel``, the device and the free memory."""
+"""The choice of the kernel of a step from the option ``kernel``, the device and the free memory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from proxlearn.memory import kernel_bytes
 __all__ = ["make_kernel", "offdiagonal_share"]
 
 WHOLE_N = 2**12
-"""Largest N whose log kernel is one matrix: more particles have tiles, whether these are kept or not."""
+"""Largest N for which the log kernel is a single matrix; for more particles it consists of tiles, which may or may not
+be kept.
+"""
 MOST_PAIRS = 2**24
-"""Maximum number of pairs that ``offdiagonal_share`` compares: more would take longer than many steps."""
+"""Maximum number of pairs that ``offdiagonal_share`` compares; more would take longer than many steps."""
 
 
 def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: float) -> Kernel:
     """Return the kernel between two clouds of N particles; row i belongs to ``rows[i]``.
 
-    The plain engine does not screen, so ``auto`` is the log kernel: its tiles are absorbed where the range allows it.
+    The plain engine does not screen pairs, so ``auto`` selects the log kernel, whose tiles are absorbed if the range
+    allows it.
     """
     N, device = len(rows), rows.device
     if which == "dense":
@@ -36,15 +39,16 @@ def make_kernel(which: options.Kernel, rows: Tensor, columns: Tensor, epsilon: f
         return formula
     if which == "log":
         return TiledLogKernel(rows, columns, epsilon, make_tiling(N, N, device, rows.itemsize * N**2))
-    # The products with Gamma and with its transpose have a matrix each.
+    # The products with Gamma and with its transpose need one matrix each.
     return TiledAbsorbedKernel(rows, columns, epsilon, make_tiling(N, N, device, 2 * rows.itemsize * N**2))
 
 
 def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: float) -> Tensor:
     """Return the largest share of a particle's mass that the coupling diag(q) Gamma diag(z) sends to other particles.
 
-    The code avoids 1 - (diagonal share): shares far below the rounding unit matter. Of more than 4096 particles,
-    2^24 / N are compared with all others, at equal intervals of their numbers: the result is then a lower bound.
+    It is not computed as 1 - (diagonal share), because shares far below the rounding unit matter. For more than 4096
+    particles, only 2^24 / N of them, at equal intervals of their indices, are compared with all others; the result is
+    then a lower bound.
     """
     N = len(rows)
     # Rounded up, so that at most MOST_PAIRS pairs are compared.

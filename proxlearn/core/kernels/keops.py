@@ -1,4 +1,4 @@
-"""The log kernel as a formula: reductions that the package pykeops compiles for a GPU, without tiles in memory."""
+"""The log kernel as a formula, whose reductions pykeops compiles for a GPU, without tiles in memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from proxlearn.core.kernels.kernel import centred
 __all__ = ["FAILURE", "KeOpsLogKernel", "try_kernel"]
 
 DEVICES = ("cuda",)
-"""Devices whose kernels are formulas: on the CPU, the compiled passes of the fused engine take their place."""
+"""Devices on which kernels are formulas; on the CPU, the compiled passes of the fused engine are used instead."""
 MOST_COORDINATES = 100
-"""Largest p: a formula keeps the coordinates of a particle in registers, of which a GPU has few."""
+"""Largest p, because a formula keeps the coordinates of a particle in the few registers of a GPU."""
 
 
 class Failure:
-    """The reason why pykeops is installed and cannot be used."""
+    """The reason why an installed pykeops cannot be used."""
 
     reason: str | None = None
     reported = False
 
     def take(self) -> str | None:
-        """Return the reason at the first call after the failure, so that it is reported once, and None otherwise."""
+        """Return the reason at the first call after the failure and None afterwards, so that it is reported once."""
         if self.reason is None or self.reported:
             return None
         self.reported = True
@@ -37,10 +37,11 @@ FAILURE = Failure()
 
 
 class KeOpsLogKernel:
-    """The log kernel as a formula of the two clouds: each entry is computed where it is summed.
+    """The log kernel as a formula of the two clouds; each entry is computed when it is summed.
 
-    All operations use one formula, so that a precision and a dimension p are compiled once, with a C++ compiler or with
-    that of CUDA. The formula has no minimum over the rows: a soft one takes its place, -2 epsilon log(Gamma 1).
+    All operations use one formula, so that it is compiled once per precision and dimension p, with a C++ compiler or
+    with CUDA's. A formula cannot contain the minimum of each row; the soft minimum -2 epsilon log(Gamma 1) is used
+    instead.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float) -> None:
@@ -77,14 +78,14 @@ class KeOpsLogKernel:
         lazy = self._lazy_tensor
         distances = (lazy(x[:, None]) - lazy(y[None])).square().sum(-1)
         costs = lazy(x_cost[:, None, None]) + lazy(y_cost[None, :, None]) - distances
-        # As a tensor, epsilon is an argument of the compiled formula, which a schedule may change.
+        # Passed as a tensor, epsilon is an argument of the compiled formula, so a schedule may change it.
         entries = costs / lazy(x.new_tensor([2 * self.epsilon])) + lazy(potential.contiguous()[None, :, None])
         sums: Tensor = entries.logsumexp(dim=1)
         return sums.view(-1)
 
 
 def try_kernel(rows: Tensor, columns: Tensor, epsilon: float) -> KeOpsLogKernel | None:
-    """Return the kernel as a formula; None where pykeops is not installed, cannot be used or is not the best choice."""
+    """Return the kernel as a formula, or None if pykeops is not installed, cannot be used or is not the best choice."""
     if rows.device.type not in DEVICES or rows.shape[1] > MOST_COORDINATES or FAILURE.reason is not None:
         return None
     try:
@@ -95,13 +96,13 @@ def try_kernel(rows: Tensor, columns: Tensor, epsilon: float) -> KeOpsLogKernel 
         if error.name != "pykeops":
             FAILURE.reason = str(error)
     except Exception as error:
-        # A compiler that is missing or fails shows in errors of many types, none of which should end a run.
+        # A missing or failing compiler raises errors of many types, and none of them should end a run.
         FAILURE.reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return None
 
 
 def _load() -> Any:
-    """Return the class LazyTensor of pykeops, which is imported at the first call."""
+    """Return pykeops' class LazyTensor, which is imported at the first call."""
     import pykeops
     from pykeops.torch import LazyTensor
 

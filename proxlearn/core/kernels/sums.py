@@ -1,4 +1,4 @@
-"""Sums over the tiles of a kernel, in float64: of logarithms, and of the masses that the rows send to the columns."""
+"""Float64 sums over the tiles of a kernel: sums of logarithms, and the masses that the rows send to the columns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 __all__ = ["LogSums", "MassTransport"]
 
 SMALLEST_TOTAL = 1e-280
-"""Smallest sum of plain numbers, relative to the largest weight, that underflow does not affect in float64."""
+"""Smallest sum of plain numbers, relative to the largest weight, that is not affected by underflow in float64."""
 
 
 class LogSums:
-    """Running sums, held as a largest logarithm and a factor >= 1 in float64."""
+    """Running sums, each stored as its largest logarithm and a float64 factor >= 1."""
 
     def __init__(self, length: int, device: torch.device) -> None:
         self._largest = torch.full((length,), -torch.inf, dtype=torch.float64, device=device)
@@ -34,10 +34,10 @@ class LogSums:
 class MassTransport:
     """The masses rho_i Gamma(i,j) z_j / (Gamma z)_i that arrive at the columns, tile by tile.
 
-    No mass is lost beyond the rounding of float64, in whatever precision log Gamma is, because the sum over a row and
-    the sums over the columns see the same shares. One exponential per entry serves both. Where that leaves almost no
-    mass for a column, the sum of logarithms takes its place, in the kernel's precision: such a column has no part in
-    the total, but its logarithm is finite.
+    No mass is lost beyond the rounding of float64, whatever the precision of log Gamma, because the sum over a row and
+    the sums over the columns use the same shares and therefore one exponential per entry. If almost no mass remains for
+    a column, the sum of logarithms is used instead, in the kernel's precision; such a column contributes nothing to the
+    total, but its logarithm is finite.
     """
 
     def __init__(self, log_rho: Tensor, log_z: Tensor) -> None:
@@ -47,7 +47,7 @@ class MassTransport:
         self._log_sums = LogSums(len(log_z), log_z.device)
 
     def add(self, log_Gamma: Tensor, rows: slice) -> None:
-        """Add the masses of some rows of the kernel, which are not changed."""
+        """Add the masses of some rows of the kernel without changing ``log_Gamma``."""
         shares = log_Gamma + self._log_z
         shares -= shares.amax(dim=1, keepdim=True)
         logs = shares.to(log_Gamma.dtype) if log_Gamma.dtype != shares.dtype else shares.clone()

@@ -1,7 +1,7 @@
-"""Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and thrown away.
+"""Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and discarded.
 
-Results of the tiles are written into one tensor. A list of small tensors, allocated between the tiles, would keep the
-allocator of the CPU, in some of its states, from using a tile's memory again: 20000 particles then took up 3 GB.
+The results of all tiles are written into one tensor. A list of small tensors, allocated between the tiles, could keep
+the CPU's allocator from reusing the memory of a tile; 20000 particles then took up 3 GB.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["TiledAbsorbedKernel", "TiledLogKernel"]
 
 
 class TiledLogKernel:
-    """``LogKernel`` by tiles of rows; sums over the columns of several tiles are accumulated in float64."""
+    """A ``LogKernel`` in tiles of rows; sums over the columns of several tiles are accumulated in float64."""
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
         self.rows, self.columns, self.epsilon, self.tiling = rows, columns, epsilon, tiling
@@ -56,11 +56,11 @@ class TiledLogKernel:
         return transport.log().to(log_rho.dtype)
 
     def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows of each tile and its part of log Gamma', which the caller does not change if it is kept."""
+        """Yield the rows of each tile and its part of log Gamma', which the caller must not change if it is kept."""
         if self._kept:
             yield from zip(self.tiling, self._kept, strict=True)
             return
-        # The smallest cost of each row is found during the first use of the tiles, without a pass of its own.
+        # The smallest cost of each row is found during the first use of the tiles, which saves a separate pass.
         is_first = self._nearest is None
         nearest = self.rows.new_empty(len(self.rows)) if self._nearest is None else self._nearest
         for part in self.tiling:
@@ -80,7 +80,7 @@ RANGE = {torch.float32: 16.0, torch.float64: 128.0}
 
 @dataclass
 class Absorption:
-    """What the products of one direction, Gamma' z or Gamma'^T q', have absorbed."""
+    """The quantities that the products in one direction, Gamma' z or Gamma'^T q', have absorbed."""
 
     potential: Tensor
     """log z or log q at the time of the absorption."""
@@ -93,18 +93,18 @@ class Absorption:
 
 
 class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
-    """Tiles of plain numbers: products instead of logsumexp, where the potentials have moved little.
+    """Tiles of plain numbers, for products instead of logsumexp as long as the potentials have moved little.
 
     Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
-    to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R that product lies in
-    [exp(-R), exp(R)]: it leaves no range, and the entries that underflow are less than N exp(2 R) times the smallest
-    number of the type. Gamma'^T q' has tiles of its own, in the same way. Where R would be larger, or is not known
+    to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R, that product lies between
+    exp(-R) and exp(R): it cannot overflow, and the entries that underflow contribute less than N exp(2 R) times the
+    smallest number of the type. Gamma'^T q' has separate tiles of the same kind. If R would be larger, or is unknown
     (delta=0), the operation is computed in the log domain. The limit on the changes comes from ``limit_change``, so no
     operation waits for the device.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:
-        # The tiles of the log domain are used once or twice: the memory is for those of the products.
+        # The tiles of the log domain are used only once or twice, so the memory is reserved for those of the products.
         super().__init__(rows, columns, epsilon, Tiling(tiling.num_rows, tiling.size, keep=False))
         self._keep_products = tiling.keep
         self._range = RANGE[rows.dtype]
@@ -130,12 +130,12 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
         return result
 
     def _absorption(self, direction: int) -> Absorption | None:
-        """Return the absorption for the next product of a direction; None where only the log domain is safe.
+        """Return the absorption for the next product in a direction, or None if only the log domain is safe.
 
         ``direction`` is the dimension that the product sums over: 1 for Gamma' z, 0 for Gamma'^T q'.
         """
         absorption = self._absorbed.pop(direction, None)
-        # A comparison with NaN is false: a cloud that is not finite stays in the log domain.
+        # A comparison with NaN is false, so a cloud that is not finite stays in the log domain.
         if direction not in self._last or not self._change <= self._range:
             return None
         if absorption is None or absorption.distance + self._change > self._range:

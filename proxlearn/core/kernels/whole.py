@@ -1,7 +1,7 @@
 """Kernels that are stored as N x N matrices: Gamma itself, and its logarithm.
 
-``DenseKernel`` stores Gamma, with the range of its floating-point type, as the paper does. ``LogKernel`` stores its
-logarithm and never leaves the range.
+``DenseKernel`` stores Gamma, as the paper does, and is limited by the range of its floating-point type. ``LogKernel``
+stores the logarithm and never leaves that range.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["DenseKernel", "LogKernel"]
 
 
 class DenseKernel:
-    """Gamma as a matrix: two matrix-vector products per round; it underflows where C exceeds about 200 epsilon."""
+    """Gamma as a matrix, with two matrix-vector products per round; it underflows if C exceeds about 200 epsilon."""
 
     def __init__(self, C: Tensor, epsilon: float) -> None:
         self.Gamma = torch.exp(C / (-2 * epsilon))
@@ -41,9 +41,9 @@ class DenseKernel:
 class LogKernel:
     """log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
 
-    Without that subtraction log q carries C_ii / 2 epsilon, and its rounding error loses the mass (a plain float32
-    logsumexp keeps .986 of it at epsilon = 1e-6). The smallest cost of a row is its diagonal one, unless two
-    particles nearly coincide; then it is the safer choice, because no entry of a row exceeds 1.
+    Without that subtraction, log q contains C_ii / 2 epsilon, and its rounding error changes the mass: a plain float32
+    logsumexp keeps 0.986 of it at epsilon = 1e-6. The smallest cost of a row is on the diagonal unless two particles
+    nearly coincide; in that case it is the safer choice, because no entry of the row then exceeds 1.
     """
 
     def __init__(self, C: Tensor, epsilon: float) -> None:
@@ -60,7 +60,7 @@ class LogKernel:
         return torch.logsumexp(self.log_Gamma + values[:, None], dim=0).to(log_q.dtype) + centre
 
     def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
-        # A softmax along each row, not log z + log(Gamma^T q): where z spans many orders of magnitude the sum of two
+        # A softmax along each row, not log z + log(Gamma^T q): if z spans many orders of magnitude, the sum of two
         # large logarithms would lose the mass to rounding.
         if log_rho.dtype != self.log_Gamma.dtype:
             transport = MassTransport(log_rho, log_z)

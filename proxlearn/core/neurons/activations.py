@@ -1,7 +1,7 @@
-"""Activations sigma of the neurons a sigma(<w, x> + b): functions of a real number, applied entry by entry.
+"""The activations sigma of the neurons a sigma(<w, x> + b): functions of a real number, applied entry by entry.
 
-An activation needs only its function; the derivative is found by automatic differentiation unless it is given in closed
-form. Closed forms receive z and sigma(z), because several derivatives are cheapest from the value.
+An activation needs only its function; the derivative uses automatic differentiation unless it is given in closed form.
+Closed forms receive z and sigma(z), because several derivatives are cheapest to compute from the value.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Activation:
     Parameters
     ----------
     name : str
-        Its name in configs and files.
+        Name of the activation in configs and files.
     function : callable
         sigma, applied to a tensor of any shape entry by entry.
     closed_derivative : callable, optional
-        ``(z, sigma(z)) -> sigma'(z)``; automatic differentiation where it is not given.
+        ``(z, sigma(z)) -> sigma'(z)``; by default, automatic differentiation is used.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Activation:
 
 
 def _softplus(z: Tensor) -> Tensor:
-    # torch's own softplus is linear above a threshold: there its derivative differs from sigmoid by 2e-9.
+    # torch's own softplus is linear above a threshold, where its derivative differs from sigmoid by 2e-9.
     return torch.logaddexp(z, torch.zeros_like(z))
 
 
@@ -93,7 +93,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def find_activation(name: str) -> Activation:
-    """Return the activation of a name in a config."""
+    """Return the activation with a name from a config."""
     if name not in ACTIVATIONS:
         raise InputError(f"unknown activation `{name}`", did_you_mean(name, ACTIVATIONS))
     return ACTIVATIONS[name]

@@ -15,25 +15,25 @@ __all__ = ["FunctionNeuron"]
 
 
 class Blocks(dict[str, Tensor]):
-    """The blocks of one particle by name; a name that does not exist raises InputError."""
+    """The blocks of one particle by name; an unknown name raises InputError."""
 
     def __missing__(self, name: str) -> Tensor:
         remedy = did_you_mean(str(name), self)
-        raise InputError(f"phi asks for the block `{name}`, and the blocks are {', '.join(self)}", remedy)
+        raise InputError(f"phi uses the block `{name}`, but the blocks are {', '.join(self)}", remedy)
 
 
 class FunctionNeuron(Neuron):
-    """A neuron Phi(x, theta) = phi(theta, x) from a function of the user.
+    """A neuron Phi(x, theta) = phi(theta, x) given by a user-defined function.
 
     Parameters
     ----------
     phi : callable
         ``phi(theta, x)`` for one particle and one sample: ``theta`` is a mapping from block names to tensors of the
-        blocks' lengths, ``x`` a tensor of length n_x. It returns a scalar, or a tensor of ``outputs`` numbers, and is
-        made of torch operations that ``torch.func.vmap`` can vectorise.
+        blocks' lengths, ``x`` a tensor of length n_x. It returns a scalar, or a tensor of ``outputs`` numbers, and
+        consists of torch operations that ``torch.func.vmap`` can vectorise.
     blocks : Mapping[str, int] or callable
         Names and lengths of the blocks of theta, in order; or a function of n_x that returns them. Initial clouds,
-        confinement per block, checkpoints and reports speak of theta by these names.
+        confinement per block, checkpoints and reports refer to the blocks by these names.
     outputs : int, default=1
         Number of outputs.
     name : str, default="function"
@@ -56,7 +56,7 @@ class FunctionNeuron(Neuron):
         name: str = "function",
     ) -> None:
         if not callable(phi):
-            raise InputError(f"phi is {phi!r:.100} and not a function", "give phi(theta, x)")
+            raise InputError(f"phi is {phi!r:.100}, not a function", "give phi(theta, x)")
         self.function, self._name = phi, name
         self.blocks = blocks if callable(blocks) else validators.blocks("blocks", blocks)
         self.num_outputs = validators.whole("the number of outputs of a neuron", outputs, 1)
@@ -75,8 +75,8 @@ class FunctionNeuron(Neuron):
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
         blocks = self.coordinates(X.shape[1])
         if theta.shape[1] != sum(blocks.values()):
-            problem = f"the neuron `{self.name}` has {sum(blocks.values())} parameters, and theta has {theta.shape[1]}"
-            raise InputError(problem, "let the blocks' lengths add up to the number of columns of theta")
+            problem = f"the neuron `{self.name}` has {sum(blocks.values())} parameters, but theta has {theta.shape[1]}"
+            raise InputError(problem, "make the lengths of the blocks add up to the number of columns of theta")
 
         def one(parameters: Tensor, x: Tensor) -> Tensor:
             parts = torch.split(parameters, list(blocks.values()))
@@ -85,7 +85,7 @@ class FunctionNeuron(Neuron):
                 shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 problem = f"phi of the neuron `{self.name}` returned {shape} for one particle and one sample"
                 numbers = "a scalar" if self.num_outputs == 1 else f"{self.num_outputs} numbers"
-                raise InputError(problem, f"return {numbers}, or set outputs to what it returns")
+                raise InputError(problem, f"return {numbers}, or set outputs to the number that it returns")
             return value.reshape(self.num_outputs)
 
         over_samples = torch.func.vmap(one, in_dims=(None, 0), out_dims=1)

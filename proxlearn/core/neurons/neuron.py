@@ -1,13 +1,13 @@
 """The protocol of a neuron: Phi(x, theta), its pull-back to theta, and the coordinates of theta.
 
 A neuron is evaluated for a whole cloud at once. ``respond`` evaluates P(i,m) = Phi(x_m, theta_i) and returns a
-*response*, which offers only the three operations that the recursion needs: P^T times vectors over the particles,
-P times vectors over the data, and the gradient of <G, P> with respect to theta for cotangents of the form
-G(i,m) = c_m + rho_i d_m. Every drift of this method has that form, so P's Jacobian is never stored and no
-N x N matrix is formed. ``outputs`` is the basis of a prediction and does not depend on labels.
+*response*, which provides only the three operations that the recursion needs: P^T times vectors over the particles, P
+times vectors over the data, and the gradient of <G, P> with respect to theta for cotangents of the form G(i,m) = c_m +
+rho_i d_m. Every drift of this method has that form, so P's Jacobian is never stored and no N x N matrix is formed.
+``outputs`` is used for predictions and does not depend on labels.
 
-A neuron defines ``outputs`` and its coordinates; the response is found by automatic differentiation unless the neuron
-overrides ``respond`` with closed forms, which tests compare with it.
+A neuron defines ``outputs`` and its coordinates. The response uses automatic differentiation unless the neuron
+overrides ``respond`` with closed forms; tests compare the two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ TILE_ENTRIES = 2**22
 
 
 class Response(ABC):
-    """The cloud's response to the samples: only products with P, so each neuron may choose the cheapest storage."""
+    """The response of the cloud to the samples.
+
+    It is accessed only through products with P, so that each neuron may choose the cheapest storage.
+    """
 
     @abstractmethod
     def over_particles(self, weights: Tensor) -> Tensor:
@@ -41,12 +44,12 @@ class Response(ABC):
 
     @abstractmethod
     def pull_back(self, c: Tensor, rho: Tensor | None = None, d: Tensor | None = None) -> Tensor:
-        """Return the gradient with respect to theta of sum_im G(i,m) P(i,m), G(i,m) = c_m + rho_i d_m: N x p."""
+        """Return the gradient of sum_im G(i,m) P(i,m) with respect to theta, N x p, for G(i,m) = c_m + rho_i d_m."""
 
     def stored_bytes(self) -> int | None:
-        """Return the memory that the response holds beside theta and the samples; None if it is not known.
+        """Return the number of bytes that the response stores besides theta and the samples, or None if it is unknown.
 
-        A response of unknown size is not kept where memory is short: it is evaluated again.
+        A response of unknown size is not kept if memory is short; it is evaluated again instead.
         """
         return None
 
@@ -54,7 +57,7 @@ class Response(ABC):
 class Neuron(ABC):
     """One hidden unit as a function of its parameter vector.
 
-    Subclasses define ``name``, ``coordinates`` and ``outputs``, and ``num_outputs`` where it is not 1.
+    Subclasses define ``name``, ``coordinates`` and ``outputs``, and also ``num_outputs`` if it is not 1.
 
     Examples
     --------
@@ -74,13 +77,13 @@ class Neuron(ABC):
     """
 
     num_outputs: int = 1
-    """C, the number of outputs."""
+    """Number of outputs C."""
     losses: ClassVar[tuple[str, ...] | None] = None
-    """Names of the losses that the neuron can be trained with; None: every loss."""
+    """Names of the losses that the neuron can be trained with, or None for every loss."""
 
     @property
     def width(self) -> int:
-        """Number of values that a response computes per particle and sample, which the size of its tiles follows."""
+        """Number of values that a response computes per particle and sample; it determines the size of the tiles."""
         return self.num_outputs
 
     @property
@@ -99,32 +102,35 @@ class Neuron(ABC):
 
     @abstractmethod
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
-        """Return the particles' outputs for unlabelled samples, N x (outputs) x n: real numbers, or C probabilities."""
+        """Return the outputs for unlabelled samples, N x outputs x n, as real numbers or as C probabilities."""
 
     def initial_deviations(self, n_x: int, scale: float) -> dict[str, float]:
         """Return the standard deviation of each block of theta in a normal initial cloud of scale ``scale``."""
         return {name: scale / math.sqrt(max(1, length)) for name, length in self.coordinates(n_x).items()}
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Return the targets of class indices (n), in float64: -1 and +1 (n) for one output, else one-hot (C x n)."""
+        """Return the float64 targets for n class indices.
+
+        For one output, they are -1 and +1, shape (n,); for C outputs, they are one-hot, shape (C, n).
+        """
         if self.num_outputs == 1:
             return 2.0 * labels.double() - 1.0
         return torch.nn.functional.one_hot(labels, self.num_outputs).T.double().contiguous()
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """Return P, N x n (several outputs: N x outputs n, the samples of one output together); differentiable."""
+        """Return P as a differentiable tensor, N x n; with several outputs, N x (outputs n), ordered by output."""
         return self.outputs(theta, samples.X).flatten(1)
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
-        """Return P as a response, which offers the operations that the recursion needs."""
+        """Return P as a response, which provides the operations that the recursion needs."""
         return AutodiffResponse(self, theta, samples)
 
 
 class AutodiffResponse(Response):
-    """P of a neuron without closed forms: stored, with its pull-back by automatic differentiation, tile by tile.
+    """The stored P of a neuron without closed forms, whose pull-back uses automatic differentiation, tile by tile.
 
-    Memory is O(N n) for P and O(tile) for the tape. The tape of a single tile is kept from the forward pass; of several
-    tiles the forward pass is repeated by ``pull_back``.
+    The memory is O(N n) for P and O(tile) for the tape. If there is a single tile, its tape is kept from the forward
+    pass; otherwise, ``pull_back`` repeats the forward pass of each tile.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples) -> None:
@@ -139,7 +145,7 @@ class AutodiffResponse(Response):
                 self.P = torch.cat([neuron.phi(theta[rows], samples) for rows in tiles])
 
     def _forward(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return a tile's parameters and its part of P, which depends on them through the tape."""
+        """Return the parameters of a tile and its part of P, which depends on them through the tape."""
         theta = self.theta[rows].detach().requires_grad_()
         with torch.enable_grad():
             return theta, self.neuron.phi(theta, self.samples)

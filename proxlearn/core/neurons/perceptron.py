@@ -1,6 +1,6 @@
-"""The neurons a sigma(<w, x> + b) in closed form: one hidden unit with one or several outputs, for any activation.
+"""The neurons a sigma(<w, x> + b) in closed form, for any activation and for one or several outputs.
 
-With sigma = tanh and one output it is the paper's neuron for two classes and for real targets.
+With sigma = tanh and one output, this is the paper's neuron for two classes and for real targets.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["Perceptron"]
 
 @dataclass(frozen=True, init=False)
 class Perceptron(Neuron):
-    """The neuron Phi(x, theta) = a sigma(<w, x> + b), theta = (a, b, w), with a in R^C for C outputs.
+    """The neuron Phi(x, theta) = a sigma(<w, x> + b) with theta = (a, b, w), where a is in R^C for C outputs.
 
     Parameters
     ----------
     activation : Activation or str, default="tanh"
-        sigma: tanh, relu, gelu, softplus, sigmoid, cos, or an Activation of one's own.
+        sigma: tanh, relu, gelu, softplus, sigmoid, cos, or a user-defined Activation.
     num_outputs : int, default=1
-        C. Several outputs answer to one-hot or vector targets; the recursion then counts sample m and output c as one
-        of C n samples, with P(i, (c, m)) = a_ic sigma(z_im).
+        Number of outputs C. Several outputs are used for one-hot or vector targets; the recursion then treats each pair
+        of a sample m and an output c as one of C n samples, with P(i, (c, m)) = a_ic sigma(z_im).
 
     Examples
     --------
@@ -50,10 +50,10 @@ class Perceptron(Neuron):
         if not isinstance(sigma, Activation):
             name = getattr(sigma, "__name__", "mine")
             remedy = f"give a name, or neurons.Activation({name!r}, {name})"
-            raise InputError(f"activation is {sigma!r:.100} and not an Activation", remedy)
+            raise InputError(f"activation is {sigma!r:.100}, not an Activation", remedy)
         if sigma.name in ACTIVATIONS and sigma != ACTIVATIONS[sigma.name]:
             # The name selects compiled passes and is stored in files.
-            raise InputError(f"there is an activation called `{sigma.name}` already", "choose another name")
+            raise InputError(f"an activation called `{sigma.name}` already exists", "choose another name")
         object.__setattr__(self, "activation", sigma)
         object.__setattr__(self, "num_outputs", whole("the number of outputs of a neuron", num_outputs, 1))
 
@@ -66,7 +66,7 @@ class Perceptron(Neuron):
         return {"a": self.num_outputs, "b": 1, "w": n_x}
 
     def initial_deviations(self, n_x: int, scale: float) -> dict[str, float]:
-        # <w, x> is of size ``scale`` for standardised features of any number.
+        # <w, x> is of the order of ``scale`` for any number of standardised features.
         return {"a": 1.0, "b": scale, "w": scale / math.sqrt(n_x)}
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
@@ -80,13 +80,13 @@ class Perceptron(Neuron):
         return response(a, values, samples.X, self.activation, z)
 
     def _inner(self, theta: Tensor, X: Tensor) -> Tensor:
-        """z = <w, x> + b, N x n."""
+        """Return z = <w, x> + b, N x n."""
         C = self.num_outputs
         return torch.addmm(theta[:, C : C + 1], theta[:, C + 1 :], X.T)
 
 
 class OneOutputResponse(Response):
-    """P = a o T with T = sigma(z): products go through T, so that P is not formed."""
+    """The response P = a o T with T = sigma(z); all products use T, so P is not formed."""
 
     def __init__(self, a: Tensor, T: Tensor, X: Tensor, activation: Activation, z: Tensor) -> None:
         self.a, self.T, self.X, self.activation, self.z = a, T, X, activation, z
@@ -114,7 +114,7 @@ class OneOutputResponse(Response):
 
 
 class SeveralOutputsResponse(Response):
-    """P = a (x) T: products go through T, N x n, so that P, C times as large, is not formed."""
+    """The response P = a (x) T; all products use T (N x n), so P, which is C times as large, is not formed."""
 
     def __init__(self, a: Tensor, T: Tensor, X: Tensor, activation: Activation, z: Tensor) -> None:
         self.a, self.T, self.X, self.activation, self.z = a, T, X, activation, z
@@ -139,9 +139,9 @@ class SeveralOutputsResponse(Response):
         return self.T.nbytes + self.z.nbytes
 
     def _by_output(self, vector: Tensor) -> Tensor:
-        """C x n from C n."""
+        """Return a vector of length C n as a C x n matrix."""
         return vector.view(self.a.shape[1], self.T.shape[1])
 
     def _inner(self, vector: Tensor) -> Tensor:
-        """N x C: each particle's T against each output's part."""
+        """Return the products of each particle's row of T with each output's part of the vector, N x C."""
         return self.T @ self._by_output(vector).T

@@ -1,4 +1,4 @@
-"""The neurons by name; a new neuron is added here, or by another package through an entry point."""
+"""The registry of neurons by name; a new neuron is added here, or by another package through an entry point."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
     NEURON_GROUP,
     {
         "tanh": lambda classes: Perceptron(),
-        # Whether a neuron supports a task is asked of real targets, too, which have 0 classes.
+        # Support for a task is also checked for real targets, which have 0 classes.
         "softmax_intercept": lambda classes: SoftmaxNeuron(max(2, classes), intercept=True),
         "softmax": lambda classes: SoftmaxNeuron(max(2, classes)),
-        # One output is enough for two classes and for a real target: that is the paper's neuron.
+        # One output, as in the paper's neuron, is enough for two classes and for a real target.
         "tanh_outputs": lambda classes: Perceptron(num_outputs=classes) if classes > 2 else Perceptron(),
     },
     "a Neuron, or a function of the number of classes that returns one",
     lambda part: isinstance(part, Neuron) or callable(part),
 )
-"""Neurons by name, as functions of the number of classes. The first of proxlearn's own for a task is its default.
+"""Neurons by name, as functions of the number of classes. The default neuron of a task is the first of proxlearn's own
+neurons that supports it.
 
-An entry point of the group ``proxlearn.neurons`` is a Neuron, or such a function (a class that takes the number)."""
+An entry point of the group ``proxlearn.neurons`` is a Neuron, or such a function (or a class that takes the number of
+classes).
+"""
 
 
 def make_neuron(name: str, classes: int, activation: str | None) -> Neuron:
-    """Return the neuron of a name for data with ``classes`` classes; an ``activation`` of None is the neuron's own."""
+    """Return the neuron called ``name`` for ``classes`` classes; ``activation=None`` keeps its default activation."""
     neuron = NEURONS.make(name, Neuron, classes)  # type: ignore[type-abstract]
-    # A package's Perceptron has the activation that the package chose.
+    # The Perceptron of another package keeps the activation that the package chose.
     if isinstance(neuron, Perceptron) and name in NEURONS.own_names:
         return neuron if activation is None else replace(neuron, activation=find_activation(activation))
     if activation not in (None, "tanh"):
         problem = f"activation={activation} does not apply to the {name} neuron"
-        raise InputError(problem, "leave it out, or use dataset.neuron=tanh|tanh_outputs")
+        raise InputError(problem, "leave activation out, or use dataset.neuron=tanh|tanh_outputs")
     return neuron

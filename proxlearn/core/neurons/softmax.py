@@ -1,4 +1,4 @@
-"""The softmax neuron, in closed form: one linear classifier per particle, the paper's neuron for several classes."""
+"""The paper's neuron for several classes, softmax, in closed form: one linear classifier per particle."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["SoftmaxNeuron"]
 
 @dataclass(frozen=True)
 class SoftmaxNeuron(Neuron):
-    """Phi(x_m, theta) = softmax(theta x_m)[label_m], theta C x n_x: the probability given to the right class.
+    """The neuron Phi(x_m, theta) = softmax(theta x_m)[label_m] with theta C x n_x: the probability of the true class.
 
-    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's neuron has no intercept; data
-    whose classes do not lie around the origin needs one: then theta = (b, w) and softmax(w x + b).
+    It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's neuron has no intercept. Data whose
+    classes do not lie around the origin need one; then theta = (b, w), and the probabilities are softmax(w x + b).
 
     Parameters
     ----------
     classes : int
         Number of classes C.
     intercept : bool, default=False
-        Whether theta has an intercept per class.
+        Whether theta contains an intercept per class.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class SoftmaxNeuron(Neuron):
         return {"b": scale} | w if self.intercept else w
 
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
-        # Class by class along the second axis, so that the logits of a whole cloud are one matrix product.
+        # The second axis is ordered class by class, so that the logits of a whole cloud are one matrix product.
         if self.intercept:
             b, w = theta[:, : self.classes], theta[:, self.classes :]
             logits = torch.addmm(b.reshape(-1, 1), w.reshape(-1, X.shape[1]), X.T)
@@ -88,7 +88,7 @@ class SoftmaxNeuron(Neuron):
 
 
 class SoftmaxResponse(Response):
-    """P = p_label, with the probabilities p of all classes stored for the gradient."""
+    """The response P = p_label, with the probabilities p of all classes stored for the gradient."""
 
     def __init__(self, p: Tensor, labels: Tensor, X: Tensor, intercept: bool) -> None:
         self.p, self.labels, self.X, self.intercept = p, labels, X, intercept
@@ -115,7 +115,7 @@ class SoftmaxResponse(Response):
 
 
 def _of_label(p: Tensor, labels: Tensor) -> Tensor:
-    """Return the row of each sample's own class, N x n from N x C x n."""
+    """Return the row of each sample's class, N x n, from p of shape N x C x n."""
     return p.gather(1, labels.expand(len(p), 1, -1))[:, 0]
 
 

@@ -1,4 +1,4 @@
-"""The response of a cloud for which P, N x n, is too large to be stored: tiles of particles, evaluated when needed."""
+"""The response of a cloud whose P (N x n) is too large to be stored: tiles of particles, evaluated when needed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from proxlearn.memory import free_memory
 __all__ = ["TiledResponse", "respond"]
 
 WHOLE_ENTRIES = 2**26
-"""Maximum number of outputs of all particles for all samples that are evaluated as one matrix."""
+"""Maximum number of outputs, over all particles and samples, that are evaluated as one matrix."""
 TILE_ENTRIES = 2**22
 """Number of outputs per tile: enough to occupy all cores or a GPU."""
 COPIES = 4
-"""Number of matrices of the size of the outputs in memory: those of the response, and those of its operations."""
+"""Number of matrices of the size of the outputs that are in memory: those of the response and those of its operations.
+"""
 
 
 def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
-    """Return the response of a cloud: the neuron's own, or tiles of it where the outputs take up too much memory."""
+    """Return the neuron's own response, or a tiled one if the outputs would take up too much memory."""
     entries = len(theta) * _outputs_per_particle(neuron, samples)
     if entries <= WHOLE_ENTRIES and fits_in_memory(COPIES * theta.itemsize * entries, theta.device):
         return neuron.respond(theta, samples)
@@ -31,14 +32,14 @@ def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
 
 
 class TiledResponse(Response):
-    """Any neuron's response by tiles of particles.
+    """The response of any neuron in tiles of particles.
 
     The responses of the first tiles are kept, as many as fit in their share of the free memory; the others are
-    evaluated again by every operation. Which ones are kept does not change a bit of the results.
+    evaluated again for every operation. The choice of tiles to keep does not change a bit of the results.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples, kept_bytes: int | None = None) -> None:
-        """``kept_bytes`` limits what is kept; by default it is a share of the free memory."""
+        """Prepare the tiles; kept tiles take up at most ``kept_bytes``, by default a share of the free memory."""
         self.neuron, self.theta, self.samples = neuron, theta, samples
         free = free_memory(theta.device)
         self._available = free // SHARE if kept_bytes is None else kept_bytes
