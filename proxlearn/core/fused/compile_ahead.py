@@ -61,12 +61,7 @@ def start(dtype: np.dtype) -> None:
     )
     # The working directory is not in the path, because a file of the user may have the name of a module.
     command = [sys.executable, "-P", "-c", statement]
-<<<<<<< HEAD
-    # Without a second process, this one compiles everything.
-=======
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # If the second process cannot be started, this process compiles everything.
->>>>>>> lang
     with contextlib.suppress(OSError):
         null = subprocess.DEVNULL
         _running.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))

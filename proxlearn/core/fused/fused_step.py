@@ -33,7 +33,7 @@ from proxlearn.core.fused.neighbour_list import (
     widest_empty_radius,
 )
 from proxlearn.core.fused.one_step_list import list_between
-from proxlearn.core.fused.screening import LOG_TOLERANCE, TOLERANCE, cutoff, oscillation, ranges, skin
+from proxlearn.core.fused.screening import LOG_TOLERANCE, IdentityInfo, cutoff, oscillation, ranges, skin
 from proxlearn.core.fused.thread_layer import set_threads
 from proxlearn.core.fused.tile_kernel import TileKernel, tile_memory
 from proxlearn.core.hyper import Hyper
@@ -119,13 +119,9 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-<<<<<<< HEAD
-        """Return the screen of the next step and the fixed point, which is None if the weights do not change."""
+        """Return the screen of the next step, and the fixed point or None if the weights do not change."""
         if self._is_for_one_step(theta, radius, max_step):
             return None, self._with_one_list(cloud, theta, w, z0, radius)
-=======
-        """Return the screen of the next step, and the fixed point or None if the weights do not change."""
->>>>>>> lang
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries = 0
@@ -155,17 +151,7 @@ class FusedStep:
             before = 0.0
         if self.N > MOST_DENSE:
             return None, self._tiled(cloud, theta, w, z0, radius)
-<<<<<<< HEAD
-        # The radius of the next step's list, which determines its length.
-=======
-        return self._dense(cloud, theta, w, z0, radius, max_step)
-
-    def _dense(
-        self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
-    ) -> tuple[Screen | None, FixedPoint | None]:
-        rows, columns = self._oriented(cloud.theta, theta)
         # The radius determines the length of the next step's list.
->>>>>>> lang
         list_radius = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
         near, solution = self._dense(cloud, theta, w, z0, list_radius)
         screen = None
@@ -329,35 +315,6 @@ class FusedStep:
             values = log_rho.numpy()
             self._weights = (log_rho, np.exp(values).astype(self.dtype), oscillation(values))
         return self._weights[1], self._weights[2]
-
-
-class IdentityInfo(Info):
-    """The diagnostics of a proximal step that is the identity, whose potentials have a closed form.
-
-    They are computed on demand.
-    """
-
-    def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:
-        # The solution is computed on demand, so that a step in this regime does not compute it.
-        for name, value in (("previous", previous), ("theta", theta), ("hyper", hyper), ("w", torch.from_numpy(w))):
-            object.__setattr__(self, name, value)
-
-    @property
-    def stopped(self) -> bool:
-        return True
-
-    @property
-    def finite(self) -> bool:
-        # The largest displacement is finite, and the weights are unchanged.
-        return True
-
-    @property
-    def solution(self) -> ProximalSolution:
-        log_rho, hyper = self.previous.log_rho, self.hyper
-        log_z = (-hyper.beta * self.w - 1 - log_rho) / hyper.kappa
-        stay = (self.theta - self.previous.theta).square().sum(1) / (2 * hyper.epsilon)
-        error = torch.tensor([TOLERANCE / 2], dtype=torch.float64)
-        return ProximalSolution(log_rho, log_z, log_rho - log_z + stay, 0, error, hyper.delta, stopped=True)
 
 
 def _proximal_solution(fixed_point: FixedPoint, hyper: Hyper) -> ProximalSolution:

@@ -1,12 +1,19 @@
-"""Cut-off distances beyond which particles exchange no mass, and the margin (skin) of a neighbour list."""
+"""Cut-off distances beyond which particles exchange no mass, the margin (skin) of a neighbour list, and the diagnostics
+of a step in which no particles are within the cut-off."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from proxlearn.core.cloud import PointCloud
 from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.proximal import ProximalSolution
+from proxlearn.core.step import Info
 
 TOLERANCE = 2.0**-53
 """Relative change of a weight that is neglected. It is the same in every precision, because errors accumulate over 10^6
@@ -50,3 +57,32 @@ def skin(radius: float, max_step: float) -> float:
     """
     is_enough = max_step > 0 and 0.25 * radius >= 2 * max_step
     return 0.25 * radius if is_enough else 0.0
+
+
+class IdentityInfo(Info):
+    """The diagnostics of a proximal step that is the identity, whose potentials have a closed form.
+
+    They are computed on demand.
+    """
+
+    def __init__(self, previous: PointCloud, theta: Tensor, hyper: Hyper, w: np.ndarray) -> None:
+        # The solution is computed on demand, so that a step in this regime does not compute it.
+        for name, value in (("previous", previous), ("theta", theta), ("hyper", hyper), ("w", torch.from_numpy(w))):
+            object.__setattr__(self, name, value)
+
+    @property
+    def stopped(self) -> bool:
+        return True
+
+    @property
+    def finite(self) -> bool:
+        # The largest displacement is finite, and the weights are unchanged.
+        return True
+
+    @property
+    def solution(self) -> ProximalSolution:
+        log_rho, hyper = self.previous.log_rho, self.hyper
+        log_z = (-hyper.beta * self.w - 1 - log_rho) / hyper.kappa
+        stay = (self.theta - self.previous.theta).square().sum(1) / (2 * hyper.epsilon)
+        error = torch.tensor([TOLERANCE / 2], dtype=torch.float64)
+        return ProximalSolution(log_rho, log_z, log_rho - log_z + stay, 0, error, hyper.delta, stopped=True)

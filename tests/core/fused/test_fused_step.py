@@ -14,8 +14,9 @@ from proxlearn.bench.recursion import spread_cloud
 from proxlearn.core import options, step
 from proxlearn.core.cloud import PointCloud, draw_cloud, draw_normal
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused.fused_step import FusedStep, IdentityInfo
+from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.log_kernel import FusedLogKernel
+from proxlearn.core.fused.screening import IdentityInfo
 from proxlearn.core.fused.tanh_drift import TanhDrift
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.perceptron import Perceptron
