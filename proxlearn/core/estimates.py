@@ -14,6 +14,13 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons.neuron import Neuron
 
 ESTIMATES = ("weighted", "unweighted")
+MOST_OUTPUTS = 2**24
+"""Maximum number of outputs, over all particles, that are in memory at once; more are computed in blocks of samples."""
+
+
+def samples_per_block(neuron: Neuron, cloud: PointCloud) -> int:
+    """Return the number of samples for which the outputs of all particles are computed at once."""
+    return max(1, MOST_OUTPUTS // (len(cloud.theta) * neuron.width))
 
 
 def estimate_weights(cloud: PointCloud) -> dict[str, Tensor]:
@@ -31,7 +38,9 @@ def mean_outputs(outputs: Tensor, cloud: PointCloud) -> dict[str, Tensor]:
 
 def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]:
     """Return both estimates of the output of the cloud for unlabelled samples, each of shape (outputs, n)."""
-    return mean_outputs(neuron.outputs(cloud.theta, X), cloud)
+    blocks = torch.split(X, samples_per_block(neuron, cloud))
+    parts = [mean_outputs(neuron.outputs(cloud.theta, block), cloud) for block in blocks]
+    return {name: torch.cat([part[name] for part in parts], dim=-1) for name in ESTIMATES}
 
 
 def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import mean_outputs
+from proxlearn.core.estimates import mean_outputs, samples_per_block
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.neurons.neuron import Neuron
@@ -193,14 +193,10 @@ def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))](loss)
 
 
-MOST_OUTPUTS = 2**26
-"""Maximum number of outputs, over all particles, that are in memory at once; more are computed in blocks of samples."""
-
-
 def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic) -> dict[str, float]:
     """Return every metric on one part of the data, by name."""
     task, n = task_of(neuron, samples, loss), len(samples)
-    size = max(1, MOST_OUTPUTS // (len(cloud.theta) * neuron.width))
+    size = samples_per_block(neuron, cloud)
     blocks = [samples] if size >= n else [samples.take_rows(rows) for rows in torch.split(torch.arange(n), size)]
     means: dict[str, list[Tensor]] = {}
     particle_scores: dict[str, float] = {}

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from proxlearn.core import tasks
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import estimates, standard_error
 from proxlearn.core.losses import quadratic
@@ -38,10 +37,11 @@ def ten_class_case(seed: int, N: int = 7, n: int = 20, n_x: int = 3, C: int = 5)
 def test_metrics_do_not_depend_on_the_blocks_of_samples(seed: int, most_outputs: int) -> None:
     """Of many particles, the outputs for a few samples at a time are in memory."""
     cloud, samples = ten_class_case(seed)
-    expected = scores(SoftmaxNeuron(5), cloud, samples)
+    expected, expected_means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "MOST_OUTPUTS", most_outputs)
-        actual = scores(SoftmaxNeuron(5), cloud, samples)
+        patch.setattr("proxlearn.core.estimates.MOST_OUTPUTS", most_outputs)
+        actual, means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
+    torch.testing.assert_close(means, expected_means, rtol=1e-12, atol=0)
     assert list(actual) == list(expected)
     assert actual == pytest.approx(expected, rel=1e-12)
 
