@@ -17,7 +17,7 @@ Build the paper's tables and figures from the stored runs, in seconds and withou
 is `runs`, the missing runs are trained first.
 
 targets:
-  table1 .. table5, shd    a table as .md, .csv and .tex, and the commands of its runs as .sources.txt
+  table1 .. table5, shd    a table as .md, .csv and .tex; sources.txt has the commands of its runs
   fig2 .. fig5             a figure as .png and .pdf
   health                   the effect of the proximal step in every experiment: health.md
   tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md

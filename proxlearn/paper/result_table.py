@@ -17,6 +17,9 @@ from proxlearn.files.atomic import write_atomically
 from proxlearn.paper.archive import ArchivedRun
 from proxlearn.views.latex import tabular
 
+SOURCES = "sources.txt"
+"""File with the commands behind the pages of a folder, one section per page."""
+
 
 @dataclass(frozen=True)
 class LabelledCell:
@@ -157,6 +160,8 @@ def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
     for run in runs:
         status = run.status
         version, machine = status["versions"]["proxlearn"], f"{status['engine']}, {status['dtype']}"
+        # Revision 1 of the recursion was not stored in the status.
+        machine += f", revision {status.get('revision', 1)}"
         lines.append(
             f"proxlearn {version} ({machine}), {run.last_step} of {status['steps']} steps: {status['command']}"
         )
@@ -164,14 +169,18 @@ def sources(name: str, runs: Iterable[ArchivedRun]) -> list[str]:
 
 
 def write_sources(folder: Path, name: str, runs: Iterable[ArchivedRun]) -> Path:
-    """Write the sources of a page to a file in the same folder, and return its path."""
-    path = folder / f"{name}.sources.txt"
-    write_atomically(path, ("\n".join(sources(name, runs)) + "\n").encode())
+    """Write the sources of a page to its section of sources.txt in the same folder, and return the path of the file."""
+    path = folder / SOURCES
+    text = path.read_text() if path.exists() else ""
+    # A section begins with the command of its page; the command of a run is at the end of a line.
+    sections = {section.partition("\n")[0]: section.strip() for section in f"\n{text}".split("\nmake ")[1:]}
+    sections[name] = "\n".join(sources(name, runs)).removeprefix("make ")
+    write_atomically(path, ("\n\n".join(f"make {sections[key]}" for key in sorted(sections)) + "\n").encode())
     return path
 
 
 def sources_note(name: str) -> str:
-    return f"Commands, versions and seeds of the runs: {name}.sources.txt."
+    return f"Commands, versions and seeds of the runs: {SOURCES}, section `make {name}`."
 
 
 def _value(cell: Cell) -> str | int | float | MeanSd:

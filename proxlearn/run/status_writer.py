@@ -14,6 +14,7 @@ import torch
 
 from proxlearn import __version__
 from proxlearn.config.run_name import digest, trajectory
+from proxlearn.core.step import REVISION
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.loop_state import Observer, RunState
@@ -60,6 +61,7 @@ class Status(Observer):
             "engine": engine,
             "threads": threads,
             "metrics_version": VERSION,
+            "revision": REVISION,
             "run": experiment.identity,
             "settings": trajectory(experiment.config),
             "settings_sha256": digest(experiment.config),

@@ -84,7 +84,7 @@ def test_a_table_says_the_same_in_its_three_forms(tmp_path: Path) -> None:
     sections = (PageSection("First", ("β", "accuracy (%)")), PageSection("Second", ("β", "paper's")))
     table = ResultTable("t", "A table", "It agrees.", columns, sections, rows, ["a note"])
     paths = table.write(tmp_path)
-    assert [path.name for path in paths] == ["t.csv", "t.md", "t.tex", "t.sources.txt"]
+    assert [path.name for path in paths] == ["t.csv", "t.md", "t.tex", "sources.txt"]
     (row,) = csv.DictReader(io.StringIO(paths[0].read_text()))
     assert (row["accuracy (%)"], row["accuracy (%) sd"], row["paper's"]) == ("92.25", "0.5", "93")
     page = paths[1].read_text()
@@ -95,6 +95,9 @@ def test_a_table_says_the_same_in_its_three_forms(tmp_path: Path) -> None:
     assert r"0.05 & 92.2 $\pm$ 0.5 & 93.0 \\" in paths[2].read_text()
     assert r"accuracy (\%)" in paths[2].read_text()
     assert paths[3].read_text() == "make t\n"
+    ResultTable("s", "A table", "It agrees.", columns, sections, rows, []).write(tmp_path)
+    table.write(tmp_path)
+    assert paths[3].read_text() == "make s\n\nmake t\n"
 
 
 def test_a_labelled_cell_is_a_word_for_readers_and_a_number_for_programs(tmp_path: Path) -> None:
