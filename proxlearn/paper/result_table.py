@@ -180,7 +180,7 @@ def write_sources(folder: Path, name: str, runs: Iterable[ArchivedRun]) -> Path:
 
 
 def sources_note(name: str) -> str:
-    return f"Commands, versions and seeds of the runs: {SOURCES}, section `make {name}`."
+    return f"Commands, versions and seeds of the runs: {SOURCES}, section {name}."
 
 
 def _value(cell: Cell) -> str | int | float | MeanSd:
