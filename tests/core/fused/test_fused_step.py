@@ -291,15 +291,6 @@ def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
     assert not bool(torch.isfinite(after.theta).all())
 
 
-def test_numba_s_threads_do_not_change_torch_s(wdbc: Risk, generator: torch.Generator) -> None:
-    """Both share one OpenMP: torch must not use all cores in a run with one thread."""
-    before = torch.get_num_threads()
-    cloud = paper_cloud(wdbc, 30, generator)
-    for threads in (1, 2):
-        FusedStep(wdbc, WDBC, 30, threads=threads)(cloud, *randomness(cloud, generator))
-        assert torch.get_num_threads() == before
-
-
 def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
     standardised: Risk, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,13 @@ import os
 import subprocess
 import sys
 
+import torch
+
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused.fused_step import FusedStep
+from tests.conftest import paper_cloud, randomness
+from tests.core.fused.test_fused_step import WDBC
+
 ENVIRONMENT = os.environ | {"NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
 FIT = """
 import multiprocessing, sys
@@ -61,3 +68,12 @@ def test_a_pool_of_forked_processes_can_fit_after_a_fit() -> None:
 def test_another_layer_of_threads_serves_where_openmp_cannot_be_loaded() -> None:
     """As on macOS without libomp, which is simulated."""
     assert run(WITHOUT_OPENMP) in ("tbb", "workqueue")
+
+
+def test_numba_s_threads_do_not_change_torch_s(wdbc: Risk, generator: torch.Generator) -> None:
+    """Both share one OpenMP: torch must not use all cores in a run with one thread."""
+    before = torch.get_num_threads()
+    cloud = paper_cloud(wdbc, 30, generator)
+    for threads in (1, 2):
+        FusedStep(wdbc, WDBC, 30, threads=threads)(cloud, *randomness(cloud, generator))
+        assert torch.get_num_threads() == before
