@@ -7,6 +7,7 @@ beside a busy loop per core against the same run alone. All of them take turns, 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def measure_company(
     seconds: dict[str, list[float]] = {"alone_s": [], "one_after_the_other_s": [], "at_once_s": [], "busy_s": []}
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as parent:
-        folders = (Path(parent) / f"run{i}" for i in range(4 * turns + 2))
+        folders = (Path(parent) / f"run{i}" for i in itertools.count())
 
         def commands(number: int) -> list[list[str]]:
             return [command_of(next(folders)) for _ in range(number)]

@@ -188,10 +188,10 @@ def test_company_runs_real_commands_in_folders_of_their_own() -> None:
         return [sys.executable, "-S", "-c", f"import os; os.mkdir({str(folder)!r})"]
 
     turns = []
-    record = measure_company("wdbc", 1, 1, command_of, lambda: turns.append(1))
+    record = measure_company("wdbc", 1, 3, command_of, lambda: turns.append(1))
     assert record["one_after_the_other_s"] == pytest.approx(2 * record["alone_s"])
     # One command warms up; a turn has two in sequence, two at once, and one beside the busy loops.
-    assert (len(folders), len(set(folders)), len(turns)) == (6, 6, 1)
+    assert (len(folders), len(set(folders)), len(turns)) == (16, 16, 3)
     assert not any(folder.exists() for folder in folders)
 
 
