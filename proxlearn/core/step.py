@@ -29,7 +29,7 @@ The results of the revisions agree up to rounding in a single step, and in distr
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """Diagnostics of one proximal step; the more expensive ones are computed on demand.
+    """The diagnostics of one proximal step; the more expensive ones are computed on demand.
 
     Examples
     --------

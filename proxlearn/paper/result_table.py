@@ -20,7 +20,7 @@ from proxlearn.views.latex import tabular
 
 @dataclass(frozen=True)
 class LabelledCell:
-    """A cell with a value for the CSV file and a different text for readers, for example if some runs diverged."""
+    """A cell with a value for the CSV file and another text for readers, for example if some runs diverged."""
 
     value: str | float | MeanSd
     text: str

@@ -161,7 +161,7 @@ class Functional(ABC):
 
 
 class NonFiniteGradient(RunError):
-    """The error that the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
+    """Raised if the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
 
 
 def require_finite(gradient: Tensor) -> Tensor:

@@ -180,7 +180,7 @@ def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines
         names = {path.name for path in render_comparison(folder)}
         document = (folder / "compare.md").read_text()
         assert section in document
-        assert "difference to ProxLearn" not in document
+        assert "difference from ProxLearn" not in document
         assert "Differences" not in document + summary(folder)
         # Nothing is left of what an earlier command has drawn.
         assert {path.name for path in folder.iterdir()} == {*names, PLAN}
