@@ -143,7 +143,7 @@ def callables(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
     functions = tuple(value)
     for function in functions:
         if not callable(function):
-            raise InputError(f"the entry {_describe(function)} of {name} is not callable", "give functions")
+            raise InputError(f"the entry {_describe(function)} of {name} is not callable", "give a list of functions")
     return functions
 
 

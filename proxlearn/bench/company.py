@@ -89,8 +89,8 @@ def run_at_once(commands: Sequence[list[str]]) -> float:
             if code != 0:
                 output.seek(0)
                 last_line = output.read().decode(errors="replace").strip().rpartition("\n")[2]
-                problem = f"`{' '.join(command[2:])}` ended with the exit code {code} ({last_line})"
-                raise RunError(problem, "run this command by itself, and remove the cause")
+                problem = f"`{' '.join(command[2:])}` ended with exit code {code} ({last_line})"
+                raise RunError(problem, "run this command by itself to find the cause")
     return seconds
 
 

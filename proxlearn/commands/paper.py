@@ -77,7 +77,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="train short runs (1/100 of the steps, at most 100) and build from them; not for tuned, weights, losses",
+        help="train short runs (1/100 of the steps, at most 100) and build from them; not available for tuned, "
+        "weights and losses",
     )
     parser.add_argument(
         "--into",

@@ -39,7 +39,7 @@ def iterate(
     until : the last step; None for no limit.
     engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise.
     threads : number of threads of the compiled passes; None for as many as torch uses. The compiled passes give the
-    same bits with any number of threads.
+        same bits with any number of threads.
     fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises
         RunError.
     on_switch : called with the non-finite cloud when the precision is switched.

@@ -39,7 +39,8 @@ def test_the_same_command_finds_the_folder_and_continues_it_with_a_notice(folder
     # recipe=tuned of version 0.1.0 had the quadratic loss; the default for classes is another one now.
     loss = ["loss=quadratic"] if folder.name.startswith("tuned") else []
     assert main([*command_of(folder), *loss]) == 0, capfd.readouterr().err
-    assert f"has revision 1 of the recursion; the run continues with revision {REVISION}" in capfd.readouterr().err
+    notice = f"was computed by revision 1 of the recursion; the run continues with revision {REVISION}"
+    assert notice in capfd.readouterr().err
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     status = json.loads((folder / "status.json").read_text())
     assert status["state"] == "finished"

@@ -49,7 +49,7 @@ def test_a_process_whose_folder_was_moved_writes_nothing_into_the_run_made_there
     other = {}
     at_step(monkeypatch, 7, move)
     with pytest.raises(
-        RunError, match="was moved, or its lock file was removed; resume the run from its present folder"
+        RunError, match="was moved, or its lock file was removed; resume the run from its current folder"
     ) as lost:
         run(small(steps=30), folder)
     assert lost.value.exit_code == 1

@@ -34,7 +34,7 @@ def check_ending(path: Path) -> None:
     """Raise InputError if no film can be written in the format that the suffix of ``path`` denotes."""
     if path.suffix.lower() not in WIDTHS:
         format_name = f"{path.suffix} file" if path.suffix else "file without an ending"
-        raise InputError(f"cannot write a film as a {format_name}", "give a file that ends in .mp4 or .gif")
+        raise InputError(f"cannot write a film as a {format_name}", "give a file name that ends in .mp4 or .gif")
     if path.suffix.lower() == ".mp4":
         find_ffmpeg()
 
