@@ -10,7 +10,7 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Return the text as one line, with control characters escaped (``\x1b``) and line breaks and tabs as spaces."""
+    """Return the text as one line, with control characters escaped (``\\x1b``) and line breaks and tabs as spaces."""
     return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 
