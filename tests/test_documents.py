@@ -1,4 +1,4 @@
-"""What README and docs say of results is what the committed files hold, number by number."""
+"""The numbers in README and docs are those of the committed result files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text_of(name: str) -> str:
 
 
 def tables_of(path: Path) -> dict[str, dict[str, dict[str, str]]]:
-    """The tables of a page by their titles: rows by their first cell, cells by their headings."""
+    """Return the tables of a page by title, as rows by first cell and cells by heading."""
     tables: dict[str, dict[str, dict[str, str]]] = {}
     title, head = "", [""]
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""Runs from Python: the bits of the command, callbacks, no traces in the process, and reading a folder."""
+"""Runs from Python: the bits of the command, callbacks, no side effects in the process, and reading a folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def reference() -> pl.Run:
-    """The run that nothing interrupted."""
+    """The uninterrupted run."""
     return pl.train(*SINE, in_folder("reference"), plots=False, verbose=False)
 
 

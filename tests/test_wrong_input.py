@@ -1,4 +1,4 @@
-"""Wrong input from Python: one sentence with the problem and its remedy, and never an error of torch or numpy."""
+"""Wrong input from Python gives one sentence with the problem and its remedy, and never an error of torch or numpy."""
 
 from __future__ import annotations
 

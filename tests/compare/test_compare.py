@@ -1,4 +1,4 @@
-"""``proxlearn compare`` as a user gives it: done once, gone on with, never stopped by one method, refused in a line."""
+"""``proxlearn compare`` as a user runs it: computed once, continued, robust to failing methods, one-line errors."""
 
 from __future__ import annotations
 

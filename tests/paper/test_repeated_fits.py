@@ -1,4 +1,4 @@
-"""Fits over splits: each is made once, stored under all that determines it, and shown without being made again."""
+"""Fits over splits are computed once, stored under everything that determines them, and shown without new fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from proxlearn.paper.weight_updates_page import WEIGHTS, measure_updates
 
 
 def count_call(config: TrainConfig) -> FitResult:
-    """A job that leaves a trace: stands for a fit."""
+    """A job that leaves a trace, in place of a fit."""
     with open(f"calls-{config.dataset.name}", "a", encoding="utf-8") as file:
         file.write(f"{config.split_seed} {config.seed}\n")
     return {"split": config.split_seed, "seed": config.seed}

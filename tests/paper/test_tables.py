@@ -1,4 +1,4 @@
-"""Figures over several runs, verdicts, conclusions, and the forms of a table."""
+"""Results over several runs, verdicts, conclusions, and the formats of a table."""
 
 from __future__ import annotations
 

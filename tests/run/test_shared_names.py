@@ -1,4 +1,4 @@
-"""A run folder that is not its process's alone: backups of hard links, a folder that was moved, a lock removed."""
+"""A run folder that is shared with others: hard-linked backups, a moved folder, a removed lock."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def test_a_backup_of_hard_links_stays_as_it_was(tmp_path):
 
 
 def at_step(monkeypatch, step, act):
-    """Have ``act`` done by somebody else, once, just before the run's step ``step``."""
+    """Let another process call ``act`` once, just before the run's step ``step``."""
     advance = Stepper.__call__
 
     def acting(self, cloud):

@@ -226,7 +226,7 @@ def test_runs_that_differ_in_many_settings_are_named_by_their_titles(tmp_path):
 
 
 class Tags(html.parser.HTMLParser):
-    """Collects the names and the text of all elements."""
+    """A parser that collects the names and the text of all elements."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
