@@ -116,8 +116,8 @@ def conclusion(results: Mapping[str, list[FitResult]]) -> str:
             for figure in ("accuracy", "risk")
             if (interval := difference(dataset, fits, figure, other)) is not None and interval.excludes_zero
         ]
-        answer = f"is clear for {', '.join(clear)}" if clear else "is clear on no dataset"
-        sentences.append(f"against weights={other}, a difference {answer}")
+        answer = f"a clear difference: {', '.join(clear)}" if clear else "no clear difference on any dataset"
+        sentences.append(f"compared with weights={other}, {answer}")
     text = "; ".join(sentences)
     return f"Proximal weights, over {len(results)} datasets: {text}."
 
