@@ -17,4 +17,4 @@ def record(event):
 
 
 run = pl.train("dataset=sine", "N=100", "steps=1000", "weights=uniform", callbacks=[record])
-print(f"{run.state} at step {run.step}: the path has the length {sum(lengths):.2f}")
+print(f"{run.state} at step {run.step}: the length of the path is {sum(lengths):.2f}")

@@ -1,10 +1,10 @@
-"""Confinement makes the noise stationary: a coordinate without data is an Ornstein-Uhlenbeck process."""
+"""Confinement with noise leads to a stationary state: a coordinate without data is an Ornstein-Uhlenbeck process."""
 
 import torch
 
 import proxlearn as pl
 
-# With y = 0 and x = 0 the data do not act on w, whose law then is normal with the variance 1 / (beta lambda).
+# With y = 0 and x = 0, the data do not act on w, which is then normally distributed with variance 1 / (beta lambda).
 beta, strength = 2.0, 0.5
 risk = pl.Risk(torch.zeros(1, 1), torch.zeros(1), confinement={"a": 1.0, "b": 1.0, "w": strength})
 hyper = pl.Hyper(beta=beta, h=0.05, epsilon=0.1, weights="uniform", drift="first_variation")

@@ -1,4 +1,4 @@
-"""A neuron of one's own from one function of a particle and a sample; its gradient is found automatically."""
+"""A user-defined neuron, given by a function of one particle and one sample; its gradient is computed automatically."""
 
 import torch
 

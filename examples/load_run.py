@@ -1,4 +1,4 @@
-"""Load a run and plot its newest cloud: output weights against input weights, with the areas as weights."""
+"""Load a run and plot its newest cloud: output against input weights, with areas proportional to the weights."""
 
 from matplotlib.figure import Figure
 

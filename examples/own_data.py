@@ -1,4 +1,4 @@
-"""Train a cloud on one's own arrays and use every iterate: here, the risk along the way."""
+"""Train a cloud on your own arrays and use every iterate, here to record the risk."""
 
 import numpy as np
 

@@ -164,14 +164,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 SPIN_COUNT = "4000"
-"""Rounds that a thread of GNU OpenMP spins for its next work before it sleeps: some microseconds.
+"""Number of rounds that an idle thread of GNU OpenMP spins before it sleeps, which takes some microseconds.
 
-By default it spins for milliseconds: two runs at once then keep each other from working (two of WDBC's took 27.7 s
-together, 5.6 s alone, and 8.4 s together with this limit). A single run on an idle machine is 5 % slower with it."""
+By default, it spins for milliseconds, so that two runs at once keep each other from working: two runs on WDBC took 27.7
+s at the same time and 8.4 s with this limit, while one run alone took 5.6 s. With the limit, a single run on an idle
+machine is 5 % slower.
+"""
 
 
 def limit_spinning() -> None:
-    """Let idle threads of this process sleep soon, unless the user has set how they wait; before torch is imported."""
+    """Let idle threads sleep soon, unless the user has set how they wait; call this before torch is imported."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
@@ -197,7 +199,7 @@ def console() -> NoReturn:
     open_standard_streams()
     try:
         code = main()
-        # The flush is inside the try block, because writing the rest of a result can fail too.
+        # The flush is inside the try block, because writing the rest of a result can also fail.
         sys.stdout.flush()
     except SystemExit as error:
         code = _exit_code(error)

@@ -1,4 +1,4 @@
-"""The exceptions that are shown to the user: each message is one line with the problem and its remedy."""
+"""The exceptions that are shown to the user; each message is one line with the problem and its remedy."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from proxlearn.printable_text import printable
 
 SAME_COMMAND = "the same command"
 MAX_NAMES = 20
-"""Maximum number of names in one message: a table may have thousands of columns."""
+"""Maximum number of names in one message, because a table may have thousands of columns."""
 
 USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-"""What a function of the user may raise where it does not fit the tensors that it is called with."""
+"""The exceptions that a user's function may raise if it cannot handle the tensors with which it is called."""
 
 
 def continue_command(overwrite: bool) -> str:
-    """Return the phrase with which a message names the command that continues a run.
+    """Return a phrase that names the command that continues a run, for use in a message.
 
-    With ``overwrite`` the same command would start the run again, so the phrase tells the user to leave it out.
+    With ``overwrite``, the same command would start the run again, so the phrase tells the user to leave the option
+    out.
     """
     return f"{SAME_COMMAND} without overwrite=true" if overwrite else SAME_COMMAND
 
@@ -38,7 +39,7 @@ class ProxlearnError(Exception):
         super().__init__(printable(f"{problem}; {remedy}"))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        # An exception is otherwise rebuilt from its message alone, so that a worker process could not return it.
+        # Otherwise, an exception is rebuilt from its message alone, so that a worker process could not return it.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -53,7 +54,7 @@ class RunError(ProxlearnError):
 
 
 class StoppedBySignal(ProxlearnError):
-    """A signal stopped a session outside its training loop; the exit code is 128 plus the signal number."""
+    """Raised if a signal stops a session outside its training loop; the exit code is 128 plus the signal number."""
 
     def __init__(self, signal: int, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
@@ -72,7 +73,7 @@ def system_failure(error: BaseException) -> RunError:
 
 
 def did_you_mean(word: str, valid_names: Iterable[str]) -> str:
-    """Return the remedy for a misspelt name: the closest valid name, or a list of the valid names."""
+    """Return the remedy for a misspelt name: the closest valid name or a list of the valid names."""
     names = sorted(valid_names)
     closest = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if closest:
@@ -82,7 +83,7 @@ def did_you_mean(word: str, valid_names: Iterable[str]) -> str:
 
 
 class NewerFormat(InputError):
-    """A file was written by a newer version of proxlearn, and this version cannot read it."""
+    """Raised if a file was written by a newer version of proxlearn, so that this version cannot read it."""
 
 
 def refuse_newer_format(path: Path, file_format: object, own_format: str) -> None:

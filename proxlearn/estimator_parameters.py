@@ -214,7 +214,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
         return Settings(**{name: self._checked(name) for name in names})
 
     def _checked(self, name: str) -> Any:
-        """Return the value of a parameter; raise ValueError if the command line would refuse it."""
+        """Return the value of a parameter; raise ValueError if the command line would reject it."""
         with value_errors():
             return CHECKS[name](name, _plain(getattr(self, name)))
 

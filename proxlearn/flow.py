@@ -1,4 +1,4 @@
-"""Clouds from Python, without a run folder: an initial cloud, one step, and the iterates from it."""
+"""Clouds from Python, without a run folder: initial clouds, single steps and iterations."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def init(
     box: Mapping[str, tuple[float, float]] | None = None,
     dtype: torch.dtype | None = None,
 ) -> PointCloud:
-    """Draw an initial cloud of N particles of equal weight 1/N.
+    """Draw an initial cloud of N particles with equal weights 1/N.
 
     Parameters
     ----------
     functional : Functional
-        What the cloud is for: it names the blocks of theta and their lengths.
+        The functional that the cloud is for; it defines the names and lengths of the blocks of theta.
     N : int
         Number of particles.
     seed : int, default=0
-        Seed of the locations. The noise of ``iterate`` has a stream of its own for the same seed.
+        Seed of the locations. The noise of ``iterate`` uses a separate random stream for the same seed.
     scale : float, default=1.0
-        Scale s of a centred normal law. A neuron chooses the standard deviation of each block from it (for
-        a sigma(<w, x> + b): a has 1, b has s, w has s / sqrt(n_x)); without a neuron each coordinate has s.
+        Scale s of a centred normal distribution. A neuron derives the standard deviation of each block from it: for a
+        sigma(<w, x> + b), 1 for a, s for b and s / sqrt(n_x) for w. Without a neuron, the standard deviation is s.
     box : Mapping[str, (float, float)], optional
-        Draw uniformly on a box instead: the interval of the coordinates of every block.
+        Intervals of the coordinates of every block. If given, the locations are drawn uniformly on this box instead.
     dtype : torch.dtype, optional
-        float32 or float64, the precision of the cloud and of its steps. Left out, it is the precision of the data of a
-        Risk, and float64 for an Energy. The numbers are drawn in float64 and then rounded.
+        Precision of the cloud and of its steps, float32 or float64. By default, it is the precision of a Risk's data,
+        and float64 for an Energy. The numbers are drawn in float64 and then rounded.
 
     Returns
     -------
     PointCloud
-        theta has the shape (N, p), where p is the sum of the lengths of the blocks.
+        The cloud; its theta has the shape (N, p), where p is the sum of the lengths of the blocks.
 
     Notes
     -----
@@ -88,7 +88,7 @@ def init(
         box = intervals("box", box)
         for name in box:
             if name not in functional.blocks:
-                raise InputError(f"box names the block `{name}`", did_you_mean(name, functional.blocks))
+                raise InputError(f"box names the unknown block `{name}`", did_you_mean(name, functional.blocks))
         for name in functional.blocks:
             if name not in box:
                 raise InputError(f"box gives no interval for the block `{name}`", f"add '{name}': (low, high)")
@@ -108,53 +108,56 @@ def iterate(
     engine: str | None = None,
     threads: int | None = None,
 ) -> Iterator[tuple[PointCloud, Info | None]]:
-    """Iterate over the clouds after each step, with the diagnostics of the step.
+    """Return an iterator over the clouds after each step and the diagnostics of the step.
 
-    The input is checked at the call, before the first step.
+    The arguments are checked when this function is called, before the first step.
 
     Parameters
     ----------
     functional : Functional
-        What is minimised: a Risk, an Energy, or a Functional of one's own.
+        The functional to minimise: a Risk, an Energy, or a user-defined Functional.
     cloud : PointCloud
-        The cloud to start from: N particles of p coordinates. Its precision is that of the steps.
+        The cloud to start from, with N particles of p coordinates. The steps are computed in its precision.
     hyper : Hyper
         Hyperparameters; schedules and a relative epsilon are applied step by step.
     steps : int, optional
-        Number of steps from the given cloud; without it, the iterator does not end.
+        Number of steps from the given cloud. By default, the iterator does not end.
     seed : int, default=0
-        Seed of the noise, used where no generator is given. The noise depends on the seed and on ``cloud.step``, so
-        that a cloud that is continued with the same seed does not repeat its noise.
+        Seed of the noise, used if no generator is given. The noise depends on the seed and on ``cloud.step``, so that
+        continuing a cloud with the same seed does not repeat its noise.
     generator : torch.Generator, optional
         Source of the noise, on the cloud's device. The cloud and the state of the generator determine all further
-        steps: with the same generator, 10 steps and then 10 more are the 20 steps of one call, bit for bit.
+        steps: with the same generator, 10 steps followed by 10 more give bit for bit the result of 20 steps in one
+        call.
     engine : {"fused", "eager", "literal"}, optional
-        Compiled passes, plain torch, or the algorithms as printed. Left out: fused on the CPU, eager elsewhere. The
-        engines differ in their last bits.
+        Compiled passes, plain torch, or the algorithms as printed. The default is fused on the CPU and eager elsewhere.
+        The results of the engines differ in their last bits.
     threads : int, optional
-        Threads of the compiled passes; as many as torch uses where it is left out. The last bits depend on it.
+        Number of threads of the compiled passes, by default as many as torch uses. The compiled passes give the same
+        bits with any number of threads.
 
     Yields
     ------
     cloud : PointCloud
         The cloud after the step.
     info : Info or None
-        Diagnostics of the proximal step; None where the weight update is not the proximal one.
+        Diagnostics of the proximal step, or None for other weight updates.
 
     Raises
     ------
     InputError
-        Where the functional, the cloud and the hyperparameters do not fit together.
+        If the functional, the cloud and the hyperparameters are not compatible.
     RunError
-        Where a cloud is no longer finite, or an N x N kernel is too large for memory.
+        If a cloud is no longer finite, or an N x N kernel does not fit in memory.
 
     Notes
     -----
-    A cloud has two laws: that of its locations, and the same with the weights. The proximal weights follow the density
-    p of the particles, up to a factor. At locations drawn from p, the weighted mean of a function then estimates its
-    integral against p^2 / int p^2, a narrower law, and the plain mean estimates the integral against p. Where the law
-    of the particles is of interest (a histogram, a moment), use the plain mean over ``cloud.theta``, or
-    ``weights="uniform"``, which leaves the weights as they are. A Risk and its gradient use the weights.
+    A cloud represents two distributions: that of its locations, and that of its weighted locations. The proximal
+    weights follow the density p of the particles, up to a factor. For locations drawn from p, the weighted mean of a
+    function therefore estimates its integral against p^2 / int p^2, a narrower distribution, whereas the plain mean
+    estimates the integral against p. If the distribution of the particles is of interest (a histogram, a moment), use
+    the plain mean over ``cloud.theta``, or ``weights="uniform"``, which does not change the weights. A Risk and its
+    gradient use the weights.
 
     Examples
     --------
@@ -183,7 +186,7 @@ def iterate(
         generator = torch.Generator(device).manual_seed(noise_seed)
     _check_type("generator", generator, torch.Generator, f"torch.Generator({device.type!r})")
     if generator.device.type != device.type:
-        problem = f"the generator is on {generator.device.type}, and the cloud on {device.type}"
+        problem = f"the generator is on {generator.device.type}, but the cloud is on {device.type}"
         raise InputError(problem, f"use torch.Generator({device.type!r})")
     check_start(functional, cloud, hyper)
     until = None if steps is None else cloud.step + steps
@@ -194,32 +197,33 @@ def iterate(
 def step(
     functional: Functional, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor
 ) -> tuple[PointCloud, Info | None]:
-    """Compute (Theta, rho)_k from (Theta, rho)_{k-1}; a pure function: the same inputs give the same bits.
+    """Compute (Theta, rho)_k from (Theta, rho)_{k-1} as a pure function: the same inputs give the same bits.
 
     Parameters
     ----------
     functional : Functional
-        What is minimised: a Risk, an Energy, or a Functional of one's own.
+        The functional to minimise: a Risk, an Energy, or a user-defined Functional.
     cloud : PointCloud
-        N particles of p coordinates. Data of the functional, noise and z0 are converted to its precision and device.
+        A cloud of N particles with p coordinates. The functional's data, noise and z0 are converted to its precision
+        and device.
     hyper : Hyper
         The hyperparameters of this step; schedules and ``epsilon_quantile`` are not applied (``iterate`` applies them).
     noise : Tensor, shape (N, p)
         Standard normal numbers.
     z0 : Tensor, shape (N,)
-        Start of the proximal fixed point, uniform on (0, 1].
+        Starting point of the proximal fixed point, uniform on (0, 1].
 
     Returns
     -------
     cloud : PointCloud
-        The cloud after the step; ``cloud.step`` is one larger.
+        The cloud after the step, with ``cloud.step`` increased by one.
     info : Info or None
-        Diagnostics of the proximal step; None where the weight update is not the proximal one.
+        Diagnostics of the proximal step, or None for other weight updates.
 
     Raises
     ------
     InputError
-        Where the arguments do not fit together, or the functional is not finite at the given cloud.
+        If the arguments are not compatible, or the functional is not finite at the given cloud.
 
     Examples
     --------
@@ -242,13 +246,13 @@ def step(
         check_start(functional, cloud, hyper)
         raise
     if not bool(torch.isfinite(after.theta).all() and torch.isfinite(after.log_rho).all()):
-        # The check costs as much as a step, so it comes only where the step shows that it is needed.
+        # The check costs as much as a step, so it is made only if the step shows that it is needed.
         check_start(functional, cloud, hyper)
     return after, info
 
 
 def _noise_seed(seed: int, step: int) -> int:
-    """Return the seed of the noise of a cloud that starts at ``step``; at step 0 it is that of a run."""
+    """Return the seed of the noise of a cloud that starts at ``step``; at step 0, it is the same as in a run."""
     if step == 0:
         return split_seed(seed)[1]
     return int(np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(1, np.uint32)[0])
@@ -257,7 +261,7 @@ def _noise_seed(seed: int, step: int) -> int:
 def _with_step_in_errors(
     iterates: Iterator[tuple[PointCloud, Info | None]], step: int
 ) -> Iterator[tuple[PointCloud, Info | None]]:
-    """Iterate on; the error of a gradient that is not finite names the step."""
+    """Yield the iterates; an error about a non-finite gradient is extended by the number of the step."""
     try:
         for cloud, info in iterates:
             step = cloud.step
@@ -267,9 +271,9 @@ def _with_step_in_errors(
 
 
 def _check_problem(functional: Any, cloud: Any, hyper: Any) -> Hyper:
-    """Return the hyperparameters for a functional; raise InputError where the arguments do not fit together."""
+    """Return the hyperparameters for a functional; raise InputError if the arguments are not compatible."""
     _check_type("functional", functional, Functional, "a Risk, an Energy or another Functional")
-    _check_type("cloud", cloud, PointCloud, "a PointCloud, such as proxlearn.init(functional, N) returns")
+    _check_type("cloud", cloud, PointCloud, "a PointCloud, such as the result of proxlearn.init(functional, N)")
     _check_type("hyper", hyper, Hyper, "proxlearn.Hyper(beta=..., h=..., epsilon=...)")
     hyper.check()
     readings: Hyper = functional.with_readings(hyper)
@@ -287,7 +291,7 @@ def _check_engine(engine: str | None, device: str) -> str:
     if engine is None:
         return choose_engine(device)
     if engine not in ENGINES:
-        raise InputError(f"no engine {engine!r}", f"choose from {', '.join(ENGINES)}, or leave engine out")
+        raise InputError(f"unknown engine {engine!r}", f"choose from {', '.join(ENGINES)}, or leave engine out")
     obstacle = fused_obstacle(device) if engine == "fused" else None
     if obstacle:
         raise InputError(f"engine='fused', but {obstacle}", "leave engine out")

@@ -1,10 +1,10 @@
 """Losses l(y, f) for a Risk; all of them are convex in the output f.
 
-``quadratic`` (y - f)^2 is the paper's; ``logistic`` is for two classes, -1 and +1; ``cross_entropy`` is for C classes
-and a neuron with C outputs; ``huber`` is for regression with outliers, and ``Huber(delta)`` sets its threshold. A loss
-of one's own is a subclass of ``Loss`` that defines ``value(f, y)``. A Risk and the estimators take such an object;
-``register`` gives it a name, by which ``train`` finds it. A package adds a loss to every process by an entry point of
-the group ``proxlearn.losses``.
+``quadratic``, (y - f)^2, is the paper's loss; ``logistic`` is for two classes, -1 and +1; ``cross_entropy`` is for C
+classes and a neuron with C outputs; ``huber`` is for regression with outliers, and ``Huber(delta)`` sets its threshold.
+A user-defined loss is a subclass of ``Loss`` that defines ``value(f, y)``. A Risk and the estimators accept such an
+object; ``register`` gives it a name that ``train`` accepts. A package adds a loss to every process through an entry
+point of the group ``proxlearn.losses``.
 
 Examples
 --------
@@ -25,16 +25,16 @@ __all__ = ["Huber", "Loss", "cross_entropy", "huber", "logistic", "quadratic", "
 
 
 def register(name: str, loss: Loss | Callable[[], Loss]) -> None:
-    """Give a loss a name in this process: ``loss=NAME`` of ``train``, of a Risk and of the estimators.
+    """Register a loss in this process under a name for ``loss=NAME`` in ``train``, a Risk and the estimators.
 
-    A run folder stores the name. To continue such a run, or to predict with it, register the loss again first. A name
-    that exists is refused.
+    A run folder stores the name. To continue such a run, or to predict with it, register the loss again first. Existing
+    names cannot be reused.
 
     Parameters
     ----------
     name : str
-        A word of letters, digits and . + - _.
-    loss : Loss, or a class or function without arguments that returns one
+        Name of the loss, consisting of letters, digits and . + - _.
+    loss : Loss, or callable without arguments that returns one
 
     Examples
     --------
@@ -56,5 +56,5 @@ def register(name: str, loss: Loss | Callable[[], Loss]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove the name of a loss that ``register`` has given."""
+    """Remove a loss that was added by ``register``."""
     LOSSES.unregister(name)

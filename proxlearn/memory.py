@@ -1,4 +1,4 @@
-"""The memory of the machine, free and total, the memory of a kernel, and the detection of failed allocations."""
+"""The free and total memory of the machine, the memory of a kernel, and the detection of failed allocations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxlearn.errors import InputError, RunError
 from proxlearn.portability import available_memory, physical_memory
 
 VARIABLE = "PROXLEARN_MEMORY"
-"""Environment variable with an upper limit on the memory that a step counts on, such as 2GiB."""
+"""Environment variable with an upper limit on the memory that a step may use, such as 2GiB."""
 UNITS = {"": 1, "b": 1} | {
     f"{prefix}{ending}": base**power
     for power, prefix in enumerate("kmgt", start=1)
@@ -28,15 +28,15 @@ ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
 def free_memory(device: object = "cpu") -> int:
     """Return the free memory in bytes, at most the limit in the environment variable PROXLEARN_MEMORY.
 
-    For cuda it is the free memory of the GPU; for any other device, what this process can still use of the machine's.
-    ``device`` is a torch.device or its name.
+    For cuda, this is the free memory of the GPU; for any other device, it is the machine's memory that this process can
+    still use. ``device`` is a torch.device or its name.
     """
     limit = memory_limit()
     if str(device).startswith("cuda"):
         import torch
 
         where = torch.device(str(device))
-        # What torch has reserved and not allocated is free for torch, though not for the driver.
+        # Memory that torch has reserved but not allocated is free for torch, though not for the driver.
         unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
         free: int = torch.cuda.mem_get_info(where)[0] + unused
     else:
@@ -45,7 +45,7 @@ def free_memory(device: object = "cpu") -> int:
 
 
 def memory_limit() -> int | None:
-    """Return the limit in the environment variable PROXLEARN_MEMORY in bytes; None if it is not set."""
+    """Return the limit in the environment variable PROXLEARN_MEMORY in bytes, or None if it is not set."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return None
@@ -58,7 +58,7 @@ def memory_limit() -> int | None:
 
 
 def device_memory(device: str) -> int:
-    """Return the total memory in bytes: of the GPU if ``device`` is cuda, otherwise of this machine."""
+    """Return the total memory in bytes, of the GPU if ``device`` is cuda and of this machine otherwise."""
     if device == "cuda":
         import torch
 

@@ -2,10 +2,10 @@
 
 ``Tanh``, ``Relu``, ``Gelu``, ``Softplus``, ``Sigmoid`` and ``Cos`` return the neuron a sigma(<w, x> + b) with that
 activation, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for several classes,
-and ``FunctionNeuron`` is made from a function phi(theta, x). ``Neuron`` is the base class of all of them.
+and ``FunctionNeuron`` wraps a function phi(theta, x). ``Neuron`` is the base class of all of them.
 
-A Risk takes a neuron as an object; ``register`` gives it a name, by which ``train`` finds it. A package adds a neuron
-to every process by an entry point of the group ``proxlearn.neurons``.
+A Risk accepts a neuron as an object; ``register`` gives it a name that ``train`` accepts. A package adds a neuron to
+every process through an entry point of the group ``proxlearn.neurons``.
 """
 
 from __future__ import annotations
@@ -79,22 +79,22 @@ def Cos(outputs: int = 1) -> Perceptron:
 
 
 def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
-    """Give a neuron a name in this process: ``dataset.neuron=NAME`` of ``train``, and ``neuron=NAME`` of a Risk.
+    """Register a neuron in this process under a name for ``dataset.neuron=NAME`` in ``train`` and for a Risk.
 
-    A run folder stores the name. To continue such a run, or to predict with it, register the neuron again first. A
-    name that exists is refused.
+    A run folder stores the name. To continue such a run, or to predict with it, register the neuron again first.
+    Existing names cannot be reused.
 
     Parameters
     ----------
     name : str
-        A word of letters, digits and . + - _.
-    neuron : Neuron, or a class or function of the number of classes that returns one
-        The number of classes is 0 where the target is a real number.
+        Name of the neuron, consisting of letters, digits and . + - _.
+    neuron : Neuron, or callable of the number of classes that returns one
+        The number of classes is 0 for a real target.
 
     Notes
     -----
-    A run with ``recipe=tuned`` draws a normal initial cloud. Otherwise ``dataset.initial`` gives an interval for every
-    block of theta, such as ``+dataset.initial.c=[-1,1]``.
+    A run with ``recipe=tuned`` draws a normal initial cloud. Otherwise, ``dataset.initial`` must give an interval for
+    every block of theta, for example ``+dataset.initial.c=[-1,1]``.
 
     Examples
     --------
@@ -114,5 +114,5 @@ def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove the name of a neuron that ``register`` has given."""
+    """Remove a neuron that was added by ``register``."""
     NEURONS.unregister(name)

@@ -1,4 +1,4 @@
-"""Differences between operating systems: flags for os.open, the user's ID, the size of the memory.
+"""Differences between operating systems: flags for os.open, the user ID, and the size of the memory.
 
 Features that an operating system may lack are looked up here, so that the package can be imported without POSIX.
 """
@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 PLAIN: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-"""Flags for every os.open: a symbolic link is refused, and Windows does not translate line ends."""
+"""Flags for every os.open: symbolic links are rejected, and Windows does not translate line endings."""
 NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 """Flag for opening a file that may be a pipe: without it, open waits until a process writes to the pipe."""
 
 
 def user_id() -> int:
-    """Return the user ID of this process, comparable with ``st_uid`` of a file; on Windows both are 0."""
+    """Return the user ID of this process, comparable with ``st_uid`` of a file; on Windows, both are 0."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
@@ -33,10 +33,10 @@ def physical_memory() -> int:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the memory in bytes that this process can still use: free or reclaimable, and within its cgroup's limit.
+    """Return the memory in bytes that this process can still use within the limit of its cgroup.
 
-    On Linux it is MemAvailable, or what remains of a cgroup's limit if that is less; on Windows it is the free physical
-    memory; elsewhere it is the size of the memory. ``root`` is the folder that holds proc and sys.
+    On Linux, this is MemAvailable, or the remainder of a cgroup's limit if that is less; on Windows, it is the free
+    physical memory; elsewhere, it is the size of the memory. ``root`` is the folder that holds proc and sys.
     """
     if not hasattr(os, "sysconf"):
         status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
@@ -48,7 +48,7 @@ def available_memory(root: Path = Path("/")) -> int:
 
 
 def _cgroup_remainders(root: Path) -> list[int]:
-    """Return what remains of the memory limit of this process's cgroup and of every cgroup that contains it."""
+    """Return the remaining memory within the limits of this process's cgroup and of every cgroup that contains it."""
     remainders = []
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -58,7 +58,7 @@ def _cgroup_remainders(root: Path) -> list[int]:
         top = root / "sys/fs/cgroup" / ("memory" if version_1 else "")
         names = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file") if version_1 else None
         limit_name, usage_name, reclaimable = names or ("max", "current", "inactive_file")
-        # A container sees its own cgroup as the root, whatever path the line names: folders that do not exist are
+        # A container sees its own cgroup as the root, whatever path the line names; folders that do not exist are
         # passed over.
         group = top / path.lstrip("/")
         for folder in [group, *group.parents]:
@@ -80,7 +80,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file of one line; None if there is no such file or no number in it, such as ``max``."""
+    """Return the number in a file of one line, or None if there is no such file or it holds no number (``max``)."""
     first = (_lines(path) or [""])[0].strip()
     return int(first) if first.isdecimal() else None
 
@@ -92,12 +92,12 @@ def _keyed_number(path: Path, key: str) -> int | None:
 
 
 def peak_memory() -> float:
-    """Return the peak memory of this process in bytes; nan on Windows."""
+    """Return the peak memory of this process in bytes, or NaN on Windows."""
     try:
         import resource
     except ImportError:
         return math.nan
-    # ru_maxrss is in KiB, on macOS in bytes.
+    # ru_maxrss is in KiB, but in bytes on macOS.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 

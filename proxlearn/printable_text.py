@@ -10,12 +10,12 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Return the text as one line, with control characters escaped (``\\x1b``) and line ends and tabs as spaces."""
+    """Return the text as one line, with control characters escaped (``\\x1b``) and line breaks and tabs as spaces."""
     return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with control and format characters escaped; line ends are kept."""
+    """Return the text with control and format characters escaped; line breaks are kept."""
     return "".join(character if character == "\n" else _escape(character) for character in text)
 
 

@@ -1,8 +1,8 @@
-"""Runs from Python: train in a run folder as the command line does, and read a run folder.
+"""Runs from Python: train in a run folder as the command line does, and read run folders.
 
-A run is described by a config, so it can be resumed, swept and compared. A neuron or a loss made from a function of the
-user is not in a config; it is trained with ``proxlearn.iterate``, or gets a name by ``proxlearn.neurons.register`` and
-``proxlearn.losses.register``, or by an entry point of a package.
+A run is described by a config, so it can be resumed, swept and compared. A config cannot contain a user-defined neuron
+or loss; use it with ``proxlearn.iterate``, or give it a name with ``proxlearn.neurons.register``,
+``proxlearn.losses.register`` or an entry point of a package.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Clouds", "Run", "StepEvent", "load_run", "train"]
 
 
 class Run:
-    """A run folder, read on demand: it may belong to a run that is still going on in another process.
+    """A run folder, read on demand; its run may still be in progress in another process.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ class Run:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = absolute_folder(user_path("folder", os.fspath(folder)))
         if not self.folder.is_dir():
-            raise InputError(f"no folder {folder}", "name a folder that `proxlearn train` created")
+            raise InputError(f"the folder {folder} does not exist", "give a folder that `proxlearn train` created")
         refuse_interrupted(self.folder)
-        # A folder that holds no run is refused now and not when something of it is used.
+        # A folder without a run is rejected now, instead of when its contents are first used.
         RunFolder(self.folder).read_config()
 
     def __repr__(self) -> str:
@@ -84,19 +84,19 @@ class Run:
 
     @property
     def state(self) -> str:
-        """``running``, ``finished``, ``stopped`` or ``failed``."""
+        """The state of the run: ``running``, ``finished``, ``stopped`` or ``failed``."""
         state: str = self.status["state"]
         return state
 
     @property
     def step(self) -> int:
-        """The newest step that status.json names."""
+        """The newest step recorded in status.json."""
         step: int = self.status["step"]
         return step
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings as nested plain values, with the values that selection chose."""
+        """The settings as nested plain values, including the values that selection chose."""
         return self._data().config
 
     @property
@@ -120,23 +120,23 @@ class Run:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes; empty where the target is a real number."""
+        """The names of the classes; empty for a real target."""
         return load_model(self.folder).classes
 
     def predict(self, X: Any, estimate: str = "weighted") -> np.ndarray:
-        """Predict rows with the newest cloud.
+        """Predict the targets of rows with the newest cloud.
 
         Parameters
         ----------
         X : array-like or DataFrame, shape (n, n_x)
-            Features in the units of the training data, in their order; the columns of a DataFrame are matched by name.
+            Features in the units and the order of the training data; the columns of a DataFrame are matched by name.
         estimate : {"weighted", "unweighted"}, default="weighted"
-            Mean over the particles with their weights, or without.
+            Mean over the particles with or without their weights.
 
         Returns
         -------
         ndarray, shape (n,) or (n, targets)
-            Names of classes (as in ``classes``), or values in the target's units.
+            Class names (as in ``classes``), or values in the units of the target.
         """
         model, prediction = self._predict(X, estimate)
         return np.array(model.classes)[prediction.predicted] if model.classes else prediction.predicted
@@ -150,7 +150,7 @@ class Run:
 
     def _predict(self, X: Any, estimate: str) -> tuple[Model, Prediction]:
         if estimate not in ESTIMATES:
-            raise InputError(f"no estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
+            raise InputError(f"unknown estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
         model = load_model(self.folder)
         return model, model.predict(_rows(X, model), estimate)
 
@@ -159,13 +159,13 @@ class Run:
 
 
 class CheckpointError(InputError, KeyError):
-    """A step has no valid checkpoint; also a KeyError, because ``Clouds`` is a mapping."""
+    """Raised if a step has no valid checkpoint; this is also a KeyError, because ``Clouds`` is a mapping."""
 
     __str__ = Exception.__str__
 
 
 class Clouds(Mapping[int, PointCloud]):
-    """The stored clouds of a run by their step; a cloud is read from its checkpoint when it is asked for."""
+    """The stored clouds of a run by step; a cloud is read from its checkpoint when it is accessed."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -200,7 +200,7 @@ class Clouds(Mapping[int, PointCloud]):
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
-    """Return the run in a folder; a folder without a run raises InputError.
+    """Return the run in a folder; raise InputError if the folder holds no run.
 
     Parameters
     ----------
@@ -223,26 +223,28 @@ def train(
     plots: bool = True,
     verbose: bool = True,
 ) -> Run:
-    """Train in a run folder, exactly as ``proxlearn train`` does with the same words.
+    """Train in a run folder, exactly as ``proxlearn train`` does with the same arguments.
 
-    A run that exists is continued, and a finished one is returned as it is. The result is bit for bit that of the
-    command. The folder is ``outputs/<dataset>/<name>`` in the working directory; the name has the main settings and a
-    hash of all that affect the result. ``"hydra.run.dir=FOLDER"`` chooses another folder; ``run.folder`` is its path.
+    An existing run is continued, and a finished run is returned unchanged. The result is bit for bit that of the
+    command. The folder is ``outputs/<dataset>/<name>`` in the working directory, where the name consists of the main
+    settings and a hash of all settings that affect the result. ``"hydra.run.dir=FOLDER"`` chooses another folder;
+    ``run.folder`` is its path.
 
     Parameters
     ----------
     *overrides : str
-        Words of the command line: ``"dataset=wdbc"``, ``"beta=0.05"``, ``"hydra.run.dir=FOLDER"``,
+        Arguments of the command line: ``"dataset=wdbc"``, ``"beta=0.05"``, ``"hydra.run.dir=FOLDER"``,
         ``"--config-dir=FOLDER"``.
     callbacks : sequence of callables, optional
-        Each is called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is None where
-        the step is not logged) for the initial cloud of a new run and after every step. A true result stops the run
-        after its checkpoint is stored, as a signal would: the same call continues it, with the bits of an uninterrupted
-        run. An exception ends the run as failed, to be continued from its last checkpoint. Callbacks are not stored.
+        Functions that are called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is
+        None if the step is not logged) for the initial cloud of a new run and after every step. If one returns a true
+        value, the run stops after its checkpoint is stored, as after a signal; the same call continues it with the bits
+        of an uninterrupted run. An exception ends the run as failed; it can be continued from its last checkpoint.
+        Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.
     verbose : bool, default=True
-        Whether to print the summary, and the progress on stderr.
+        Whether to print the summary, and to show progress on stderr.
 
     Returns
     -------
@@ -252,9 +254,9 @@ def train(
     Raises
     ------
     InputError
-        Where the command would end with exit code 2.
+        If the command would end with exit code 2.
     RunError
-        Where a run that was started cannot continue.
+        If a run that was started cannot continue.
 
     Examples
     --------
@@ -267,7 +269,7 @@ def train(
     """
     for word in overrides:
         if not isinstance(word, str):
-            raise InputError(f"train takes words of the command line, got {word!r:.100}", 'write "beta=0.05"')
+            raise InputError(f"train takes command-line arguments as strings, got {word!r:.100}", 'write "beta=0.05"')
     callbacks = callables("callbacks", callbacks)
     # Hydra takes half a second to import, and reading a run does not need it.
     from proxlearn.commands.train import RunPlan, preflight
@@ -278,9 +280,11 @@ def train(
         plan = preflight(list(overrides))
     if not isinstance(plan, RunPlan):
         if plan is None:
-            raise InputError("these arguments print information and start no run", "use them on the command line")
+            raise InputError(
+                "these arguments print information instead of starting a run", "use them on the command line"
+            )
         raise InputError(
-            "a sweep has many runs, and train returns one", "call train in a loop, or `proxlearn train -m`"
+            "a sweep has many runs, but train returns only one", "call train in a loop, or use `proxlearn train -m`"
         )
     command = shlex.join(["proxlearn", "train", *overrides])
     existing = nearest_existing_folder(plan.folder)
@@ -296,14 +300,14 @@ def train(
         # A run that fails while its data are read has created a folder and stored nothing.
         remove_if_empty(plan.folder, existing)
     if outcome.signal is not None:
-        # The run is stored. The signal was meant for the whole program: Ctrl-C raises KeyboardInterrupt as usual.
+        # The run is stored. The signal was meant for the whole program, so Ctrl-C raises KeyboardInterrupt as usual.
         signal.raise_signal(outcome.signal)
     return Run(plan.folder)
 
 
 @contextlib.contextmanager
 def _no_other_hydra() -> Iterator[None]:
-    """Hide the Hydra of the calling program, if it has one: only one can be initialised at a time."""
+    """Hide the Hydra instance of the calling program, if any, because only one can be initialised at a time."""
     from hydra.core.global_hydra import GlobalHydra
 
     hydra = GlobalHydra.instance()
@@ -316,7 +320,7 @@ def _no_other_hydra() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _same_torch_threads() -> Iterator[None]:
-    """Restore the number of torch's threads, which a run sets to its own."""
+    """Restore torch's number of threads, which a run changes."""
     threads = torch.get_num_threads()
     try:
         yield
@@ -333,13 +337,13 @@ def _rows(X: Any, model: Model) -> np.ndarray:
             raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(model.columns[:20])}")
         X = X[list(model.columns)]
     try:
-        # One memory layout, because the last bits of a product depend on it.
+        # The memory layout is always the same, because the last bits of a product depend on it.
         rows = np.asarray(X, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InputError("X is not a matrix of numbers", "give one row of numbers per sample") from error
     if rows.ndim != 2 or rows.shape[1] != len(model.columns):
-        problem = f"X has the shape {rows.shape}, and the run has {len(model.columns)} features"
-        raise InputError(problem, f"give n x {len(model.columns)} numbers")
+        problem = f"X has the shape {rows.shape}, but the run has {len(model.columns)} features"
+        raise InputError(problem, f"give an n x {len(model.columns)} matrix")
     if not np.isfinite(rows).all():
         row = int((~np.isfinite(rows)).any(axis=1).argmax())
         raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")

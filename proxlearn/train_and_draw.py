@@ -16,7 +16,7 @@ from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import try_write
 
-if TYPE_CHECKING:  # torch takes seconds to import, and the input is checked first.
+if TYPE_CHECKING:  # torch takes seconds to import, so the input is checked first.
     from proxlearn.run.observers import Callback
 
 

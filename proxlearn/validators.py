@@ -1,4 +1,4 @@
-"""Validators of single values: each takes a key and a value, and returns the value or raises an InputError."""
+"""Validators of single values, each of which takes a key and a value and returns the value or raises an InputError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxlearn.files.user_paths import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38
-"""Largest magnitude of an end of an interval; the initial cloud is drawn in single precision."""
+"""Largest magnitude of an interval's end, because the initial cloud may be in single precision."""
 
 
 def real(
@@ -33,7 +33,7 @@ def real(
 
 
 def integer(*, at_least: int, below: int = 2**63, example: int) -> Check:
-    """Return a validator of whole numbers >= ``at_least`` and < ``below``; ``1e6`` is a whole number."""
+    """Return a validator of integers >= ``at_least`` and < ``below``; ``1e6`` counts as an integer."""
 
     def check(name: str, value: Any) -> int:
         number = _number(value)
@@ -122,7 +122,7 @@ def strengths(name: str, value: Any) -> float | dict[str, float]:
 
 
 def whole(name: str, value: Any, at_least: int) -> int:
-    """Validate a whole number that Python code gives; numpy's are accepted, and 3.0 is not."""
+    """Validate an integer that Python code gives; numpy integers are accepted, but 3.0 is not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least:
         raise InputError(f"{name} is {_describe(value)}", f"give a whole number >= {at_least}")
     return int(value)
@@ -139,11 +139,11 @@ def blocks(name: str, value: Any) -> dict[str, int]:
 def callables(name: str, value: Any) -> tuple[Callable[..., Any], ...]:
     """Validate a sequence of functions."""
     if callable(value) or isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f"{name} is {_describe(value)} and not a list", f"write {name}=[function]")
+        raise InputError(f"{name} is {_describe(value)}, not a list", f"write {name}=[function]")
     functions = tuple(value)
     for function in functions:
         if not callable(function):
-            raise InputError(f"the entry {_describe(function)} of {name} is not callable", "give functions")
+            raise InputError(f"the entry {_describe(function)} of {name} is not callable", "give a list of functions")
     return functions
 
 
@@ -156,7 +156,7 @@ def intervals(name: str, value: Any) -> dict[str, tuple[float, float]]:
 
 
 def _interval(name: str, ends: Any) -> tuple[float, float]:
-    # Brackets have a meaning to the shell, so the suggestion is quoted.
+    # Brackets are special characters in a shell, so the suggestion is quoted.
     remedy = f"try '{name}=[-1,1]'"
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
         raise InputError(f"{name} must be [low, high], got {_describe(ends)}", remedy)

@@ -112,7 +112,7 @@ def train(tree: Path, words: Sequence[str], folder: Path) -> Cloud:
 
 
 def difference(first: Cloud, second: Cloud) -> str | None:
-    """Return a description of the first difference between two clouds, or None if they are equal bit for bit."""
+    """Return a description of the first difference between two clouds, or None if they are bit for bit equal."""
     for what in ("exit_code", "step"):
         values = getattr(first, what), getattr(second, what)
         if values[0] != values[1]:
@@ -142,7 +142,7 @@ def available_datasets(tree: Path) -> list[str]:
 
 
 def quadratic_loss(tree: Path) -> list[str]:
-    """Return the argument for the loss of version 0.1, which had no other one; recipe=tuned has another default now."""
+    """Return the argument that selects the only loss of version 0.1; recipe=tuned now has another default."""
     recipe = tree / "configs" / "recipe" / "tuned.yaml"
     return ["loss=quadratic"] if recipe.is_file() and "\nloss:" in recipe.read_text(encoding="utf-8") else []
 
@@ -174,7 +174,9 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--revision", default=LAST_OF_0_1, help="tag or commit to compare with (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=300, help="recursions per run (default: %(default)s)")
     parser.add_argument("--N", type=int, help="particles per run (default: those of the dataset)")
-    parser.add_argument("--dataset", nargs="+", metavar="NAME", help="default: all that are on this machine")
+    parser.add_argument(
+        "--dataset", nargs="+", metavar="NAME", help="datasets to compare (default: all that are on this machine)"
+    )
     parser.add_argument("--recipe", nargs="+", choices=RECIPES, default=RECIPES)
     parser.add_argument("--engine", nargs="+", choices=tuple(ENGINES), default=tuple(ENGINES))
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)

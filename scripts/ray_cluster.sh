@@ -10,7 +10,7 @@ set -euo pipefail
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
 [ $# -eq 2 ] || usage
 folder=$(realpath -m "$2")
-# Ray asks for a token between its nodes; it is a file of this cluster's own.
+# Ray requires a token between its nodes; this cluster stores it in its own file.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$folder/token" RAY_USAGE_STATS_ENABLED=0
 
 start() {
@@ -33,7 +33,7 @@ start() {
   echo "proxlearn train -m ... hydra/launcher=ray hydra.launcher.ray.init.address=127.0.0.1:$port"
 }
 
-nodes_are() { # until the cluster has so many nodes, at most 60 s
+nodes_are() { # wait until the cluster has this many nodes, at most 60 s
   for _ in $(seq 30); do
     [ "$(ray status --address "127.0.0.1:$port" 2>/dev/null | grep -c ' node_')" = "$1" ] && return
     sleep 2
@@ -44,7 +44,7 @@ nodes_are() { # until the cluster has so many nodes, at most 60 s
 
 stop() {
   [ -e "$folder/pids" ] || { echo "ray_cluster: no cluster was started in $folder" >&2; exit 2; }
-  # `ray start --block` ends what it started when it is told to end; the node before the head.
+  # `ray start --block` stops its processes when it is stopped; the node is stopped before the head.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue
     for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done

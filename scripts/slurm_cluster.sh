@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A real SLURM of two nodes on this machine, for trying out sweeps; all its files are below one folder.
+# A real SLURM cluster of two nodes on this machine, for trying out sweeps; all its files are below one folder.
 #
 #   scripts/slurm_cluster.sh start FOLDER     start the cluster and print how to use it
 #   scripts/slurm_cluster.sh stop FOLDER      stop its daemons by their process ids
@@ -15,7 +15,7 @@ user=$(id -un)
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
-wait_for() { # wait_for WHAT COMMAND...: until the command succeeds, at most 20 s
+wait_for() { # wait_for WHAT COMMAND...: wait until the command succeeds, at most 20 s
   local what=$1; shift
   for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
   echo "slurm_cluster: $what did not start; see the logs in $folder" >&2
@@ -31,7 +31,7 @@ start() {
   export PATH="$PATH:/usr/sbin"
   mkdir -p "$folder"/{state,spool-n1,spool-n2}
   chmod 755 "$folder"
-  # munged accepts its key and socket only in folders that nobody else can write to.
+  # munged accepts its key and socket only in folders that no other user can write to.
   mkdir -p "$folder/munge" && chmod 755 "$folder/munge"
   head -c 1024 /dev/urandom >"$folder/munge/key"
   chmod 400 "$folder/munge/key"
@@ -85,7 +85,7 @@ EOF
 
 stop() {
   [ -e "$folder/pids" ] || { echo "slurm_cluster: no cluster was started in $folder" >&2; exit 2; }
-  # The last one started first: the nodes, the controller, munge.
+  # Stop in reverse order of the start: the nodes, the controller, munge.
   tac "$folder/pids" | while read -r pid; do
     kill "$pid" 2>/dev/null || continue
     for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread (pytest runs two processes), problems for laws, the paper's files."""
+"""Fixtures of all tests: one thread (pytest runs two processes), problems for laws, and the paper's files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ with tarfile.open(ARCHIVE) as archive:
 
 @pytest.fixture(scope="session")
 def old_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run folders of version 0.1.0, to be copied and not changed."""
+    """The run folders of version 0.1.0, which must be copied before they are changed."""
     folder = tmp_path_factory.mktemp("version_0_1_0")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
@@ -81,7 +81,7 @@ def paper_files() -> Path:
 
 @pytest.fixture(scope="session")
 def wdbc() -> Risk:
-    """The paper's WDBC training part, raw features, float64."""
+    """The training part of the paper's WDBC, with raw features in float64."""
     bunch = load_breast_cancer()
     labels = torch.from_numpy(1 - bunch.target[:399])
     return Risk.from_samples(
@@ -91,13 +91,13 @@ def wdbc() -> Risk:
 
 @pytest.fixture(scope="session")
 def standardised(wdbc: Risk) -> Risk:
-    """The same with standardised features, where rounding errors do not grow."""
+    """The same data with standardised features, for which rounding errors do not grow."""
     X = wdbc.samples.X
     return Risk.from_samples(wdbc.neuron, Samples((X - X.mean(0)) / X.std(0), wdbc.samples.y, wdbc.samples.labels))
 
 
 def config_of(*overrides: str) -> TrainConfig:
-    """What `proxlearn train` would run with these words."""
+    """Return the config that `proxlearn train` would run with these arguments."""
     return validate_config(compose(parse(list(overrides))))
 
 
@@ -108,7 +108,7 @@ def potentials(
     drift: options.Drift,
     prox_potential: options.Potential = "paper",
 ) -> Potentials:
-    """Return the potentials of a risk under one reading; the numbers of a step do not matter for them."""
+    """Return the potentials of a risk under one reading; they do not depend on the numbers of a step."""
     return risk.potentials(theta, rho, Hyper(beta=1.0, h=1.0, epsilon=1.0, drift=drift, prox_potential=prox_potential))
 
 
@@ -118,13 +118,13 @@ def generator() -> torch.Generator:
 
 
 def paper_cloud(problem: Risk, N: int, generator: torch.Generator) -> PointCloud:
-    """cloud_0 of the paper's WDBC experiment, with PDF values as weights."""
+    """Return the initial cloud of the paper's WDBC experiment, with density values as weights."""
     coordinates = problem.neuron.coordinates(problem.samples.X.shape[1])
     return draw_cloud(coordinates, {"a": (0.9, 1.1), "b": (-0.1, 0.1), "w": (-1.0, 1.0)}, N, "pdf", generator)
 
 
 def randomness(cloud: PointCloud, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Noise and z0 of one step, in the cloud's precision."""
+    """Return noise and z0 of one step, in the cloud's precision."""
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=torch.float64)
     z0 = 1 - torch.rand(len(cloud.theta), generator=generator, dtype=torch.float64)
     return noise.to(cloud.theta.dtype), z0.to(cloud.theta.dtype)

@@ -1,4 +1,4 @@
-"""Damaged and forged files, drawn at random: what disks, editors, other programs and attackers leave behind."""
+"""Randomly damaged and forged files, as left by disks, editors, other programs and attackers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def remove(draw: random.Random, path: Path) -> None:
 
 
 def grow(draw: random.Random, path: Path) -> None:
-    """A sparse file, which takes no place on the disk."""
+    """Replace a file with a sparse file, which takes up no disk space."""
     os.truncate(path, LARGE)
 
 
@@ -74,7 +74,7 @@ def other_kind(draw: random.Random, path: Path) -> None:
 
 
 def alter_values(draw: random.Random, path: Path) -> None:
-    """A valid JSON or YAML file, in which one value is another one, or is not there."""
+    """Replace or remove one value in a valid JSON or YAML file."""
     is_json = path.suffix == ".json"
     values = json.loads(path.read_text()) if is_json else yaml.safe_load(path.read_text())
     node: Any = values
@@ -92,7 +92,7 @@ def alter_values(draw: random.Random, path: Path) -> None:
 
 
 def alter_table(draw: random.Random, path: Path) -> None:
-    """A CSV file with other cells, columns or rows."""
+    """Change cells, columns or rows of a CSV file."""
     rows = [line.split(",") for line in path.read_text().splitlines()]
     kind = draw.randrange(6)
     column = draw.randrange(len(rows[0]))
@@ -113,7 +113,7 @@ def alter_table(draw: random.Random, path: Path) -> None:
 
 
 def forge(draw: random.Random, path: Path) -> None:
-    """A checkpoint with another header or state, and the checksum that fits it."""
+    """Forge a checkpoint with another header or state and a matching checksum."""
     from tests.run.test_hostile import resealed
 
     def change(header: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def forge(draw: random.Random, path: Path) -> None:
 
 
 def damages_of(path: Path) -> list[Damage]:
-    """What can be done to a file: to any one, and to one of its kind."""
+    """Return the kinds of damage that can be done to a file of this kind."""
     every: list[Damage] = [cut, flip, insert, repeat, replace, remove, grow, other_kind]
     special = {".json": alter_values, ".yaml": alter_values, ".csv": alter_table, ".safetensors": forge}
     # What still has its form gets further than what has none.
@@ -139,7 +139,7 @@ def damages_of(path: Path) -> list[Damage]:
 
 
 def damaged_copy(draw: random.Random, source: Path, copy: Path) -> str:
-    """A copy of a folder in which one to three files are damaged; returns what was done."""
+    """Copy a folder, damage one to three files in the copy, and return a description of the damage."""
     shutil.copytree(source, copy)
     files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".yaml", ".csv", ".safetensors"))
     descriptions = []

@@ -1,4 +1,4 @@
-"""Runs of a second or less, and what it means for two of them to be the same run."""
+"""Runs of a second or less, and the comparison of two runs."""
 
 import json
 import multiprocessing
@@ -28,7 +28,7 @@ def composed(*overrides: str) -> TrainConfig:
 
 
 def small(*overrides: str, **changes) -> TrainConfig:
-    """A sine run with eight particles; further changes as the schema's fields."""
+    """Return the config of a sine run with eight particles; further changes are fields of the schema."""
     base = composed("dataset=sine", "N=8", "dataset.points=10", "threads=1", "checkpoint_every=5", *overrides)
     return replace(base, **changes)
 
@@ -42,7 +42,7 @@ def status(folder: Path) -> dict:
 
 
 def assert_same_run(folder: Path, reference: Path) -> None:
-    """Bit for bit: every checkpoint of the reference (cloud, generator, precision), every row, every figure."""
+    """Compare two runs bit for bit: every checkpoint of the reference (cloud, generator, precision), row and metric."""
     assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
     checkpoints = {step: path.read_bytes() for step, path in list_checkpoints(folder / "checkpoints")}
     for step, path in list_checkpoints(reference / "checkpoints"):

@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md work as they stand: each needs its module and one line in a registry."""
+"""The recipes of CONTRIBUTING.md work as written: each needs its module and one line in a registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(method_settings(nearest, "light", "banana"), np.mean((fitted.probability(X
 
 
 def write_module(tree: Path, path: str) -> None:
-    """Write the code block that follows the path's first mention."""
+    """Write the code block that follows the first mention of the path."""
     code = re.search(rf"`{re.escape(path)}`:\n\n```python\n(.*?)```", CONTRIBUTING, re.DOTALL)
     assert code is not None
     (tree / path).write_text(code[1], encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What README and docs say of results is what the committed files hold, number by number."""
+"""The numbers in README and docs are those of the committed result files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text_of(name: str) -> str:
 
 
 def tables_of(path: Path) -> dict[str, dict[str, dict[str, str]]]:
-    """The tables of a page by their titles: rows by their first cell, cells by their headings."""
+    """Return the tables of a page by title, as rows by first cell and cells by heading."""
     tables: dict[str, dict[str, dict[str, str]]] = {}
     title, head = "", [""]
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -55,7 +55,7 @@ def test_readmes_table_of_tuned_fits_is_the_generated_one(dataset: str) -> None:
         (row[4], accuracies["paper's accuracy"]),
     ):
         assert quoted == "-" if not stored else abs(float(quoted) - float(stored)) <= 0.51e-3
-    assert row[3] == times["seconds, mean (most)"].split()[0]
+    assert row[3] == times["seconds, mean (max)"].split()[0]
 
 
 def test_readme_says_which_differences_between_weights_are_clear() -> None:
@@ -112,7 +112,7 @@ def test_docs_and_table_5_agree_on_which_N_are_near() -> None:
         r"It is within 15% of the paper's at (.*?) and beyond it at (.*?)\.", text_of("outputs/paper/table5.md")
     )
     assert verdict is not None
-    conclusion = "No reading agrees with the paper; the nearest one: 1000 points, weights 1/N; 0.5/n"
+    conclusion = "No reading agrees with the paper; the closest one: 1000 points, weights 1/N; 0.5/n"
     assert conclusion in text_of("outputs/paper/table5.md")
     near, far = (re.findall(r"N=(\d+) \(([-+]\d+)%\)", part) for part in verdict.groups())
     words = (

@@ -1,4 +1,4 @@
-"""The estimators: scikit-learn's own checks, its tools, going on, uncertainty; and agreement with the command line."""
+"""The estimators: scikit-learn's checks and tools, continued fits, uncertainty, and agreement with the command line."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_several_targets_are_regressed_together_in_their_own_units() -> None:
 
 
 def test_the_standard_error_is_that_of_redrawn_particles() -> None:
-    """Bootstrap the cloud itself: predict_std must be the standard deviation of the answers of redrawn clouds."""
+    """predict_std must be the standard deviation of the predictions of bootstrapped clouds."""
     X, y = wave()
     fitted = ProxLearnRegressor(**QUICK).fit(X, y)
     rng = np.random.default_rng(1)
@@ -237,7 +237,7 @@ def test_probabilities_lie_on_the_simplex_and_have_errors() -> None:
 
 
 def test_importing_the_package_is_light_and_threads_stay_as_asked_for() -> None:
-    """In a process of its own: numba starts its threads once, and asks OpenMP for all cores when it does."""
+    """A separate process is used, because numba starts its threads once and then requests all cores from OpenMP."""
     code = """
 import sys, proxlearn
 assert not {"torch", "sklearn", "numpy"} & set(sys.modules)
@@ -257,7 +257,7 @@ proxlearn.nonsense
 
 
 def command_line(frame: pd.DataFrame, folder: Path, *overrides: str) -> np.ndarray:
-    """Train on a table, whose last column is the target, with recipe=tuned; returns the rows of the training part."""
+    """Train with recipe=tuned on a table whose last column is the target; return the rows of the training part."""
     frame.to_csv(folder / "table.csv", index=False)
     words = ["dataset=csv", f"dataset.path={folder / 'table.csv'}", f"dataset.target={frame.columns[-1]}",
              "recipe=tuned", f"hydra.run.dir={folder / 'run'}", "threads=1", *overrides]  # fmt: skip
@@ -266,7 +266,7 @@ def command_line(frame: pd.DataFrame, folder: Path, *overrides: str) -> np.ndarr
 
 
 def agree(frame: pd.DataFrame, folder: Path, estimator: ProxLearnClassifier | ProxLearnRegressor) -> pd.DataFrame:
-    """What `proxlearn predict` says of the whole table; an estimator fitted on the same rows must say the same."""
+    """Check that `proxlearn predict` and an estimator fitted on the same rows agree on the whole table."""
     *features, target = frame.columns
     rows = command_line(frame, folder, f"N={estimator.N}", f"steps={estimator.steps or 'null'}")
     X = frame[features].to_numpy()

@@ -179,7 +179,7 @@ def test_confinement_acts_on_the_blocks_that_it_names() -> None:
 
 
 class Cosh(Loss):
-    """A user's own loss, whose derivative is found by automatic differentiation."""
+    """A user-defined loss, whose derivative is computed by automatic differentiation."""
 
     name = "cosh"
     tasks = ("regression",)

@@ -1,4 +1,4 @@
-"""What a fit leaves in an estimator belongs to that fit: the noise of its own steps, and nothing of one that failed."""
+"""The state of an estimator belongs to its last fit: the noise of its own steps, and nothing of a fit that failed."""
 
 from __future__ import annotations
 

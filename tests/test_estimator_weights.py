@@ -52,7 +52,7 @@ def test_equal_weights_are_no_weights(make: type, loss: str) -> None:
 @pytest.mark.parametrize("settings", [SMALL, {"N": 20, "steps": 12, "random_state": 0}])
 @pytest.mark.parametrize("make, loss", LOSSES)
 def test_a_row_of_weight_0_is_removed(make: type, loss: str, settings: dict[str, Any]) -> None:
-    """Bit for bit, also where selection chooses the settings."""
+    """This holds bit for bit, even if selection chooses the settings."""
     X, y = rows_of(make)
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y)) * (np.arange(len(y)) % 5 != 0)
     kept = weights > 0

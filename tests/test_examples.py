@@ -1,4 +1,4 @@
-"""The examples: each is at most 15 lines of code, runs as it stands in an empty folder, and shows what it promises."""
+"""Each example has at most 15 lines of code, runs in an empty folder, and shows the promised result."""
 
 from __future__ import annotations
 

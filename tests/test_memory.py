@@ -1,4 +1,4 @@
-"""Free memory: what the system reports, what a cgroup leaves, and the limit that the user sets."""
+"""Free memory: the value reported by the system, the rest of a cgroup's limit, and the limit set by the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as it is installed: a wheel with its configs that runs from any folder, and the order of its layers."""
+"""The installed package: a wheel with its configs that runs from any folder, and the order of its layers."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ LEVELS = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 
 
 def room_of(module: str) -> str:
-    """The entry of LAYERS that a module (without the leading ``proxlearn.``) belongs to."""
+    """Return the entry of LAYERS to which a module (without the leading ``proxlearn.``) belongs."""
     parts = module.split(".")
     return next((name for name in (".".join(parts[:2]), parts[0]) if name in LEVELS), parts[0])
 
 
 def imports_of(source: str) -> set[str]:
-    """Entries of LAYERS that a module imports from anywhere, also inside functions."""
+    """Return the entries of LAYERS from which a module imports anywhere, including inside functions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -71,7 +71,7 @@ def imports_of(source: str) -> set[str]:
 
 
 def upward_imports(sources: dict[str, str]) -> list[str]:
-    """Each import from a layer that is not below; paths are relative to the package."""
+    """Return each import from a layer that is not below; paths are relative to the package."""
     upward = []
     for path, source in sources.items():
         own = room_of(path.removesuffix(".py").replace("/", "."))
@@ -146,7 +146,7 @@ def test_the_wheel_trains_from_an_empty_folder(installed: Path, tmp_path: Path, 
 
 
 def test_a_bare_checkout_runs_without_installation(tmp_path: Path) -> None:
-    """With -S Python ignores the site-packages, and with them any installed proxlearn."""
+    """With -S, Python ignores the site-packages and therefore any installed proxlearn."""
     paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     code = f"import sys; sys.path[:0] = {paths!r}; from proxlearn.cli import main; sys.exit(main())"
     command = [sys.executable, "-S", "-c", code, "train", "dataset=sine", "N=5", "steps=1"]

@@ -1,4 +1,4 @@
-"""Plug-ins: an installed package adds a neuron, a loss, a weight update, a dataset and a logger by entry points.
+"""Plug-ins: an installed package adds a neuron, a loss, a weight update, a dataset and a logger through entry points.
 
 The example package is tests/plugins/bump. It is installed with pip into a folder of its own, and every command runs in
 a process that finds it there, or does not.
@@ -65,7 +65,7 @@ def proxlearn(site: Path | None, cwd: Path, *words: str, **variables: str) -> su
 
 @pytest.fixture(scope="module")
 def trained(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the finished run ``run``, in which every part comes from the package."""
+    """A folder with the finished run ``run``, all parts of which come from the package."""
     folder = tmp_path_factory.mktemp("trained")
     done = proxlearn(site, folder, "train", *EVERYTHING, "hydra.run.dir=run")
     assert done.returncode == 0, done.stderr

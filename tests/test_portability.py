@@ -1,4 +1,4 @@
-"""The package needs no POSIX: it is imported, and trains, on a system that lacks what Windows lacks (simulated)."""
+"""The package can be imported and trains on a system that lacks what Windows lacks (simulated)."""
 
 from __future__ import annotations
 

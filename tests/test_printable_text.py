@@ -1,4 +1,4 @@
-"""No control character from a file or from a file's name reaches the terminal."""
+"""No control character from a file or from a file name reaches the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public interface: what `import proxlearn` offers, its examples, and how it answers wrong input."""
+"""The public interface: the names of `import proxlearn`, their examples, and the errors for wrong input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PUBLIC_MODULES = (
 
 
 class Repulsion(pl.Functional):
-    """A functional of the user: only its value is given."""
+    """A user-defined functional with only a value."""
 
     blocks = {"place": 2}  # noqa: RUF012
 

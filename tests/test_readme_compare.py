@@ -1,4 +1,4 @@
-"""The README's tables of the comparison are those of the committed cells, digit by digit."""
+"""The README's comparison tables agree digit by digit with the committed cells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def readme() -> str:
 
 @functools.cache
 def cells(paper: bool) -> Cells:
-    """(method, dataset) -> its cells by split, the split of the samplers' authors last."""
+    """Return the cells by method and dataset, ordered by split, with the split of the samplers' authors last."""
     grouped: Cells = defaultdict(list)
     records = ResultCache(ROOT / "outputs" / "compare" / CELLS)
     for cell in sorted((record.identity | record.result for record in records), key=lambda cell: str(cell["split"])):
@@ -78,7 +78,7 @@ def test_figures_of_the_published_settings(name: str, readme: str) -> None:
 
 
 def test_how_far_the_published_settings_get(readme: str) -> None:
-    """The paragraph's functionals, by its own words."""
+    """The functionals are those that the paragraph states."""
     text = " ".join(readme.split())
     paper = cells(paper=True)
 

@@ -1,4 +1,4 @@
-"""The README's page on new datasets, followed word by word in a copy of the project."""
+"""The README's page on new datasets, followed step by step in a copy of the project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def section(title: str) -> str:
-    """The README from a heading to the next of the same or a higher level."""
+    """Return the README from a heading to the next of the same or a higher level."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     start = re.search(rf"^(#+) {title}$", text, re.MULTILINE)
     assert start is not None, f"README.md has no section {title!r}"

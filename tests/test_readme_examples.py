@@ -1,4 +1,4 @@
-"""The README's section for users with data of their own: every block is run as it stands."""
+"""The README's section for users with their own data: every block is run as written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = ("Fit on your CSV in five lines", "Sweep", "Compare weights", "The re
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """my.csv and new.csv, and a `proxlearn` on the path."""
+    """A folder with my.csv and new.csv, and a `proxlearn` on the path."""
     folder = tmp_path_factory.mktemp("readme")
     X, y = make_blobs(60, centers=3, n_features=4, cluster_std=2.0, random_state=0)
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(label=np.array(["red", "green", "blue"])[y])

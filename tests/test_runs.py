@@ -1,4 +1,4 @@
-"""Runs from Python: the bits of the command, callbacks, no traces in the process, and reading a folder."""
+"""Runs from Python: the bits of the command, callbacks, no side effects in the process, and reading a folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def reference() -> pl.Run:
-    """The run that nothing interrupted."""
+    """The uninterrupted run."""
     return pl.train(*SINE, in_folder("reference"), plots=False, verbose=False)
 
 
@@ -176,9 +176,12 @@ def test_it_runs_in_a_thread() -> None:
     [
         (("betta=1",), "unknown key `betta`"),
         (("dataset=wdcb",), "wdcb"),
-        (("-m", "dataset=sine", "beta=0.1,0.2"), "a sweep has many runs, and train returns one; call train in a loop"),
-        (("--cfg", "job"), "print information and start no run"),
-        ((0.05,), 'words of the command line, got 0.05; write "beta=0.05"'),
+        (
+            ("-m", "dataset=sine", "beta=0.1,0.2"),
+            "a sweep has many runs, but train returns only one; call train in a loop",
+        ),
+        (("--cfg", "job"), "print information instead of starting a run"),
+        ((0.05,), 'command-line arguments as strings, got 0.05; write "beta=0.05"'),
     ],
 )
 def test_wrong_words_raise_and_create_nothing(own_folder: Path, words: tuple[str, ...], message: str) -> None:
@@ -253,9 +256,9 @@ def test_questions_that_a_run_cannot_answer_are_refused(reference: pl.Run, own_f
     assert reference.predict([[0.5]]).shape == (1,)
     with pytest.raises(pl.InputError, match="a real number, which has no classes; use predict"):
         reference.predict_proba([[0.5]])
-    with pytest.raises(pl.InputError, match="no estimate 'median'"):
+    with pytest.raises(pl.InputError, match="unknown estimate 'median'"):
         reference.predict([[0.5]], estimate="median")
-    with pytest.raises(pl.InputError, match="no folder nowhere"):
+    with pytest.raises(pl.InputError, match="the folder nowhere does not exist"):
         pl.load_run("nowhere")
     (own_folder / "empty").mkdir()
     with pytest.raises(pl.InputError, match="is not a run folder"):

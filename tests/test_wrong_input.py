@@ -1,4 +1,4 @@
-"""Wrong input from Python: one sentence with the problem and its remedy, and never an error of torch or numpy."""
+"""Wrong input from Python gives one sentence with the problem and its remedy, and never an error of torch or numpy."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "theta": (lambda: pl.iterate(sine_risk(), zeros(2), HYPER), r"has 3 coordinates \(a: 1, b: 1, w: 1\)"),
     "beta": (lambda: pl.iterate(sine_risk(), zeros(3), replace(HYPER, beta=-1.0)), "beta must be a finite number > 0"),
     "steps": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, steps=-1), "steps must be a whole number >= 0"),
-    "engine": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, engine="fast"), "no engine 'fast'"),
+    "engine": (lambda: pl.iterate(sine_risk(), zeros(3), HYPER, engine="fast"), "unknown engine 'fast'"),
     "batch": (
         lambda: pl.iterate(Repulsion(), zeros(2), replace(HYPER, batch_size=3)),
         "batch_size=3, but this functional has no samples; leave out batch_size",

@@ -1,4 +1,4 @@
-"""Baseline that trains the same two-layer network with Adam.
+"""A baseline that trains the same two-layer network with Adam.
 
 The network f is the mean of N tanh neurons, initialised with the recursion's initial cloud of the same seed. The risk
 is the mean squared error, as in the recursion, and its gradient is computed exactly from all rows. The scale of the

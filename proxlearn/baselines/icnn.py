@@ -55,14 +55,14 @@ class ConvexNet:
         ]
         self.A, self.linear, self.W, self.w, self.lamda = self._views
         if with_lamda:
-            # With lambda = 1 and small units the first map is nearly the identity.
+            # With lambda = 1 and small units, the first map is nearly the identity.
             self.A.normal_(std=INIT_STD_A * dim**-0.5, generator=generator)
             self.linear.normal_(std=INIT_STD_LINEAR, generator=generator)
             self.W.normal_(std=1 / width, generator=generator).abs_()
             self.w.fill_(1 / width)
             self.lamda.fill_(1.0)
         else:
-            # The published initialisation is far from the identity, and is pretrained.
+            # The published initialisation is far from the identity, so the network is pretrained.
             for part in (self.A, self.linear, self.W, self.w):
                 part.normal_(std=width**-0.5, generator=generator)
             self.clamp_()
@@ -127,7 +127,7 @@ class PackedNet:
         bar[: net.pairs] += (M_bar.index_select(0, net.upper) + M_bar.index_select(0, net.lower)) * net.halves[:, None]
         bar[net.pairs : -1] += p_bar[0]
         bars = torch.stack((bar @ net.W.T, bar))
-        # Q = 2 A'A is symmetric: an off-diagonal entry occurs twice, and a diagonal entry has the derivative 4 A.
+        # Q = 2 A'A is symmetric, so an off-diagonal entry occurs twice, and a diagonal entry has the derivative 4 A.
         Q_bar = (bars[:, : net.pairs] * (2 / net.halves[:, None])).index_select(1, net.full).mT.reshape(-1, D, D)
         W_bar = self.Q0.T @ bar
         parts = (torch.bmm(net.A, Q_bar), bars[:, net.pairs :], W_bar, self.w_bar, self.lamda_bar)

@@ -17,9 +17,9 @@ from proxlearn.core.fused.vector_math import FAST, exp
 LANES = 16
 """Number of particles that are processed together; their matrices are inverted side by side, one per lane."""
 COLUMNS = 256
-"""Number of columns of E and of P E that are processed together, so that they stay in the first-level cache."""
+"""Number of columns of E and of P E that are processed together, so that they stay in the L1 cache."""
 CHUNK = 1024
-"""Number of entries of E that are processed together for four particles, so that they stay in the first-level cache."""
+"""Number of entries of E that are processed together for four particles, so that they stay in the L1 cache."""
 
 
 @compile_pass(fastmath=FAST, error_model="numpy")

@@ -51,7 +51,7 @@ WIDE_STD = 10.0
 
 @dataclass(frozen=True)
 class JkoIcnnSettings:
-    """Settings of JKO-ICNN, apart from the temperature."""
+    """The settings of JKO-ICNN, apart from the temperature."""
 
     width: int
     steps: int

@@ -39,7 +39,7 @@ LEDGER_ROWS = 10
 
 @dataclass(frozen=True)
 class LangevinSettings:
-    """Settings of Langevin dynamics, apart from the temperature."""
+    """The settings of Langevin dynamics, apart from the temperature."""
 
     eta: float
     steps: int

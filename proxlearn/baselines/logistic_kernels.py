@@ -1,4 +1,4 @@
-"""Compiled gradient of a sum of logistic losses, whose intermediate results stay in the cache."""
+"""The compiled gradient of a sum of logistic losses, whose intermediate results stay in the cache."""
 
 from __future__ import annotations
 

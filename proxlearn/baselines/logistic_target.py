@@ -30,7 +30,7 @@ NEWTON_STEPS = 100
 
 
 class Potential(Protocol):
-    """Interface of the target of a sampler: a potential V and its gradient."""
+    """The interface of a sampler's target: a potential V and its gradient."""
 
     @property
     def dim(self) -> int:
@@ -42,7 +42,7 @@ class Potential(Protocol):
     def gradient(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return the gradient of V at every particle, B x D.
 
-        ``rows`` contains the row numbers of a data batch; None stands for all rows.
+        ``rows`` contains the row numbers of a data batch; None means all rows.
         """
 
     def data_batch(self, size: int | None, generator: torch.Generator) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Interface of the compared methods: a method is fitted to scaled rows and then predicts probabilities."""
+"""The interface of the compared methods: a method is fitted to scaled rows and then predicts probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Predictor = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Request:
-    """Arguments of a fit other than the training rows."""
+    """The arguments of a fit other than the training rows."""
 
     dataset: str
     seed: int

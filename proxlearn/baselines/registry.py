@@ -1,4 +1,4 @@
-"""Registry of the compared methods by name.
+"""The registry of the compared methods by name.
 
 To add a method, write a module with a fit function (see method.py) and add a line here. If the results of a method
 change, increase its ``revision``.

@@ -46,7 +46,7 @@ REPORT_EVERY = 50
 
 @dataclass(frozen=True)
 class SwgfSettings:
-    """Settings of SWGF, apart from the temperature."""
+    """The settings of SWGF, apart from the temperature."""
 
     h: float
     steps: int

@@ -1,7 +1,8 @@
-"""The cost of company: how much longer a command takes while other processes use the cores.
+"""The time that a command takes while other processes use the cores, relative to its time alone.
 
-Two situations, both with real processes of the real command: two runs at once against one after the other, and one run
-beside a busy loop per core against the same run alone. All of them take turns, and the median of the ratios counts.
+There are two situations, both with real processes that run the actual command: two runs at once compared with two runs
+one after the other, and one run beside one busy loop per core compared with the same run alone. All of them take turns,
+and the median of the ratios is reported.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from typing import Any
 from proxlearn.errors import RunError
 
 DATASETS = ("banana", "wdbc")
-"""The default datasets: every pair of particles matters in the one, and none in nearly all of the other."""
+"""The default datasets: in the first, every pair of particles matters; in the second, almost no pair does."""
 STEPS = {"wdbc": 20_000, "diabetes": 3000, "banana": 1000, "twonorm": 500, "shd": 1500, "sine": 3000}
-"""Recursions of the commands, which take a few seconds each."""
+"""Number of recursions of each command, which takes a few seconds."""
 QUICK_STEPS = {dataset: steps // 10 for dataset, steps in STEPS.items()}
 BUSY_LOOP = """
 import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
 while True: pass
 """
-"""A busy loop that ends when the bench has ended, even if it was killed: then its standard input is closed."""
+"""A busy loop that ends when the bench ends, even if the bench is killed, because its standard input is then closed."""
 CommandOf = Callable[[Path], list[str]]
-"""A function that returns the command of a run whose output is in the given folder, which does not exist yet."""
+"""A function that returns the command of a run whose output goes to the given folder, which does not exist yet."""
 
 
 def train_command(dataset: str, steps: int) -> CommandOf:
@@ -53,7 +54,7 @@ def measure_company(
         def commands(number: int) -> list[list[str]]:
             return [command_of(next(folders)) for _ in range(number)]
 
-        # The first run compiles, and the next one loads the compiled passes.
+        # The first run compiles the passes, and the next one loads them.
         run_at_once(commands(1))
         for _ in range(turns):
             first, second = (run_at_once(commands(1)) for _ in range(2))
@@ -89,14 +90,14 @@ def run_at_once(commands: Sequence[list[str]]) -> float:
             if code != 0:
                 output.seek(0)
                 last_line = output.read().decode(errors="replace").strip().rpartition("\n")[2]
-                problem = f"`{' '.join(command[2:])}` ended with the exit code {code} ({last_line})"
-                raise RunError(problem, "give this command by itself, and remove the cause")
+                problem = f"`{' '.join(command[2:])}` ended with exit code {code} ({last_line})"
+                raise RunError(problem, "run this command by itself to find the cause")
     return seconds
 
 
 @contextlib.contextmanager
 def busy_loops(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start processes that each keep a core busy; they end with the block, and with this process."""
+    """Start processes that each keep one core busy; they end with the block or with this process."""
     command = [sys.executable, "-c", BUSY_LOOP]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with processes([command] * number, **streams) as started:
@@ -105,7 +106,7 @@ def busy_loops(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @contextlib.contextmanager
 def processes(commands: Sequence[list[str]], **streams: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start processes; those that still run at the end of the block are killed, however the block ends."""
+    """Start processes, and kill those that are still running at the end of the block, however the block ends."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:

@@ -1,4 +1,4 @@
-"""The cost of a whole run besides its recursions: metrics, checkpoints, status, progress, start and end."""
+"""The cost of a whole run beyond its recursions: metrics, checkpoints, status, progress, start and end."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from proxlearn.run.train import train
 
 
 def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, turns: int, bare: int) -> dict[str, Any]:
-    """Measure the time of `train` and that of the bare recursion, over a run from its first step to its last.
+    """Measure the times of `train` and of the bare recursion over a run, from its first step to its last.
 
     The two measurements alternate, because the speed of the machine and the cost of a cloud change: after each of
     ``turns`` sessions of the run, ``bare`` recursions are timed from its newest cloud, and as many from the cloud
-    ``typical``, with which a single recursion is timed elsewhere (recursion.py). Every session has a start and an end,
-    which an uninterrupted run has only once. All times are means, not minima.
+    ``typical``, from which recursion.py times a single recursion. Every session has a start and an end, whereas an
+    uninterrupted run has only one of each. All times are means, not minima.
     """
     train_seconds, bare_seconds, typical_seconds = 0.0, 0.0, 0.0
     experiment, _ = experiment_of(config)

@@ -1,12 +1,12 @@
-"""The time of each experiment of the paper as a whole, estimated along its own clouds.
+"""The time of each experiment of the paper as a whole, estimated at clouds of its own run.
 
 The cost of a recursion changes during a run: neurons saturate, and neighbours move apart. The compiled engine runs the
 experiment up to a largest k and keeps the clouds at log-spaced k. The time of a recursion is measured at each of these
-clouds, and weighted by the number of recursions for which the cloud stands: between two clouds the time is taken as
-linear in k, and the last cloud stands for all later recursions. Metrics and files are not included (end_to_end.py).
+clouds and weighted by the number of recursions that the cloud represents: between two clouds, the time is assumed to be
+linear in k, and the last cloud represents all later recursions. Metrics and files are not included (end_to_end.py).
 
-At every cloud three things take turns: *ours*, the compiled engine; *literal*, Algorithms 1 and 2 as printed, in
-float64; and the *floor* (floor.py). The median of the turns counts.
+At every cloud, three programs take turns: *ours*, the compiled engine; *literal*, Algorithms 1 and 2 as printed, in
+float64; and the *floor* (floor.py). The median of the turns is reported.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ LONGEST_STRETCH = 500
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured per experiment."""
+    """The extent of the measurements per experiment."""
 
     largest_k: int = 5000
     run_seconds: float = 60.0
-    """Time after which the run is not continued to the next cloud."""
+    """Seconds after which the run is not continued to the next cloud."""
     turns: int = 7
     literal_turns: int = 3
     stretch_seconds: float = 0.2
-    """Length of a timed stretch of recursions: a neighbour list is rebuilt only once in several recursions."""
+    """Duration of a timed stretch in seconds; it spans several recursions, because not every recursion rebuilds the
+    neighbour list.
+    """
 
 
 QUICK = Effort(largest_k=1000, run_seconds=5.0, turns=2, literal_turns=1, stretch_seconds=0.05)
@@ -57,22 +59,23 @@ def log_spaced(steps: int, largest_k: int) -> list[int]:
 
 
 def weights_of_clouds(ks: Sequence[int], steps: int) -> list[float]:
-    """Return the number of recursions, of ``steps``, for which the cloud of each k stands (ks[0] = 0).
+    """Return how many of the ``steps`` recursions the cloud of each k represents (ks[0] = 0).
 
-    The time of a recursion is linear in k between two clouds (the trapezoidal rule), and constant after the last one.
+    The time of a recursion is assumed to be linear in k between two clouds (trapezoidal rule) and constant after the
+    last.
     """
     weights = [0.0] * len(ks)
     for i, (k, following) in enumerate(pairwise(ks)):
         weights[i] += (following - k) / 2
         weights[i + 1] += (following - k) / 2
-    # The rule covers the recursions from ks[0] to ks[-1] with the first and the last one counted by half.
+    # The rule covers the recursions from ks[0] to ks[-1], and counts the first and the last one half.
     weights[0] += 0.5
     weights[-1] += 0.5 + (steps - 1 - ks[-1])
     return weights
 
 
 def make_stepper(experiment: Experiment, generator: torch.Generator) -> Stepper:
-    """Return the map cloud_{k-1} -> cloud_k of the compiled engine, as a run uses it."""
+    """Return the map cloud_{k-1} -> cloud_k of the compiled engine, as used in a run."""
     hyper = experiment.source.with_readings(experiment.hyper)
     return Stepper(experiment.source, hyper, "fused", torch.get_num_threads(), generator)
 
@@ -80,7 +83,7 @@ def make_stepper(experiment: Experiment, generator: torch.Generator) -> Stepper:
 def clouds_of_run(
     experiment: Experiment, cloud: PointCloud, ks: Sequence[int], seconds: float, generator: torch.Generator
 ) -> Iterator[PointCloud]:
-    """Yield the clouds of a run at ``ks``; after ``seconds`` without those of compilation, no further ones."""
+    """Yield the clouds of a run at ``ks``, and stop after ``seconds``, not counting compilation."""
 
     def elapsed() -> float:
         return time.perf_counter() - COMPILE_TIME.overhead
@@ -96,7 +99,7 @@ def clouds_of_run(
 
 @dataclass
 class CloudTimer:
-    """Times recursions from one cloud of a run."""
+    """A timer of recursions that start from one cloud of a run."""
 
     cloud: PointCloud
     stepper: Stepper
@@ -105,7 +108,7 @@ class CloudTimer:
     use: KernelUse
     calls: dict[str, Call]
     continues: bool
-    """Whether a stretch continues the one before, as for the last cloud; otherwise it starts at the cloud."""
+    """Whether a stretch continues the previous one, as for the last cloud; otherwise, it starts at the cloud."""
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: {"ours": [], "floor": [], "literal": []})
 
     def __post_init__(self) -> None:
@@ -118,7 +121,8 @@ class CloudTimer:
 
     def take_turn(self, with_literal: bool) -> None:
         if not self.continues:
-            # The stretch before has left other lists and tables in memory; one recursion from the cloud restores them.
+            # The previous stretch has left other lists and tables in memory; one recursion from the cloud restores
+            # them.
             self.newest = self.cloud
             self.stepper(self.cloud)
         self.milliseconds["ours"].append(_milliseconds(self.advance) / self.stretch)
@@ -137,7 +141,8 @@ class CloudTimer:
 def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, seconds: float) -> CloudTimer:
     """Return the timer of a cloud whose stretches take about ``seconds``.
 
-    ``gap`` is the number of recursions up to the next cloud; None for the last cloud, which stands for all later ones.
+    ``gap`` is the number of recursions up to the next cloud, or None for the last cloud, which represents all later
+    ones.
     """
     generator = torch.Generator().manual_seed(cloud.step)
     stepper = make_stepper(experiment, generator)
@@ -167,7 +172,7 @@ def measure_experiment(
         make_timer(experiment, cloud, gap, effort.stretch_seconds) for cloud, gap in zip(clouds, gaps, strict=True)
     ]
     for turn in range(effort.turns):
-        # The machine's speed changes during the measurement; turns spread the changes over all clouds.
+        # The speed of the machine changes during the measurement; taking turns spreads the changes over all clouds.
         for timer in timers:
             timer.take_turn(with_literal=turn < effort.literal_turns)
         on_turn()
@@ -189,7 +194,7 @@ def measure_experiment(
 
 
 def summarise(dataset: str, steps: int, clouds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of a whole experiment from those of its clouds."""
+    """Compute the record of a whole experiment from those of its clouds."""
     means = {
         name: sum(cloud["stands_for"] * cloud[name] for cloud in clouds) / steps
         for name in ("ours_ms", "literal_ms", "floor_ms")

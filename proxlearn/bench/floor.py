@@ -1,18 +1,18 @@
-"""The floor: the time of a recursion that consists of torch's own functions and nothing else.
+"""The floor: the time of a recursion that consists only of torch's own functions.
 
 *Drift*: the two matrix products, one sigmoid in place over N x n (for the softmax neuron, an exponential) and the
-noise, in preallocated memory. No recursion that uses torch's dense products has a faster drift, unless it leaves out
+noise, in preallocated memory. No recursion that uses torch's dense products has a faster drift, unless it omits
 products (saturated neurons).
 
-*Kernel*, where particles exchange mass: the distances of the pairs (``torch.cdist`` with its matrix product, which is
-several times faster than differences and not accurate enough for every cloud; the floor allows it), one exponential
-per pair, and (rounds + 1) x 2 products with the resulting matrix, where ``rounds`` is the number of rounds that the
-compiled step needs at the same cloud. If that step uses all pairs, the matrix is N x N. If it uses a neighbour list,
-the matrix has as many entries as there are pairs that matter, arranged as full rows, on which torch is faster than on
-any sparse matrix. If no pair matters, there is no kernel.
+*Kernel*, if particles exchange mass: the distances of the pairs (``torch.cdist`` with its matrix product, which is
+several times faster than differences but not accurate enough for every cloud; the floor uses it nevertheless), one
+exponential per pair, and (rounds + 1) x 2 products with the resulting matrix, where ``rounds`` is the number of rounds
+that the compiled step needs at the same cloud. If that step uses all pairs, the matrix is N x N. If it uses a neighbour
+list, the matrix has as many entries as there are pairs that matter, arranged as full rows, on which torch is faster
+than on any sparse matrix. If no pair matters, there is no kernel.
 
 A *pair matters* if its entry of the coupling diag(q) Gamma diag(z) is larger than 2^-53 of the mass of its row or of
-its column. The pair of a particle with itself counts too.
+its column. The pair of a particle with itself also counts.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from proxlearn.core.weight_updates import cost_rows_columns
 from proxlearn.run.experiment import Experiment
 
 SMALLEST_EXPONENT = -80.0
-"""Smallest exponent of the floor's kernel: products with denormal numbers would be many times slower."""
+"""Smallest exponent in the floor's kernel, because products with denormal numbers would be many times slower."""
 
 
 @dataclass(frozen=True)
 class KernelUse:
-    """How a step of the compiled engine uses the kernel."""
+    """The use of the kernel in a step of the compiled engine."""
 
     regime: str
-    """``identity``: no two particles exchange mass; ``list``: a neighbour list; ``all pairs``."""
+    """``identity`` (no two particles exchange mass), ``list`` (a neighbour list is used) or ``all pairs``."""
     rounds: int
     share: float
     """Number of pairs in the floor's matrix, divided by N^2."""
 
 
 def regime_of(after: PointCloud, info: Info | None) -> str:
-    """Return the regime of the step that gave ``after`` and ``info``, as in KernelUse."""
+    """Return the regime, as in KernelUse, of the step that produced ``after`` and ``info``."""
     if info is None or info.solution.rounds == 0:
         return "identity"
-    # A step over all pairs after which a list is possible already returns the list of the next step.
+    # A step over all pairs already returns the list of the next step if a list is possible.
     return "all pairs" if after.screen is None else "list"
 
 
 def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
-    """Return how the step that gave ``after`` and ``info`` used the kernel."""
+    """Return how the step that produced ``after`` and ``info`` used the kernel."""
     regime = regime_of(after, info)
     if info is None or regime == "identity":
         return KernelUse("identity", 0, 0.0)
@@ -77,7 +77,7 @@ def share_that_matters(info: Info) -> float:
 
 
 def drift_floor(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """Return a function that runs the floor's operations of the drift on arrays of an experiment's shapes."""
+    """Return a function that runs the floor's drift operations on arrays of an experiment's shapes."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)
@@ -95,7 +95,7 @@ def drift_floor(experiment: Experiment, cloud: PointCloud, generator: torch.Gene
 
 
 def kernel_floor(cloud: PointCloud, use: KernelUse, epsilon: float) -> Call:
-    """Return a function that runs the floor's operations of the kernel; it does nothing in the regime ``identity``."""
+    """Return a function that runs the floor's kernel operations; it does nothing in the regime ``identity``."""
     if use.rounds == 0:
         return lambda: None
     theta = cloud.theta

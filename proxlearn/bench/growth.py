@@ -1,4 +1,4 @@
-"""Measurements of how the cost grows with the number of particles, and how it depends on epsilon."""
+"""Measurements of the growth of the cost with the number of particles, and of its dependence on epsilon."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
 
 
 def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
-    """Measure the time of the step of ``measure_growth`` with the paper's algorithms as printed, in float32."""
+    """Measure the step of ``measure_growth`` with the paper's algorithms as printed, in float32."""
     generator = torch.Generator().manual_seed(0)
     experiment, cloud = experiment_of(config)
     cloud = spread_cloud(cloud, experiment, SPREAD_AT, generator)
@@ -56,7 +56,7 @@ def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, A
         runs.append(Recursions(experiment, cloud, torch.Generator().manual_seed(0)))
         runs[-1]()
     seconds = [0.0] * len(runs)
-    # The machine's speed changes during the measurement; turns spread the changes over all runs.
+    # The speed of the machine changes during the measurement; taking turns spreads the changes over all runs.
     chunk = max(1, (steps - 1) // TURNS)
     for first in range(1, steps, chunk):
         for i, recursions in enumerate(runs):

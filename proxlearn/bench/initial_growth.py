@@ -1,8 +1,8 @@
-"""How the time of a step grows with N at the initial cloud of each dataset, where every particle may have neighbours.
+"""The growth with N of the time of a step from the initial cloud, where every particle may have neighbours.
 
-KeOps computes reductions over all pairs of points without storing a matrix, and is the usual tool for many points.
-Where it is installed, one of its reductions is timed on the same cloud: a log-sum-exp over all pairs, which is what a
-single product with the kernel in the log domain costs. A recursion needs 2 (rounds + 1) of these, and the drift.
+KeOps computes reductions over all pairs of points without storing a matrix, and is the usual tool for many points. If
+it is installed, one of its reductions is timed on the same cloud: a log-sum-exp over all pairs, which costs as much as
+a single product with the kernel in the log domain. A recursion needs 2 (rounds + 1) of these and the drift.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZES = (1000, 2000, 5000, 10_000, 20_000)
 LARGE_SIZES = (*SIZES, 50_000, 100_000)
 QUICK_SIZES = (500, 1000, 2000)
 LONGEST_STEP = 300.0
-"""Seconds: a step that takes longer, extrapolated from the N before with N^2, is not measured."""
+"""Seconds above which a step is not measured; its time is extrapolated from the previous N with N^2."""
 NOT_POSSIBLE = "not possible"
 NOT_INSTALLED = "not installed"
 
@@ -39,9 +39,9 @@ NOT_INSTALLED = "not installed"
 def measure_initial_growth(
     config_of_size: Callable[[int], TrainConfig], sizes: Sequence[int], steps: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """For each N, yield a record of the fastest of ``steps`` steps, each of which starts from the initial cloud.
+    """Yield, for each N, a record of the fastest of ``steps`` steps, each of which starts from the initial cloud.
 
-    ``seconds`` is None where a step is not possible, and ``problem`` is the reason.
+    If a step is not possible, ``seconds`` is None and ``problem`` is the reason.
     """
     previous: tuple[int, float] | None = None
     for i, N in enumerate(sizes):
@@ -54,7 +54,7 @@ def measure_initial_growth(
             experiment, cloud = experiment_of(config)
         except InputError as error:
             if i == 0:
-                # The data is missing. Only at a larger N is the reason a lack of memory.
+                # At the first N, the data are missing; only at a larger N is the reason a lack of memory.
                 raise
             yield record | {"problem": error.problem}
             continue
@@ -88,7 +88,7 @@ def _measure(experiment: Experiment, cloud: PointCloud, steps: int) -> dict[str,
 
 
 def _keops(cloud: PointCloud, epsilon: float) -> float | str:
-    """Return the seconds of one log-sum-exp over all pairs with KeOps, or the reason why there are none."""
+    """Return the seconds of one log-sum-exp over all pairs with KeOps, or the reason why it cannot be measured."""
     if importlib.util.find_spec("pykeops") is None:
         return NOT_INSTALLED
     try:
@@ -110,7 +110,7 @@ def keops_call(cloud: PointCloud, epsilon: float) -> Call:
 
     theta = cloud.theta.contiguous()
     x, y = LazyTensor(theta[:, None, :]), LazyTensor(theta[None, :, :])
-    # KeOps takes one precision, and the weights are in float64.
+    # KeOps supports only one precision at a time, and the weights are in float64.
     log_z = LazyTensor(cloud.log_rho.to(theta.dtype)[None, :, None].contiguous())
     exponents = log_z - ((x - y) ** 2).sum(-1) / (2 * epsilon)
     return lambda: exponents.logsumexp(dim=1, backend="CPU")

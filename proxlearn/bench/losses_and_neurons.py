@@ -1,7 +1,7 @@
 """The time of one recursion for losses and neurons other than the paper's, on diabetes and on digits.
 
-All recursions of a dataset start from the same cloud, after some recursions of a real run, and take turns. The first
-case of each dataset has compiled passes and the quadratic loss: the others are compared with it.
+All recursions on a dataset start from the same cloud of a real run and take turns. The first case of each dataset has
+compiled passes and the quadratic loss; the others are compared with it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.training.iterate import iterate
 
 BURN_IN = 200
-"""Recursions before the measurement."""
+"""Number of recursions before the measurement."""
 
 
 def measure_functionals(config: TrainConfig, seconds: float) -> list[dict[str, Any]]:
-    """Measure each case of a dataset; ``ratio`` is its time over that of the first case."""
+    """Measure each case of a dataset; ``ratio`` is its time divided by that of the first case."""
     experiment, cloud = experiment_of(config)
     hyper = replace(experiment.hyper, drift="first_variation", prox_potential="first_variation")
     risks = cases(experiment.source)
@@ -51,7 +51,7 @@ def measure_functionals(config: TrainConfig, seconds: float) -> list[dict[str, A
             "case": name,
             "ms": milliseconds,
             "ratio": milliseconds / first,
-            # Of the functional alone; the kernel has a measurement of its own.
+            # This is measured for the functional only; the kernel is measured separately.
             "largest tensor / (N n + N p)": _largest_tensor(risks[name], cloud, hyper)
             / (N * n * risks[name].neuron.num_outputs + cloud.theta.numel()),
         }
@@ -73,7 +73,7 @@ def cases(risk: Risk) -> dict[str, Risk]:
         "tanh, quadratic": risk,
         "tanh, logistic": Risk.from_samples(risk.neuron, risk.samples, logistic),
         "relu": with_neuron(Perceptron(ACTIVATIONS["relu"])),
-        "function of the user": with_neuron(FunctionNeuron(_phi, {"a": 1, "b": 1, "w": n_x})),
+        "user's function": with_neuron(FunctionNeuron(_phi, {"a": 1, "b": 1, "w": n_x})),
     }
 
 
@@ -87,7 +87,7 @@ def _recursions(risk: Risk, cloud: PointCloud, hyper: Hyper) -> Call:
 
 
 class _Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the number of elements of the largest tensor that any operation returns."""
+    """A recorder of the number of elements of the largest tensor that any operation returns."""
 
     elements: int = 0
 

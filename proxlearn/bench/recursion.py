@@ -1,7 +1,7 @@
 """The time of one recursion from special clouds: this implementation, the printed algorithms, and the drift's floor.
 
-The clouds are special because they lie in one regime of the kernel, which a whole experiment (experiments.py) may spend
-few of its recursions in. The floor (floor.py) is that of the drift alone.
+The clouds are special because they are in a single regime of the kernel, in which a whole experiment (experiments.py)
+may spend few of its recursions. The floor (floor.py) is that of the drift only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from proxlearn.training.iterate import iterate
 from proxlearn.training.stepper import draw_noise
 
 SPREAD = {"diabetes": 4e6, "sine": 2e3}
-"""Number of recursions whose diffusion is added to the initial cloud before the measurement: after 4e6, the kernel of
-diabetes is the identity; after 2e3, a particle of sine has about three relevant neighbours."""
+"""Number of recursions whose diffusion is added to the initial cloud before the measurement. After 4e6, the kernel of
+diabetes is the identity; after 2e3, a particle of sine has about three relevant neighbours.
+"""
 BURN_IN = {"wdbc": 10_000}
 """Number of recursions before the measurement, because the number of saturated neurons changes during a run."""
 WARM_UP = 30
@@ -37,7 +38,7 @@ def experiment_of(config: TrainConfig) -> tuple[Experiment, PointCloud]:
 
 
 def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator: torch.Generator) -> PointCloud:
-    """Return the cloud as it would be after k recursions of diffusion alone."""
+    """Return the cloud as it would be after k recursions with diffusion only."""
     scale = experiment.hyper.diffusion * math.sqrt(k)
     noise = torch.randn(cloud.theta.shape, generator=generator, dtype=cloud.theta.dtype)
     return replace(cloud, theta=cloud.theta + scale * noise)
@@ -55,7 +56,7 @@ class Recursions:
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """Return a function that makes one recursion of core/literal.py, with its noise, always from the same cloud."""
+    """Return a function that makes one recursion of core/literal.py with its noise, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 
@@ -66,7 +67,7 @@ def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, ge
 
 
 class RecursionBench:
-    """Times the recursion on one dataset in several passes, because the speed of a machine changes within minutes."""
+    """A benchmark of the recursion on one dataset, in several passes, because the speed of a machine changes."""
 
     def __init__(self, config: TrainConfig, burn_in: float = 1.0) -> None:
         """Prepare the measurement; ``burn_in`` is the fraction of the BURN_IN recursions that are run beforehand."""
@@ -94,6 +95,6 @@ class RecursionBench:
 
     @property
     def record(self) -> dict[str, Any]:
-        # The median is stored too, because a long run does not always reach the minimum time.
+        # The median is stored as well, because a long run does not always reach the minimum time.
         typical = {"ours_typical_ms": median(self.batches["ours_ms"])}
         return self.names | {name: min(batches) for name, batches in self.batches.items()} | typical

@@ -1,4 +1,4 @@
-"""What `proxlearn bench` measures. The module imports no torch, because the command checks its input first."""
+"""The measurements that `proxlearn bench` makes; torch is not imported, because the command first checks its input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BenchRequest:
     parts: frozenset[str] = DEFAULT_PARTS
     quick: bool = False
     datasets: tuple[str, ...] = ()
-    """The datasets of all parts but the special clouds; empty: the default ones of each part."""
+    """The datasets of all parts except the special clouds; if empty, each part uses its default datasets."""
     large: bool = False
     """Whether the part growth includes clouds of up to 100 000 particles."""
 

@@ -1,4 +1,4 @@
-"""All measurements of `proxlearn bench`, as bench.json stores them."""
+"""All measurements of `proxlearn bench`, in the form in which bench.json stores them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Records = list[dict[str, Any]]
 
 
 def measure_all(request: BenchRequest) -> dict[str, Any]:
-    """Run the measurements and return their results; one whose data is missing is skipped with a notice."""
+    """Run the measurements and return their results; a measurement whose data are missing is skipped with a notice."""
     busy = busy_share()
     if busy is not None and busy > BUSY:
         notice(
@@ -75,7 +75,7 @@ def measure_whole(request: BenchRequest) -> dict[str, Any]:
 
 
 def measure_growth_of_datasets(request: BenchRequest) -> dict[str, Any]:
-    """Measure the steps from the initial clouds of the paper's experiments with more and more particles."""
+    """Measure steps from the initial clouds of the paper's experiments with an increasing number of particles."""
     sizes = QUICK_SIZES if request.quick else LARGE_SIZES if request.large else SIZES
     records = []
     datasets = request.datasets_or(EXPERIMENTS)
@@ -118,7 +118,7 @@ def measure_special_clouds(request: BenchRequest) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def skipped_without_data(request: BenchRequest) -> Iterator[None]:
-    """Replace an InputError, which says that data is missing, by a notice, unless the user has named the datasets."""
+    """Turn an InputError about missing data into a notice, unless the user has named the datasets."""
     try:
         yield
     except InputError as error:
@@ -128,7 +128,7 @@ def skipped_without_data(request: BenchRequest) -> Iterator[None]:
 
 
 def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tuple[str, Callable[[], Records]]]:
-    """Yield pairs of a key of bench.json and a function whose records are stored under this key.
+    """Yield pairs of a key in bench.json and a function whose records are stored under this key.
 
     ``recursions`` collects the benches that are measured in several passes: at the beginning, in the middle and at the
     end, because the speed of a machine drifts.
@@ -158,7 +158,7 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
     for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
         yield "growth_literal", partial(_as_list, measure_literal, _config(f"N={N}"), 0.5 if quick else 2.0)
     yield "shapes", measure_pass
-    # N ascends, because the peak memory is that of the whole process so far.
+    # N increases, because the peak memory is that of the whole process so far.
     for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
         yield "growth", partial(_as_list, measure_growth, _config(f"N={N}"), 40)
     if not quick:

@@ -22,7 +22,8 @@ def timings(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
         call()
         start = time.perf_counter()
         call()
-        # Batches are long: the minimum over batches of a few milliseconds would underestimate the time in a run.
+        # Batches are long, because the minimum over batches of a few milliseconds would underestimate the time in a
+        # run.
         repeats[name] = max(1, int(seconds / BATCHES / (time.perf_counter() - start + 1e-9)))
     end = time.perf_counter() + seconds
     rounds = 0
@@ -42,7 +43,7 @@ def best_of(calls: Mapping[str, Call], seconds: float, least: int = 3) -> dict[s
 
 
 def busy_share(seconds: float = 0.5) -> float | None:
-    """Return the share of the cores that other processes use; None if the system does not report it."""
+    """Return the share of the cores that other processes use, or None if the system does not report it."""
 
     def read_counters() -> tuple[int, int]:
         with open("/proc/stat", encoding="ascii") as file:
@@ -59,7 +60,7 @@ def busy_share(seconds: float = 0.5) -> float | None:
 
 
 def machine_info() -> dict[str, object]:
-    """Return the processor, the number of cores and threads, and the versions with which the times are measured."""
+    """Return the processor, the numbers of cores and threads, and the versions with which the times are measured."""
     import platform
 
     import numba

@@ -56,7 +56,10 @@ def main(args: list[str]) -> int:
     options = parser.parse_args(args)
     request, output = parse_request(options), options.output
     if output.suffix.lower() in PLOT_SUFFIXES:
-        raise InputError(f"-o {output} is the name of the plot", "give a .json file; the plot is written next to it")
+        raise InputError(
+            f"-o {output} names a plot, but the output is a JSON file",
+            "give a .json file, next to which the plot is written",
+        )
     # A device or a pipe has no folder for a plot.
     json_only = is_written_through(output)
     plots = [] if json_only else plot_paths(output, request)
@@ -88,9 +91,9 @@ def parse_request(options: argparse.Namespace) -> BenchRequest:
         if name not in EXPERIMENTS:
             raise InputError(f"--dataset {name} is not an experiment of the paper", did_you_mean(name, EXPERIMENTS))
     if options.dataset and parts == {"special"}:
-        raise InputError("--special has its own datasets", "leave out --dataset, or add --whole")
+        raise InputError("--dataset has no effect on --special", "leave out --dataset, or add --whole")
     if options.large and "growth" not in parts:
-        raise InputError("--large belongs to --growth", "add --growth, or leave out --large")
+        raise InputError("--large has no effect without --growth", "add --growth, or leave out --large")
     if options.large and options.quick:
         raise InputError("--large and --quick contradict each other", "leave out one of them")
     return BenchRequest(parts, options.quick, tuple(dict.fromkeys(options.dataset)), options.large)

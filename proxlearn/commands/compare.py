@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["5"],
         help="number of splits (default: 5). NAME=NUMBER sets another number for one dataset, as in --splits 5 "
-        "twonorm=1. With --protocol paper, `authors` adds the samplers' own split where it is known (diabetes), as in "
+        "twonorm=1. With --protocol paper, `authors` adds the samplers' own split if it is known (diabetes), as in "
         "--splits 5 authors",
     )
     add(
@@ -259,7 +259,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return the rows of PAPER_TABLE by dataset; empty if the file is missing or without --protocol paper."""
+    """Return the rows of PAPER_TABLE by dataset, or none if the file is missing or --protocol is not paper."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

@@ -30,7 +30,7 @@ EPILOG = """\
 Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
 checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
 finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
-and packed into the archive when it is finished. A stopped run continues from its run folder; where that folder is gone,
+and packed into the archive when it is finished. A stopped run continues from its run folder; if that folder is gone,
 for example in a clean clone, it starts again from its first step. So does a run whose experiment has more steps than
 the archived run. The fits of tuned, weights and losses are stored one by one in outputs/NAME/results.jsonl and are not
 repeated either.
@@ -77,7 +77,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="train short runs (1/100 of the steps, at most 100) and build from them; not for tuned, weights, losses",
+        help="train short runs (1/100 of the steps, at most 100) and build from them; not available for tuned, "
+        "weights and losses",
     )
     parser.add_argument(
         "--into",

@@ -32,7 +32,7 @@ def main(args: list[str]) -> int:
         require_drawable(folder)
     for folder in folders:
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(f"cannot write to {folder}", "copy the folder to a place where you can write")
+            raise InputError(f"cannot write to {folder}", "copy it into a folder that you can write to")
     from proxlearn.views.run.run_views import render_run
     from proxlearn.views.sweep.sweep_views import render_sweep
 

@@ -35,7 +35,7 @@ def main(args: list[str]) -> int:
         "--output",
         type=Path,
         metavar="FILE",
-        help="the page to write (default: report.html, in the folder if only one is given)",
+        help="the page to write (default: report.html, in the given folder if there is only one)",
     )
     parser.add_argument("-w", "--watch", action="store_true", help="serve the page on this machine and keep it current")
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port for --watch (default: any free port)")

@@ -59,4 +59,4 @@ def refuse_remote_logger(logger: LoggerConfig) -> None:
     uri = logger.uri
     if uri is not None and (":" in uri or Path(uri).is_absolute() or ".." in Path(uri).parts):
         problem = f"the config in this folder logs to {uri!r:.100}, which `resume` does not accept"
-        raise InputError(problem, f"repeat its `proxlearn train ... logger={logger.name} logger.uri=...` command")
+        raise InputError(problem, f"repeat the `proxlearn train ... logger={logger.name} logger.uri=...` command")

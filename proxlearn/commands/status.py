@@ -1,4 +1,4 @@
-"""``proxlearn status [folder]...``: show the state of runs and sweeps; torch is not imported, to start quickly."""
+"""``proxlearn status [folder]...``: show the state of runs and sweeps, without importing torch, which is slow."""
 
 from __future__ import annotations
 

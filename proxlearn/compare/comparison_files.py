@@ -1,4 +1,4 @@
-"""Read and write a comparison: plan.json lists its cells, and the cache in the parent folder contains their results."""
+"""Read and write a comparison; plan.json lists its cells, and the cache in the parent folder contains their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specification of a `proxlearn compare` command, known before any data are loaded.
+"""The specification of a `proxlearn compare` command, which is known before any data are loaded.
 
 The protocol determines the scaling of the features: the same for all methods (``matched``), or that of the samplers'
 papers (``paper``). Every scaling is fitted to the training part. The reference methods use standardised features under

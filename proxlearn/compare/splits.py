@@ -27,7 +27,7 @@ TRAIN_FRACTION = 0.8
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of the training and test parts, in the order in which the rows are used."""
+    """The row numbers of the training and test parts, in the order in which the rows are used."""
 
     train: np.ndarray
     test: np.ndarray

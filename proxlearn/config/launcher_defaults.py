@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 @dataclass(frozen=True)
 class LauncherInfo:
-    """Properties of a launcher, which a user selects with hydra/launcher=NAME."""
+    """The properties of a launcher, which a user selects with hydra/launcher=NAME."""
 
     here: bool
     """Whether the jobs run on this machine, whose device and memory are then checked before the start."""

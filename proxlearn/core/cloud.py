@@ -27,7 +27,7 @@ class Screen:
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """N weighted particles after ``step`` recursions.
+    """A cloud of N weighted particles after ``step`` recursions.
 
     The weights are stored as logarithms: over 10^6 recursions a weight may become smaller than any float. A cloud is
     not changed in place; a step returns a new one. Two clouds are equal only if they are the same object; compare their

@@ -1,4 +1,4 @@
-"""The random numbers of a step from a counter-based generator, of which any part can be drawn without the rest.
+"""The random numbers of a step from a counter-based generator, which can draw any part of them separately.
 
 Philox4x32-10 (Salmon et al. 2011) turns a 64-bit key and a counter into four random words. Each step has one key, drawn
 from the run's generator, and each group of numbers has its own counter. Blocks of particles can therefore be drawn in

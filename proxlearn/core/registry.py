@@ -42,7 +42,7 @@ _accept_any_name: ContextVar[bool] = ContextVar("accept_any_name", default=False
 
 
 class UnknownPart(InputError):
-    """The error for a name in a config or a file that neither proxlearn nor an installed package provides."""
+    """Raised if a config or a file names a part that neither proxlearn nor an installed package provides."""
 
 
 def registered(options: Any, group: str) -> Check:
@@ -75,7 +75,7 @@ def accept_any_name() -> Iterator[None]:
 
 
 class Registry(Generic[T]):
-    """Parts by name; an entry point is imported when its name is first requested.
+    """A registry of parts by name; an entry point is imported when its name is first requested.
 
     Parameters
     ----------

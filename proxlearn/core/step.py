@@ -22,14 +22,14 @@ REVISION = 3
 """Revision of the arithmetic of a recursion, raised when its bits change.
 
 1: versions up to 0.1. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
-threads, and weights in float64. 3: the same as 2, except for samples with one feature, whose sums have another order.
-The results of the revisions agree up to rounding in a single step, and in distribution over a run.
+threads, and weights in float64. 3: the same as 2, except for samples with one feature, whose sums are computed in
+another order. The results of the revisions agree up to rounding in a single step, and in distribution over a run.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Info:
-    """Diagnostics of one proximal step; the more expensive ones are computed on demand.
+    """The diagnostics of one proximal step; the more expensive ones are computed on demand.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class Tiling:
 
 
 def fits_in_memory(num_bytes: int, device: torch.device) -> bool:
-    """Whether matrices of this size may be kept in the memory of a device."""
+    """Return whether matrices of this size may be kept in the memory of a device."""
     return num_bytes <= ALWAYS_FITS or num_bytes <= free_memory(device) // SHARE
 
 

@@ -1,4 +1,4 @@
-"""Loader of the banana dataset: two interleaved crescents in the plane, used in Table 4 of the paper."""
+"""The loader of the banana dataset: two interleaved crescents in the plane, used in Table 4 of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loader of the diabetes dataset: the Pima Indians data, used in Table 4 of the paper."""
+"""The loader of the diabetes dataset: the Pima Indians data, used in Table 4 of the paper."""
 
 from __future__ import annotations
 

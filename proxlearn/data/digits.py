@@ -1,4 +1,4 @@
-"""Loader of the digits dataset of scikit-learn: handwritten digits with 8 x 8 pixels and ten classes."""
+"""The loader of the digits dataset of scikit-learn: handwritten digits with 8 x 8 pixels and ten classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registry of the datasets by name.
+"""The registry of the datasets by name.
 
 A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here. Another package
 adds a dataset through an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and

@@ -1,4 +1,4 @@
-"""Loader of SHD, the Semeion handwritten digits: 16 x 16 binary pixels and ten classes, as used in the paper."""
+"""The loader of SHD, the Semeion handwritten digits: 16 x 16 binary pixels and ten classes, as used in the paper."""
 
 from __future__ import annotations
 

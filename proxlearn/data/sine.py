@@ -1,4 +1,4 @@
-"""Loader of the sine dataset: sin(x) at equispaced training points in [-pi, pi], and at their midpoints for testing."""
+"""The loader of the sine dataset: sin(x) at equispaced training points in [-pi, pi] and at their midpoints."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Description of a dataset, which ``proxlearn data`` shows without loading the data.
+    """The description of a dataset, which ``proxlearn data`` shows without loading the data.
 
     Each loader module defines one as ``INFO``.
     """

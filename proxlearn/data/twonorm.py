@@ -1,4 +1,4 @@
-"""Loader of the twonorm dataset: two normal distributions in 20 dimensions, used in Table 4 of the paper.
+"""The loader of the twonorm dataset: two normal distributions in 20 dimensions, used in Table 4 of the paper.
 
 The accuracy of the Bayes classifier is 0.97725.
 """

@@ -1,4 +1,4 @@
-"""Loader of a user's table in a .csv or .npz file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
+"""The loader of a user's table in a .csv or .npz file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
 A table that cannot be used for training raises an InputError with a remedy. No row or column is dropped, filled in or
 encoded silently.

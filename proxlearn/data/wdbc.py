@@ -1,4 +1,4 @@
-"""Loader of WDBC, the Wisconsin Diagnostic Breast Cancer data in scikit-learn, with the features used in the paper."""
+"""The loader of WDBC, the Wisconsin Diagnostic Breast Cancer data in scikit-learn, with the paper's features."""
 
 from __future__ import annotations
 

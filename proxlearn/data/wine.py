@@ -1,4 +1,4 @@
-"""Loader of the wine dataset of scikit-learn: chemical analyses of wines from three cultivars."""
+"""The loader of the wine dataset of scikit-learn: chemical analyses of wines from three cultivars."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.close(handle)
         os.replace(temporary, path)
     except BaseException:
-        # The disk may be full or gone: the first failure is the one to report.
+        # The disk may be full or gone; the first failure is the one to report.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise

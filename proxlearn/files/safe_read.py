@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_YAML_BYTES = 2**18
-"""A config has a few kilobytes, and parsing YAML takes seconds per megabyte."""
+"""Maximum size of a YAML file in bytes; a config has a few kilobytes, and parsing YAML takes seconds per megabyte."""
 MAX_TABLE_BYTES = 2**31
 MAX_DEPTH = 32
-"""Nesting levels of JSON or YAML: proxlearn's own files have five."""
+"""Maximum number of nesting levels in JSON or YAML; proxlearn's own files have five."""
 PARSE_ERRORS = (
     ValueError,
     LookupError,
@@ -43,12 +43,12 @@ PARSE_ERRORS = (
 )
 """Errors of parsers on damaged input; PyYAML raises IndexError for an empty `!!int`, AttributeError for a bad date."""
 MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO)
-"""Errors of the machine, not of the file."""
+"""Error numbers that indicate a problem of the machine rather than of the file."""
 REMEDY = "copy the run folder again, or repeat the `train` command"
 
 
 class UnreadableFile(InputError):
-    """A file is damaged, forged, too large, or not a regular file."""
+    """Raised if a file is damaged, forged, too large, or not a regular file."""
 
     def __init__(self, path: Path, why: str, remedy: str = REMEDY) -> None:
         super().__init__(f"{path} cannot be read: {why}", remedy)
@@ -56,11 +56,11 @@ class UnreadableFile(InputError):
 
 
 class AbsentFile(UnreadableFile):
-    """The file does not exist."""
+    """Raised if a file does not exist."""
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML loader that rejects aliases, because a few lines can expand to more values than fit in memory."""
+    """A YAML loader that rejects aliases, because a few lines can expand to more values than fit in memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -141,7 +141,7 @@ def read_table(
 ) -> pd.DataFrame:
     """Return a CSV file with a header line as a data frame, without an incomplete last line.
 
-    A last line without a line end is still being written. ``convert`` converts the text of an earlier version to the
+    A last line without a line ending is still being written. ``convert`` converts the text of an earlier version to the
     current one.
     """
     import pandas as pd

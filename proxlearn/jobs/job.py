@@ -1,4 +1,4 @@
-"""A job: a function that is called in a separate process, under any launcher, and the supervision of that process."""
+"""A job, which is a function called in a separate process under any launcher, and the supervision of that process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "
 
 @dataclass(frozen=True)
 class Job:
-    """One call of ``target(*args)``.
+    """A job: one call of ``target(*args)``.
 
     The target is an importable function, and its arguments can be pickled. It returns None or a result: a dict of JSON
     values. It raises JobStopped when a SIGTERM has stopped it, and any other exception when it fails. A target that
@@ -47,9 +47,9 @@ class Job:
     identity: Mapping[str, Any] | None = None
     """Everything that determines the result (see result_cache.py); None for a job without a cached result."""
     run_folder: Path | None = None
-    """The run folder if the job trains a run: its progress is shown, and the folder is removed if it stays empty."""
+    """The run folder if the job trains a run; its progress is shown, and the folder is removed if it stays empty."""
     log: Path | None = None
-    """Another file for the job's output; several jobs may share it."""
+    """A file other than FOLDER/NAME.log for the job's output; several jobs may share it."""
 
     @property
     def key(self) -> str | None:
@@ -57,7 +57,7 @@ class Job:
 
 
 class JobStopped(Exception):
-    """The job was stopped by a signal and has stored everything that it needs to continue."""
+    """Raised if a signal stopped a job, which has stored everything that it needs to continue."""
 
     def __init__(self, message: str, number: int = signal.SIGTERM) -> None:
         super().__init__(message)
@@ -66,17 +66,17 @@ class JobStopped(Exception):
 
 @dataclass(frozen=True)
 class JobBatch:
-    """Jobs that are launched together, as one object that can be pickled; Hydra calls it as its task function."""
+    """A batch of jobs that are launched together; it can be pickled, and Hydra calls it as its task function."""
 
     jobs: tuple[Job, ...]
     existing: tuple[Path | None, ...]
-    """For each run folder, the nearest parent that existed before: empty folders below it are removed."""
+    """For each run folder, the nearest parent that existed before; empty folders below it are removed."""
     folder: Path
     """The folder of the jobs' records."""
     session: str
-    """Identifies one call of the runner: a request to stop must not reach a later call."""
+    """Identifier of one call of the runner, so that a request to stop does not affect a later call."""
     directory: Path
-    """The working directory of the command: users' paths are relative to it."""
+    """The working directory of the command, to which users' paths are relative."""
     threads: int | None
     fail_fast: bool
     preload: tuple[str, ...]
@@ -151,7 +151,7 @@ def run_target(batch: JobBatch, job: Job) -> int:
 
             from proxlearn.core.thread_limit import usable_threads
 
-            # Only a default: a run that is continued keeps the number of threads that it began with.
+            # This is only a default; a continued run keeps the number of threads with which it started.
             torch.set_num_threads(usable_threads(batch.threads))
         result = _call_until_free(batch, job, records)
     except JobStopped as stopped:

@@ -18,7 +18,7 @@ from proxlearn.jobs.orphaned_workers import end_with_parent
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use; all cores if the system does not report it (macOS)."""
+    """Return the number of cores that this process may use, or all cores if the system does not report it (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -41,7 +41,7 @@ def batch_size(master: DictConfig, jobs: int) -> int:
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Return the number of threads with which each of the concurrent jobs runs; None leaves the number to torch."""
+    """Return the number of threads of each of the concurrent jobs; None leaves the number to torch."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
@@ -51,7 +51,7 @@ def threads_per_job(master: DictConfig, jobs: int) -> int | None:
         return max(1, int(settings["ray"]["remote"].get("num_cpus", 1)))
     if name == "joblib":
         n_jobs = int(settings.get("n_jobs") or 1)
-        # In joblib -1 stands for all cores, -2 for all but one.
+        # In joblib, -1 means all cores, and -2 all but one.
         parallel = n_jobs if n_jobs > 0 else max(1, available_cores() + 1 + n_jobs)
     elif name == "submitit_local":
         parallel = batch_size(master, jobs)
@@ -68,7 +68,7 @@ def setup_launcher(master: DictConfig, folder: Path) -> None:
     if name == "submitit_slurm":
         install_sacct_shim(folder / "bin")
     if name == "ray":
-        # Ray 2.60 starts its own nodes with this setting; the nodes of a cluster need it too.
+        # Ray 2.60 starts its own nodes with this setting; the nodes of a cluster also need it.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
@@ -78,7 +78,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
         return
     from joblib import Parallel
 
-    # joblib before 1.5 passes nothing on to its workers.
+    # Versions of joblib before 1.5 pass nothing on to their workers.
     if "backend_kwargs" in inspect.signature(Parallel.__init__).parameters:
         launcher.joblib |= {"initializer": end_with_parent, "initargs": (os.getpid(),)}
 

@@ -11,13 +11,13 @@ from proxlearn.jobs.job import JobBatch
 
 @dataclass(frozen=True)
 class LocalPool:
-    """Runs at most ``parallel`` jobs at a time with ``threads`` threads each; None leaves the number to torch."""
+    """A pool of at most ``parallel`` concurrent jobs with ``threads`` threads each; None leaves the number to torch."""
 
     parallel: int = 1
     threads: int | None = None
 
     def open(self) -> None:
-        """Do nothing: no preparation is needed."""
+        """Do nothing, because no preparation is needed."""
 
     def batch_size(self, jobs: int) -> int:
         return jobs
@@ -41,7 +41,7 @@ class LocalPool:
                 except Exception as error:
                     errors.append(error)
 
-        # Daemon threads, so that a second Ctrl-C ends the command without waiting for them.
+        # The threads are daemons, so that a second Ctrl-C ends the command without waiting for them.
         workers = [threading.Thread(target=work, daemon=True) for _ in range(min(self.parallel, len(batch.jobs)))]
         for worker in workers:
             worker.start()
@@ -51,4 +51,4 @@ class LocalPool:
             raise errors[0]
 
     def close(self) -> None:
-        """Do nothing: no shutdown is needed."""
+        """Do nothing, because no shutdown is needed."""

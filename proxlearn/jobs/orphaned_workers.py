@@ -22,7 +22,7 @@ def is_orphaned() -> bool:
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process after its parent process has ended; a thread watches the parent, on any platform."""
+    """End this process after its parent process has ended; a thread watches the parent on any platform."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

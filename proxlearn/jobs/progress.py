@@ -1,4 +1,4 @@
-"""Monitoring of running jobs under any launcher: store results in the cache, and show the progress on stderr."""
+"""Monitoring of running jobs under any launcher: storing results in the cache and showing progress on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_SECONDS = 30.0
 
 
 class JobsWatcher:
-    """Follows the records that the jobs write, and shows a bar on a terminal, otherwise a line per ended job.
+    """A watcher that follows the records of the jobs and shows a bar on a terminal, otherwise a line per ended job.
 
     The launcher keeps the main thread busy, so the records are read in another thread. An error in that thread (for
     example a full disk) stops the jobs and is raised at the end.
@@ -115,7 +115,7 @@ class JobsWatcher:
 
 
 def store_result(cache: ResultCache | None, job: Job, record: JobRecord | None) -> bool:
-    """Store the result of a finished job in the cache; return whether the record had a result of this job."""
+    """Store the result of a finished job in the cache; return whether the record contained a result of this job."""
     if cache is None or job.identity is None or record is None or record.state != DONE:
         return False
     if record.result is None or record.key != job.key:

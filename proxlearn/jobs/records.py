@@ -1,7 +1,7 @@
 """Records of the states of jobs: FOLDER/NAME.json for each job, next to FOLDER/NAME.log with its output.
 
 A killed job cannot report its end, and its supervisor may be a process on another machine. Therefore, files in a folder
-that all of them can read hold the states, the results and the request to stop. Torch is not imported here.
+that all of them can read hold the states, the results and the request to stop. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class JobRecord:
     """The recorded state of a job, and the process that recorded it."""
 
     state: str
-    """running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
+    """One of running, waiting (another process has the run), finished, stopped, failed, killed, skipped."""
     session: str
     error: str | None = None
     pid: int = 0
@@ -73,7 +73,7 @@ class JobRecords:
         write_json(self.path(name), values)
 
     def read(self, name: str) -> JobRecord | None:
-        """Return the record of a job; None if there is none or it is damaged."""
+        """Return the record of a job, or None if there is none or it is damaged."""
         try:
             return _parse_record(read_json(self.path(name)))
         except (ValueError, TypeError, UnreadableFile):
@@ -108,7 +108,7 @@ class JobRecords:
 
 
 def _parse_record(values: Any) -> JobRecord:
-    """Parse a record, which any program may have written; raise TypeError or ValueError if it is invalid."""
+    """Parse a record, which is not trusted; raise TypeError or ValueError if it is not valid."""
     record = JobRecord(**values)
     texts = (record.state, record.session, record.error or "", record.host, record.time, record.key or "")
     if not all(isinstance(text, str) for text in texts) or type(record.pid) is not int:

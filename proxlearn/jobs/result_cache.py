@@ -8,7 +8,7 @@ The identity holds everything that determines the result: the resolved settings 
 data's checksum, and a ``revision`` of the method that is raised when its results change. The key is a hash of the
 identity, and a record whose key does not match its identity is ignored, so that no result is mistaken for another.
 
-One process writes to a cache at a time: the command that owns the folder, which holds its lock (run/lock.py). Jobs
+Only one process writes to a cache at a time: the command that holds the lock of the folder (run/lock.py). Jobs
 return their results to that process.
 """
 
@@ -63,7 +63,7 @@ def cache_key(identity: Mapping[str, Any]) -> str:
 
 
 class ResultCache:
-    """Results by identity; ``path`` need not exist before the first ``put``.
+    """A cache of results by identity; the file ``path`` need not exist before the first ``put``.
 
     >>> cache = ResultCache(folder / "results.jsonl")
     >>> identity = {"method": "adam", "revision": 1, "settings": {"rate": 0.1}, "seed": 0}
@@ -73,7 +73,7 @@ class ResultCache:
     {'accuracy': 0.9}
 
     Raises UnreadableFile if the file is not a cache of results. Damaged lines are skipped with a notice and stay in the
-    file. A last line without its end, which a killed process leaves, is removed by the next ``put``.
+    file. An incomplete last line, which a killed process may leave, is removed by the next ``put``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,7 +83,7 @@ class ResultCache:
         self._read()
 
     def get(self, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the result for this identity; None if there is none."""
+        """Return the result for this identity, or None if there is none."""
         record = self._records.get(cache_key(identity))
         return None if record is None else copy.deepcopy(record.result)
 
@@ -91,7 +91,7 @@ class ResultCache:
         """Store a result durably; it replaces an earlier result for the same identity."""
         key = cache_key(identity)
         stored_identity = json.loads(canonical_json(identity))
-        # Parsed again so that memory holds what the file holds: lists for tuples, strings for keys.
+        # Parsed again, so that memory holds the same values as the file: lists for tuples, strings for keys.
         record = CachedResult(key, stored_identity, json.loads(json.dumps(result)), __version__)
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ class ResultCache:
                 write_all(handle, record.line())
                 os.fsync(handle)
             except BaseException:
-                # A full disk may store a part of the line: remove it to restore the file.
+                # A full disk may store a part of the line, which is removed to restore the file.
                 with contextlib.suppress(OSError):
                     os.ftruncate(handle, start)
                 raise
@@ -172,7 +172,7 @@ class ResultCache:
             os.close(handle)
 
     def _repair(self, handle: int) -> int:
-        """Complete or remove a last line without a line end; return the size of the file."""
+        """Complete or remove a last line without a line ending, and return the size of the file."""
         size = os.fstat(handle).st_size
         if os.pread(handle, 1, size - 1) == b"\n":
             return size

@@ -14,10 +14,11 @@ Example::
     accuracies = [cache.get(job.identity) for job in jobs]
     sys.exit(outcome.exit_code)
 
-Each job has its own process: a job that fails or is killed does not affect the others. A job whose identity is in the
-cache is not run. A job that trains a run (``run_folder``) continues from its newest checkpoint by itself; the caller
-leaves finished runs out. SIGINT and SIGTERM stop the jobs, which store what they need to continue. The same call again
-completes what is missing. The caller holds the lock of the folder (run/lock.py): one runner per folder.
+Each job has its own process, so a job that fails or is killed does not affect the others. A job whose identity is in
+the cache is not run. A job that trains a run (``run_folder``) continues from its newest checkpoint; the caller leaves
+out finished runs. SIGINT and SIGTERM stop the jobs, which store what they need to continue; repeating the call
+completes the missing jobs. The caller holds the lock of the folder (run/lock.py), so that there is one runner per
+folder.
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.notice import notice
 
 ROUNDS = 2
-"""If a launcher fails (a joblib worker was killed, a node was lost), its unfinished jobs are launched once more."""
+"""Maximum number of times that a job is launched. If a launcher fails (a joblib worker was killed, a node was lost),
+its unfinished jobs are launched once more.
+"""
 SAME_SIGNAL_SECONDS = 1.0
 LAST_JOBS_SECONDS = 60.0
-"""Time that the runner waits for jobs that outlive their launcher, after the request to stop."""
+"""Seconds that the runner waits for jobs that outlive their launcher, after the request to stop."""
 
 
 class JobLauncher(Protocol):
-    """Interface of the launchers of job batches, LocalPool and HydraLauncher."""
+    """The interface of the launchers of job batches, LocalPool and HydraLauncher."""
 
     def open(self) -> None:
         """Prepare the launcher; raise InputError if this machine cannot launch jobs."""
@@ -62,7 +65,7 @@ class JobLauncher(Protocol):
         """Return how many of ``jobs`` jobs are launched together."""
 
     def threads_per_job(self, jobs: int) -> int | None:
-        """Return the threads per job if ``jobs`` jobs are launched together; None leaves the number to torch."""
+        """Return the number of threads per job if ``jobs`` jobs run together; None leaves the number to torch."""
 
     def launch(self, batch: JobBatch) -> None:
         """Run the jobs of a batch and return when all have ended."""
@@ -90,7 +93,7 @@ class JobsOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped them."""
+        """The exit code: 0 if every job is finished, 1 if any is not, 130 or 143 if a signal stopped them."""
         if self.signal is not None:
             return 128 + self.signal
         finished = len(self.records) - len(self.failures) + len(self.cached)
@@ -114,11 +117,12 @@ def run_jobs(
     jobs
         The jobs, with unique names.
     folder
-        The folder of the jobs' records and logs; on a cluster, all nodes must see it.
+        The folder of the jobs' records and logs; on a cluster, all nodes must have access to it.
     launcher
         LocalPool(parallel, threads), by default with one job at a time, or a HydraLauncher.
     cache
-        Results are read from here and stored here as soon as their jobs have finished. Failures are not stored.
+        The cache from which results are read and in which they are stored as soon as their jobs have finished. Failures
+        are not stored.
     fail_fast
         Whether the first failure stops the other jobs.
     preload
@@ -130,7 +134,7 @@ def run_jobs(
         raise InputError("two jobs have the same name", "give each job a unique name")
     launcher = launcher or LocalPool()
     records, session = JobRecords(folder), secrets.token_hex(4)
-    # A killed command may have left results that no process has put into the cache.
+    # A killed command may have left results that are not in the cache yet.
     cached = {job.name for job in jobs if is_cached(cache, job) or store_result(cache, job, records.read(job.name))}
     missing = [job for job in jobs if job.name not in cached]
     for job in missing:
@@ -145,7 +149,7 @@ def run_jobs(
                 _wait_for_running_jobs(missing, records, session)
                 launcher.close()
         except KeyboardInterrupt:
-            # The second signal: the first one requested the jobs to stop, and this one ends them.
+            # This is the second signal: the first one requested the jobs to stop, and this one ends them.
             # The request to stop stays, so that no supervisor starts another job meanwhile.
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -177,7 +181,8 @@ def _launch_in_rounds(
             return
         if attempt:
             if not any(records.read(job.name) for job in jobs):
-                # The launcher has not started any job (wrong address, no permission): a second attempt would not help.
+                # The launcher has not started any job (wrong address, no permission), so a second attempt would not
+                # help.
                 return
             noun = "job" if len(left) == 1 else "jobs"
             notice(f"restarting {len(left)} {noun} that the launcher did not finish")
@@ -213,7 +218,7 @@ def _is_running(job: Job, records: JobRecords, session: str) -> bool:
 
 
 def process_exists(record: JobRecord) -> bool:
-    """Return whether the process that wrote the record is alive; False for a process on another machine."""
+    """Return whether the process that wrote the record is alive; for a process on another machine, return False."""
     if record.host != platform.node():
         return False
     try:
@@ -237,7 +242,7 @@ def stop_on_signal(records: JobRecords, session: str) -> Iterator[list[int]]:
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal first
         if received:
-            # `timeout` and some terminals send the same signal twice at once: that is one request.
+            # `timeout` and some terminals send the same signal twice at once, which counts as one request.
             if time.monotonic() - first < SAME_SIGNAL_SECONDS:
                 return
             raise KeyboardInterrupt

@@ -1,6 +1,7 @@
-"""A substitute for `sacct` on clusters without accounting: prints the columns that submitit reads, from `scontrol`.
+"""A substitute for `sacct` on clusters without accounting, which prints the columns that submitit reads.
 
-SLURM forgets a job some minutes after its end; submitit polls often enough to see the end before that.
+The columns are obtained from `scontrol`. SLURM forgets a job some minutes after its end, but submitit polls often
+enough to see the end before that.
 """
 
 from __future__ import annotations

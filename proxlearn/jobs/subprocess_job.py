@@ -1,6 +1,6 @@
-"""Function calls in a separate process; if that process is killed, its supervisor can record this.
+"""Function calls in a separate process, so that a supervisor can record that the process was killed.
 
-The processes are forked from a server that has imported torch and the views and has computed nothing, so that a process
+The processes are forked from a server that has imported torch and the views but has computed nothing, so that a process
 starts in a fraction of a second and inherits no state from an earlier job.
 """
 
@@ -36,7 +36,8 @@ def run_in_subprocess(
 ) -> int:
     """Run ``target(*args)`` in ``directory``; return its exit code, or the negative signal number if it was killed.
 
-    Its output is appended to ``log``. When ``stop()`` becomes true, the process gets a SIGTERM; its end is awaited.
+    Its output is appended to ``log``. When ``stop()`` becomes true, the process receives SIGTERM, and the function
+    waits for its end.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
         # A joblib worker has its own start method, which is unknown to a process that the worker starts.
@@ -66,7 +67,7 @@ def _child(target: Callable[..., int], args: Sequence[Any], log: Path, directory
         os.dup2(handle, stream)
     if handle > 2:
         os.close(handle)
-    # The log may be on a disk that gets full: a lost line of output must not fail the job.
+    # The log may be on a disk that becomes full; a lost line of output must not make the job fail.
     open_standard_streams()
     # Users' paths are relative to the directory of the command; a cluster may start processes elsewhere.
     with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ from proxlearn.core.registry import LOGGER_GROUP, Registry, describe_error
 from proxlearn.errors import InputError, ProxlearnError
 
 Row = Mapping[str, float | int | bool | None]
-"""A row of metrics.csv: ``step`` and the metrics, by name; None for an empty cell."""
+"""A row of metrics.csv: ``step`` and the metrics, by name; an empty cell is None."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class RunInfo:
 
 
 class RunLogger(Protocol):
-    """Interface of a logger during one session of a run."""
+    """The interface of a logger during one session of a run."""
 
     def begin(self, metrics: Path) -> None:
-        """Start the session: add the rows of metrics.csv that the logger lacks."""
+        """Start the session, and add the rows of metrics.csv that the logger lacks."""
 
     def log_row(self, row: Row) -> None:
         """Log the next row, unless an earlier session has logged it."""

@@ -1,4 +1,4 @@
-"""MLflow logger: a run in the store that ``logger.uri`` names, by default a folder on this machine.
+"""The MLflow logger: a run in the store that ``logger.uri`` names, by default a folder on this machine.
 
 The default is a folder instead of MLflow's database, because the jobs of a sweep can write to it at the same time, even
 on a cluster's file system, and because mlflow-skinny supports it. MLflow cannot delete logged values, so a value that
@@ -31,21 +31,21 @@ from proxlearn.loggers.logger import RUN_ID_FILE, Row, RunInfo, read_rows
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 SERVER_URI = re.compile(r"[a-z+]{2,}:", re.IGNORECASE)
-"""The URI of a server or a database; any other URI is a folder."""
+"""Pattern of the URI of a server or a database; any other URI is a folder."""
 MLFLOW_RUN_ID = re.compile(r"[0-9a-f]{32}")
 ARTIFACTS = ("config.yaml", "selection.json", "accuracy.csv", "confusion.csv")
 MLFLOW_STATUS = {"finished": "FINISHED", "stopped": "KILLED"}
 MAX_METRICS, MAX_SETTINGS, MAX_LENGTH = 1000, 100, 500
 """MLflow's limits: metrics per request, settings per request, characters per setting."""
 LOCK_SECONDS = 30.0
-"""Seconds that a run waits for other runs that create their experiment in the same folder."""
+"""Seconds that a run waits while other runs create their experiment in the same folder."""
 RETRY_SERVER_SECONDS = 300.0
 _unanswered_since: dict[str, float] = {}
-"""Servers that did not answer, and the time of the call: they are not contacted again for RETRY_SERVER_SECONDS."""
+"""Servers that did not answer, with the time of the call; they are not contacted again for RETRY_SERVER_SECONDS."""
 
 
 class MlflowLogger:
-    """Logs metrics by step, trajectory settings as parameters, other settings as tags, and files as artifacts."""
+    """A logger to MLflow: metrics by step, trajectory settings as parameters, other settings as tags, and artifacts."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "the schema requires a uri"
@@ -54,9 +54,9 @@ class MlflowLogger:
         self._local = None if SERVER_URI.match(config.uri) else Path(expand_home(config.uri)).absolute()
         self._run_id = ""
         self._logged: set[tuple[str, int]] = set()
-        """Metrics and steps that MLflow holds from earlier sessions."""
+        """Metrics and steps that MLflow already holds from earlier sessions."""
         self._disabled = False
-        """Set when the store has failed: nothing more is sent in this session."""
+        """Whether the store has failed; if so, nothing more is sent in this session."""
         self._client: Any = None
 
     def begin(self, metrics: Path) -> None:
@@ -78,7 +78,7 @@ class MlflowLogger:
             self._send_settings()
             self._send(read_rows(metrics))
         except Exception as error:
-            # MLflow's own errors, those of files and networks, and a bare Exception where a store has disappeared.
+            # MLflow's own errors, those of files and networks, and a bare Exception if a store has disappeared.
             if self._local is None and _is_timeout(error):
                 self._disable(error)
                 return
@@ -105,7 +105,7 @@ class MlflowLogger:
             self._attempt(lambda: self._client.set_terminated(self._run_id, MLFLOW_STATUS.get(state, "FAILED")))
 
     def _find_run(self) -> Run | None:
-        """Return the MLflow run of the earlier sessions; None if this store does not have it."""
+        """Return the MLflow run of the earlier sessions, or None if this store does not have it."""
         try:
             run_id = read_json(self._info.folder / RUN_ID_FILE)["run_id"]
         except (KeyError, UnreadableFile):
@@ -181,7 +181,7 @@ class TimeoutClient:
     """MLflow's client for a server, with a time limit per call.
 
     The timeout of MLflow's requests is not enough, because it restarts with every byte and every retry. Calls are made
-    in a thread: Python handles signals while it waits for a thread, but not while it waits for a socket.
+    in a thread, because Python handles signals while it waits for a thread, but not while it waits for a socket.
     """
 
     def __init__(self, client: MlflowClient) -> None:
@@ -230,7 +230,8 @@ def _is_timeout(error: BaseException) -> bool:
 def _acquire_lock(handle: int) -> None:
     """Wait at most LOCK_SECONDS for an exclusive lock, then continue without it.
 
-    A process that hangs while it holds the lock must not block others. On a file system without locks, return at once.
+    A process that hangs while it holds the lock must not block others. On a file system without locks, the function
+    returns immediately.
     """
     end = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < end:

@@ -1,7 +1,7 @@
-"""TensorBoard logger: event files in ``<run folder>/tensorboard``, in the record format of TensorBoard.
+"""The TensorBoard logger: event files in ``<run folder>/tensorboard``, in the record format of TensorBoard.
 
-The writers of torch and TensorBoard buffer events in a thread, so a killed process loses logged rows. Here every
-row is in the file before the run continues.
+The writers of torch and TensorBoard buffer events in a thread, so a killed process loses logged rows. Here, every row
+is in the file before the run continues.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PNG_SIZE = slice(16, 24)
 
 
 class TensorBoardLogger:
-    """Writes an event file per session, unless the session adds nothing; scalars are float32, as in TensorBoard."""
+    """A logger that writes an event file per session with new data; scalars are float32, as in TensorBoard."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         self._info, self._folder = info, info.folder / EVENTS_FOLDER
@@ -38,7 +38,8 @@ class TensorBoardLogger:
         rows = {int(row["step"] or 0): row for row in read_rows(metrics)}
         different = self._read() ^ set(rows)
         if different:
-            # A restart event makes readers drop all later events: a killed process may have logged further.
+            # A restart event makes readers drop all later events, because a killed process may have logged further
+            # steps.
             self._write(min(different), session_log=SessionLog(status=SessionLog.START))
             self._logged = {(tag, step) for tag, step in self._logged if step < min(different)}
         for step in sorted(rows):

@@ -120,14 +120,14 @@ class Archive:
         """Add runs of one experiment to the archive; a run replaces an archived run of the same name."""
         self.root.mkdir(parents=True, exist_ok=True)
         with _waiting_lock(self.root):
-            # Another process may have added runs since this one read them.
+            # Another process may have added runs since this process read them.
             stored = read_packed_runs(self.root / experiment)
             stored |= {run.name: run for run in runs}
             write_packed_runs(self.root / experiment, stored.values())
         self._runs.pop(experiment, None)
 
     def is_foreign(self) -> bool:
-        """Return True if the folder contains files, but neither packed runs nor run folders of the paper."""
+        """Return whether the folder contains files, but neither packed runs nor run folders of the paper."""
         if not self.root.is_dir() or not any(self.root.iterdir()):
             return False
         experiments = {entry.experiment for entry in PLAN}

@@ -6,7 +6,7 @@
     points.csv            the data points that a table needs, stored once for all runs that share them
     clouds.safetensors    the clouds that a table or a figure needs, in the precision of the run
 
-Numbers are copied as text and not parsed, so that an archived run gives exactly the same results as its run folder.
+Numbers are copied as text without parsing, so that an archived run gives exactly the same results as its run folder.
 Runs are sorted by name, so that the same runs give identical files.
 """
 
@@ -48,7 +48,7 @@ class TextTable:
 
     @classmethod
     def parse(cls, text: str) -> TextTable:
-        """Parse CSV text; a last line without a line end is left out, because it may be incomplete."""
+        """Parse CSV text; a last line without a line ending is left out, because it may be incomplete."""
         complete = text[: text.rfind("\n") + 1]
         header, *rows = (tuple(row) for row in csv.reader(io.StringIO(complete)))
         return cls(header, tuple(rows))
@@ -68,7 +68,7 @@ class PackedRun:
     config: Mapping[str, Any]
     metrics: TextTable
     confusion: Mapping[str, list[list[int]]] | None = None
-    """For each key ``part/estimate``, the counts of actual (rows) and predicted (columns) classes."""
+    """For each key ``part/estimate``, the counts by actual class (rows) and predicted class (columns)."""
     model: Mapping[str, Any] | None = None
     """The content of model.json, if clouds of the run are archived."""
     points: TextTable | None = None
@@ -121,7 +121,7 @@ def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
     _write_tables(folder / POINTS, "points", points)
     _write_clouds(folder / CLOUDS, ordered)
     _write_tables(folder / METRICS, "run", {run.name: run.metrics for run in ordered})
-    # This file is written last, because a run without a line in it is not in the archive.
+    # This file is written last, because a run is in the archive only if it has a line in this file.
     write_atomically(folder / RUNS, "".join(json.dumps(run.record()) + "\n" for run in ordered).encode())
 
 

@@ -11,7 +11,7 @@ from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableCo
 from proxlearn.paper.verdicts import conclusion, is_complete, length_text, verdict
 from proxlearn.views.run.accuracy_page import majority_share
 
-MAJORITY_NOTE = "Majority class: the test accuracy of always answering the training part's more frequent class."
+MAJORITY_NOTE = "Majority class: the test accuracy of always predicting the more frequent class of the training part."
 
 
 def table4(archive: Archive) -> ResultTable:
@@ -65,10 +65,11 @@ def table4(archive: Archive) -> ResultTable:
         ),
         rows,
         (
-            "Verdict: a mean agrees if it is within twice the spread, the root of the sum of our and the paper's "
-            "squared standard deviations. A row that is not finished gets none.",
+            "Verdict: a mean agrees if it differs from the paper's by at most twice the spread, which is the root of "
+            "the sum of our and the paper's squared standard deviations. A row with unfinished runs has no verdict.",
             MAJORITY_NOTE,
-            "Quoted: the paper's own Table 4 takes these from Bonet et al. (2022), Table 1; they were not run here.",
+            "Quoted: the paper's Table 4 takes these values from Table 1 of Bonet et al. (2022); they were not run "
+            "here.",
             "The paper gives no times for this table.",
         ),
     )

@@ -70,7 +70,7 @@ def fig4(archive: Archive) -> list[Path]:
         low, high = axes.get_ylim()
         axes.set_ylim(low * (low / high) ** 0.75, high)
         axes.plot([], [], color=GREY, linewidth=0.9, label="sin x, in the insets")
-        # Placed below the first, flat part of the curves and above the insets.
+        # The legend is below the first, flat part of the curves and above the insets.
         axes.legend(loc="center left", bbox_to_anchor=(0.04, 0.72))
         for run in runs:
             for number, step in enumerate(sorted(run.clouds)):
@@ -129,7 +129,7 @@ def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
 
 
 def _headline(drawing: Figure, panel: Axes, text: str) -> None:
-    """Put the title and the legend above the panels, because the curves do not always leave space inside them."""
+    """Put the title and the legend above the panels, because there may be no space inside them."""
     drawing.suptitle(text, fontsize=9, x=0.02, ha="left")
     drawing.legend(*panel.get_legend_handles_labels(), loc="upper right", ncols=2)
 

@@ -14,7 +14,7 @@ from proxlearn.paper.archive import ArchivedRun
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
 """Relative change of an objective that is attributed to rounding and counts neither as a fall nor as a rise."""
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""Unit roundoff of each precision: a smaller share of a particle's mass is lost in rounding."""
+"""Unit roundoff of each precision; a smaller share of a particle's mass is lost in rounding."""
 
 
 def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def kappa(run: ArchivedRun) -> float:
 
 
 def contraction(run: ArchivedRun) -> float:
-    """Return the largest measured contraction factor of the Sinkhorn rounds times 1 + kappa; at most 1 in theory."""
+    """Return the largest measured contraction factor of the rounds times 1 + kappa, which is at most 1 in theory."""
     return float(run.metrics["sinkhorn_contraction"].max() * (1 + kappa(run)))
 
 

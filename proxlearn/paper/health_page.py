@@ -1,4 +1,4 @@
-"""Write the health page: the effect of the proximal step on weights and results in each experiment of the paper."""
+"""Write the health page, on the effect of the proximal step on weights and results in the paper's experiments."""
 
 from __future__ import annotations
 
@@ -118,13 +118,14 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
     differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()})
     changing = _split({group.name: effect.step_matters for group, effect in effects.items()})
     return (
-        f"The proximal step stops changing the weights in {frozen} of {len(present)} experiments. The weighted and the "
-        f"unweighted estimate differ in {differing}; with and without the proximal step, results differ in {changing}."
+        f"The proximal step stops changing the weights in {frozen} of {len(present)} experiments. The weighted and "
+        f"the unweighted estimates differ in {differing}; results with and without the proximal step differ in "
+        f"{changing}."
     )
 
 
 def _split(answers: dict[str, str]) -> str:
-    """Return the number and the names of the positive answers among the answers that are based on several runs."""
+    """Return the number and the names of the positive answers among those that are based on several runs."""
     decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
     positive = [name for name in decided if answers[name].startswith("yes")]
     return f"{len(positive)} of {len(decided)}" + (f" ({'; '.join(positive)})" if positive else "")
@@ -207,19 +208,20 @@ def effects_row(group: HealthGroup, effect: Effect) -> list[str]:
 
 
 PAGE = """\
-# The health of the method, experiment by experiment
+# The effect of the proximal step in each experiment
 
 {conclusion}
 
-docs/reproduction.md explains what follows from these numbers.
+docs/reproduction.md explains the conclusions from these numbers.
 
-## What the proximal step did to the weights
+## The effect of the proximal step on the weights
 
 {weights}
-- *Length*: the recursions of each run. The sine's runs have N=1000.
-- *Identity from k*: the first logged recursion from which on no particle sent more than a rounding unit of its mass to
-  others; from there on the kernel is the identity, and the weights stay as they are.
-- *Changed*: the recursions in which weights changed. Each logged recursion stands for all since the one before it.
+- *Length*: the number of recursions of each run. The runs on the sine have N=1000.
+- *Identity from k*: the first logged recursion from which no particle sends more than a rounding unit of its mass to
+  others. From there on, the kernel is the identity, and the weights do not change.
+- *Changed*: the number of recursions in which weights changed. Each logged recursion represents all recursions since
+  the previous logged one.
 - *ESS*: the effective sample size at the end, as a share of N.
 - *Mass drift*: the largest relative change of the total mass.
 
@@ -227,31 +229,33 @@ docs/reproduction.md explains what follows from these numbers.
 
 {solver}
 - *Rounds* and *converged* refer to the logged recursions in which there was something to solve. *Converged* requires
-  an error of log rho below delta, which is more than the paper's criterion. *Beyond L*: the recursions, logged or not,
-  that did not meet the paper's criterion within L rounds.
-- *Contraction*: the change of log z in the second round over that in the first, the largest one measured; theory says
-  at most 1/(1 + kappa), so that the column is at most 1.
+  an error of log rho below delta, which is stricter than the paper's criterion. *Beyond L*: the number of recursions,
+  logged or not, that did not meet the paper's criterion within L rounds.
+- *Contraction*: the largest measured ratio of the change of log z in the second round to that in the first. In theory,
+  it is at most 1/(1 + kappa), so the column is at most 1.
 
 ## Falls and rises of the objectives
 
 {objectives}
-- *prox_objective* is what a proximal step minimises, compared with every particle keeping its mass, at the logged
-  recursions in which the weights changed. *discrete_free_energy*: from one logged recursion to the next. A fall or a
-  rise is one beyond rounding: 1e-6 of the value in float32, 1e-12 in float64. The last number counts the comparisons.
+- *prox_objective* is the objective that a proximal step minimises. Its value after the step is compared with its value
+  if every particle keeps its mass, at the logged recursions in which the weights changed.
+- *discrete_free_energy* is compared between consecutive logged recursions.
+- Only changes beyond rounding (1e-6 of the value in float32, 1e-12 in float64) count as a fall or a rise. The last
+  number is the number of comparisons.
 
 ## Test results
 
 {results}
-- *Majority class*: the test accuracy of always answering the training part's more frequent class.
+- *Majority class*: the test accuracy of always predicting the more frequent class of the training part.
 
-## Whether the weights change the result
+## The effect of the weights on the result
 
 {effects}
-- *Between estimates*: weighted minus unweighted, two estimates of the same cloud on the test part, in points of
-  accuracy (for the sine: test risk in hundredths, where lower is better).
-- *By the step*: the same seed with minus without the proximal step (`weights=uniform`), which includes what the weights
-  do to the particles' paths. Empty where no such pair of equal length was run.
-- *Yes*: the mean difference is beyond half a point (a hundredth of the risk) and beyond twice its standard error. One
-  run has no standard error, and gets no verdict.
+- *Between estimates*: the weighted minus the unweighted estimate of the same cloud on the test part, in percentage
+  points of accuracy (for the sine: hundredths of the test risk, where lower is better).
+- *By the step*: the result with the proximal step minus that without it (`weights=uniform`), for the same seed. It
+  includes the effect of the weights on the paths of the particles. It is empty if no such pair of equal length was run.
+- *Yes*: the mean difference exceeds half a percentage point (1 % of the risk) and twice its standard error. A single
+  run has no standard error and therefore no verdict.
 - {sources}
 """

@@ -1,6 +1,6 @@
 """Write the page that compares the quadratic loss with the logistic loss or cross-entropy, with recipe=tuned.
 
-The settings are selected separately for each loss on the training part; both losses have the same seed and rows.
+The settings are selected on the training part, separately for each loss; both losses use the same seed and rows.
 """
 
 from __future__ import annotations
@@ -83,11 +83,12 @@ BODY = """\
 ## Calibration error (lower is better)
 
 {calibration_error}
-- recipe=tuned, N = 500, weights=proximal, the weighted estimate on the test part; {splits} random halves per dataset,
-  for shd the paper's split with {splits} seeds. Each loss selects its own settings from the training part.
-- The likelihood loss is the logistic loss for two classes and cross-entropy for more.
-- Differences are likelihood minus quadratic on paired splits, with half-widths of 95 % intervals: ± Student's, too
-  narrow because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one. * marks a
+- Settings: recipe=tuned, N = 500, weights=proximal. Results of the weighted estimate on the test part, for {splits}
+  random halves per dataset; shd has the paper's split with {splits} seeds. Each loss has its own settings, selected on
+  the training part.
+- The likelihood loss is the logistic loss for two classes and cross-entropy for more classes.
+- Differences are likelihood minus quadratic on paired splits, with half-widths of 95 % intervals: ± Student's, which is
+  too narrow because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one. * marks a
   difference whose corrected interval does not contain 0.
 - Probabilities of the quadratic loss are clipped outputs, as in version 0.1; none is below 1e-6.
 - Settings, data checksums and versions of all fits: losses/results.jsonl (`make losses`).

@@ -52,7 +52,7 @@ def pack_runs(archive: Archive, runs: Iterable[PlannedRun]) -> None:
 
 
 def pack_run(run: PlannedRun) -> PackedRun:
-    """Read the folder of a run, and return the run in the form that the archive stores."""
+    """Read the folder of a run and return the run in the form that the archive stores."""
     data = read_run_data(run.folder)
     folder = RunFolder(run.folder)
     metrics = read_text(folder.metrics, MAX_TABLE_BYTES)
@@ -72,7 +72,7 @@ def pack_run(run: PlannedRun) -> PackedRun:
 
 
 def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
-    """Return True if the folder contains a finished run that is not archived in this state.
+    """Return whether the folder contains a finished run that is not archived in this state.
 
     ``stored`` is the status of the archived run, or None if the archive does not contain the run.
     """

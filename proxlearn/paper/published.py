@@ -1,6 +1,6 @@
 """Results printed in the paper, by table, and the experiments to which they belong.
 
-Accuracies are in per cent, except in Table 4, where they are between 0 and 1.
+Accuracies are percentages, except in Table 4, where they are between 0 and 1.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
     try:
         checked = build(TrainConfig, config)
     except InputError:
-        # A config that does not pass the checks of this version cannot be compared.
+        # A config that fails the checks of this version cannot be compared.
         return []
     settings = experiment_settings(checked)
     return [
@@ -118,11 +118,11 @@ def find_experiments(config: Mapping[str, Any]) -> list[PublishedExperiment]:
 def experiment_settings(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that identify an experiment: all that affect the result, except seeds, path and device."""
     settings = {key: value for key, value in trajectory(config).items() if key not in REPEATED}
-    # The datasets of the paper have a known checksum, wherever their file is.
+    # The datasets of the paper have known checksums, so the location of their files does not matter.
     settings["dataset"] = {key: value for key, value in settings["dataset"].items() if key != "path"}
     precision = {key: value for key, value in settings["device"].items() if key != "device"}
     if precision["fallback_dtype"] == "float64":
-        # A run without the fallback stops at the first value that is not finite; until then both runs are the same.
+        # A run without the fallback stops at the first non-finite value; until then, both runs are the same.
         precision["fallback_dtype"] = None
     return settings | {"device": precision}
 

@@ -123,7 +123,7 @@ def _compose(overrides: tuple[str, ...]) -> TrainConfig:
 
 
 def majority_accuracy(prepared: PreparedData) -> float | None:
-    """Return the test accuracy of always predicting the most frequent training class; None for a real-valued target."""
+    """Return the test accuracy of always predicting the most frequent training class, or None for a real target."""
     train, test = prepared.train.labels, prepared.test.labels
     if train is None or test is None:
         return None

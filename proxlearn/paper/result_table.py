@@ -23,7 +23,7 @@ SOURCES = "sources.txt"
 
 @dataclass(frozen=True)
 class LabelledCell:
-    """A cell with a value for the CSV file and a different text for readers, for example if some runs diverged."""
+    """A cell with a value for the CSV file and another text for readers, for example if some runs diverged."""
 
     value: str | float | MeanSd
     text: str

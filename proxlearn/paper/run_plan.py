@@ -39,7 +39,7 @@ class PlannedRun:
 
     @property
     def command(self) -> str:
-        """The command that executes the run."""
+        """The command that makes the run."""
         return shlex.join(["proxlearn", "train", *self.overrides, f"hydra.run.dir={self.folder}"])
 
     @property
@@ -58,7 +58,7 @@ class PlanEntry:
     quick_seeds: int = 1
     """The number of seeds that `proxlearn paper --quick` runs."""
     cloud_steps: tuple[int, ...] = ()
-    """Steps whose clouds a table or a figure needs: the archive keeps the stored clouds nearest to them."""
+    """Steps whose clouds a table or a figure needs; the archive keeps the stored clouds nearest to them."""
     keeps_points: bool = False
     """Whether the archive keeps the data points of the runs, because a table needs them."""
 
@@ -110,7 +110,7 @@ PLAN = (
     PlanEntry("table4", "table4"),
     PlanEntry("table2", "table2"),
     PlanEntry("table2-seeds", "table2", ("beta=0.05", "seed=1,2"), quick_seeds=0),
-    # epsilon=1 is Table 2's beta=0.05.
+    # epsilon=1 is the same as beta=0.05 in Table 2.
     PlanEntry("table3", "table3", ("epsilon=0.1,0.5,5,10",)),
     PlanEntry("table1", "table1", ("device.dtype=float32",)),
     PlanEntry("table1-seeds", "table1", ("device.dtype=float32", "beta=0.05", "seed=1,2"), quick_seeds=0),
@@ -120,7 +120,7 @@ PLAN = (
     PlanEntry("table4-uniform", "table4", ("weights=uniform", "dataset=banana,twonorm")),
     PlanEntry("diabetes-uniform", "table4", ("weights=uniform", "dataset=diabetes", "seed=0")),
     PlanEntry("table2-uniform", "table2", ("weights=uniform", "beta=0.05")),
-    # The 30 short runs start from the first cloud of the long one.
+    # The 30 short runs start from the initial cloud of the long run.
     PlanEntry("fig3-cloud", "fig3", ("seed=0", "steps=0")),
     PlanEntry("fig3-start", "fig3", ("steps=3000", "init_from={root}/runs/fig3-cloud/seed0"), quick_seeds=2),
     PlanEntry("fig3", "fig3", ("seed=0",)),

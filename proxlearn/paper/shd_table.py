@@ -64,10 +64,12 @@ def shd_table(archive: Archive) -> ResultTable:
         ),
         rows,
         (
-            f"Verdict: agrees if within {ALLOWED_POINTS:g} points. A row that is not finished gets none.",
-            "A particle: each particle answers alone, and its answers are compared with the labels, averaged over "
-            "particles; that is the paper's accuracy. Ensemble: the most probable class of the mean.",
+            f"Verdict: an accuracy agrees if it is within {ALLOWED_POINTS:g} points of the paper's. A row with "
+            "unfinished runs has no verdict.",
+            "A particle: the accuracy of a single particle's predictions, averaged over the particles, which is the "
+            "accuracy that the paper states. Ensemble: the most probable class under the mean over the particles.",
             MAJORITY_NOTE,
-            "The paper made 30 runs of 10^6 recursions; here one is that long, and 30 show the spread at the start.",
+            "The paper made 30 runs of 10^6 recursions. Here, one run is that long, and 30 short runs show the "
+            "spread at the start.",
         ),
     )

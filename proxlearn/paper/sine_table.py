@@ -21,14 +21,14 @@ from proxlearn.paper.verdicts import is_complete, length_text
 ALLOWED_SHARE = 0.15
 """Largest relative deviation from the paper's value that counts as agreement."""
 DIVERGED_FACTOR = 100
-"""A run has diverged if its test risk ends above this multiple of its first value."""
+"""Multiple of its first value above which the final test risk of a run counts as diverged."""
 DIGITS = 5
 DATA = {
     "table5": "100 points, weights 1/N",
     "table5-points": "1000 points, weights 1/N",
     "table5-pdf": "100 points, weights 1/12 (pdf)",
 }
-"""Assumptions about the data and the weights, by the plan entry whose runs make them."""
+"""Assumptions about the data and the weights, by the plan entry whose runs are based on them."""
 
 
 def mean_square(run: ArchivedRun, normalised: bool) -> float:
@@ -64,7 +64,7 @@ QUANTITIES: dict[str, Callable[[ArchivedRun], float]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading of Table 5: the data, the quantity, and its values by number of particles."""
+    """A reading of Table 5: the data, the quantity, and its values by number of particles."""
 
     data: str
     quantity: str
@@ -79,7 +79,7 @@ class Reading:
 
     @property
     def line(self) -> tuple[float, float]:
-        """Slope and intercept of a line fitted to the values against 1/N; NaN if any value is missing."""
+        """Slope and intercept of a line fitted to the values against 1/N, or NaN if any value is missing."""
         if any(math.isnan(figure.mean) for figure in self.figures.values()):
             return math.nan, math.nan
         return line({N: figure.mean for N, figure in self.figures.items()})
@@ -114,7 +114,7 @@ def table5(archive: Archive) -> ResultTable:
     )
     return ResultTable(
         "table5",
-        "Table 5: the sine's final risk, over N",
+        "Table 5: final risk on the sine, by N",
         reading_verdict(readings),
         columns,
         (
@@ -134,13 +134,15 @@ def table5(archive: Archive) -> ResultTable:
         ),
         [paper_row, *(reading.row() for reading in readings)],
         (
-            "The paper says neither how many points its sine has, nor how they are spaced, nor what exactly its final "
-            "figure is: each row is one reading.",
-            f"{TOTAL_MASS}: not divided by the total mass, which is 1 where the weights are 1/N.",
-            "Distance: the root mean square of log(ours / paper's) over the four N; 0.14 is 15 %.",
-            "Slope and intercept: least squares of the figure against 1/N; the paper's figures have the slope "
+            "The paper does not state how many points its sine has, how they are spaced, or what exactly its final "
+            "value is; each row is one reading.",
+            f"{TOTAL_MASS}: the output is not divided by the total mass, which is 1 if the weights are 1/N.",
+            "Distance: the root mean square of log(ours / paper's) over the four N; 0.14 corresponds to 15 %.",
+            "Slope and intercept: of a least-squares line through the values against 1/N; the paper's values have "
+            "the slope "
             f"{slope:.2f} and the intercept {intercept:.4f}.",
-            f"Diverged: the test risk ends above {DIVERGED_FACTOR} times its first value; table5.csv has the numbers.",
+            f"Diverged: the final test risk is above {DIVERGED_FACTOR} times its first value; table5.csv contains "
+            "the numbers.",
         ),
     )
 
@@ -165,15 +167,15 @@ def readings_of(archive: Archive) -> list[Reading]:
 
 
 def reading_verdict(readings: Sequence[Reading]) -> str:
-    """Return sentences that name the reading nearest to the paper and state whether it agrees."""
+    """Return sentences that name the reading closest to the paper and state whether it agrees."""
     complete = [reading for reading in readings if not math.isnan(reading.distance)]
     if not complete:
-        return "No reading has runs at every N yet: no verdict."
+        return "There is no verdict, because no reading has runs at every N yet."
     if not all(is_complete(reading.runs, published.STEPS["table5"]) for reading in readings):
-        return "Some runs are shorter than the paper's: no verdict on which reading matches best."
+        return "There is no verdict on the best reading, because some runs are shorter than the paper's."
     best = min(complete, key=lambda reading: reading.distance)
     agrees = best.distance <= math.log(1 + ALLOWED_SHARE)
-    start = "One reading agrees with the paper" if agrees else "No reading agrees with the paper; the nearest one"
+    start = "One reading agrees with the paper" if agrees else "No reading agrees with the paper; the closest one"
     slopes = f"slope {best.line[0]:.3g} against the paper's {line(published.TABLE5)[0]:.3g}"
     words = f"{start}: {best.data}; {best.quantity} (distance {best.distance:.2f}, {slopes})."
     ratios = {N: best.figures[N].mean / paper - 1 for N, paper in published.TABLE5.items()}
@@ -197,18 +199,18 @@ def line(figures: Mapping[int, float]) -> tuple[float, float]:
 
 
 def figure_text(figure: MeanSd) -> str:
-    """Return a value as a string with DIGITS decimal places, or with DIGITS + 1 significant digits from 10 upwards."""
+    """Return a value as a string with DIGITS decimal places, or DIGITS + 1 significant digits from 10 upwards."""
     above_ones = 0 if math.isnan(figure.mean) or abs(figure.mean) < 10 else int(math.log10(abs(figure.mean)))
     return figure.text(max(0, DIGITS - above_ones))
 
 
 def diverged_text(runs: Sequence[ArchivedRun]) -> str:
-    """Return a string with the number of diverged runs, which is empty if no run has diverged."""
+    """Return a string with the number of diverged runs, or an empty string if no run has diverged."""
     count = sum(has_diverged(run) for run in runs)
     return f"diverged ({count} of {len(runs)})" if count else ""
 
 
 def has_diverged(run: ArchivedRun) -> bool:
-    """Return True if a test risk ends above DIVERGED_FACTOR times its first value or is not finite."""
+    """Return whether a test risk ends above DIVERGED_FACTOR times its first value or is not finite."""
     ratios = [run.final(name) / run.metrics[name].iloc[0] for name in ("test_risk_weighted", "test_risk_unweighted")]
     return not all(ratio <= DIVERGED_FACTOR for ratio in ratios)

@@ -29,11 +29,11 @@ GROUPS = {
     "all": (*TARGETS, *MEASUREMENTS),
 }
 RUNS = "runs"
-"""The argument that requests the execution of missing runs before the targets are built."""
+"""The argument that requests missing runs to be made before the targets are built."""
 
 
 def parse_targets(words: Iterable[str], quick: bool) -> list[str]:
-    """Return the targets that the arguments ``words`` name, without duplicates; all targets if they name none."""
+    """Return the targets that the arguments ``words`` name, without duplicates, or all targets if they name none."""
     names: list[str] = []
     for word in [word for word in words if word != RUNS] or ["all"]:
         if word in GROUPS:

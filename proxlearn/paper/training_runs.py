@@ -1,4 +1,4 @@
-"""Execute the runs of the paper as jobs, with one process per run.
+"""Make the runs of the paper as jobs, with one process per run.
 
 A run that is finished, in the archive or in its folder, is skipped. A partial run in a folder is continued, and any
 other run starts from its first step. Finished runs are packed into the archive.
@@ -39,7 +39,7 @@ PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
 
 
 def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, parallel: int = 1) -> int:
-    """Execute the missing runs, pack the finished ones, and return an exit code.
+    """Make the missing runs, pack the finished ones, and return an exit code.
 
     A run that fails does not stop the others.
     """
@@ -52,7 +52,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
         except InputError as error:
             notice(str(error))
             code = 1
-    notice(f"{len(runs)} runs, {len(missing)} of them not finished")
+    notice(f"{len(runs)} runs, {len(missing)} not finished")
     first = starting_runs(missing, archive.root, quick)
     folder = archive.root / RUNS_FOLDER
     with ExitStack() as held:
@@ -66,7 +66,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
 
 
 def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel: int) -> int:
-    """Execute runs that do not depend on each other, and return an exit code."""
+    """Make runs that do not depend on each other, and return an exit code."""
     prepared, code = [], 0
     for run in runs:
         try:
@@ -86,7 +86,7 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel:
 
 
 def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
-    """Return the job that executes one run."""
+    """Return the job that makes one run."""
     args = (config, run.folder, run.command)
     return Job(run.name.replace("/", "_"), run.name, train_run, args, run_folder=run.folder)
 
@@ -98,14 +98,14 @@ def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> 
 
 
 def train_run(config: TrainConfig, folder: Path, command: str) -> None:
-    """Execute one run like `proxlearn train`, but without plots; this is the function of a job."""
+    """Train one run like `proxlearn train`, but without plots; this is the function of a job."""
     outcome = train(config, folder, command)
     if outcome.signal is not None:
         raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
 
 
 def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
-    """Execute several runs; a failed run does not stop the others, and the first error is raised at the end."""
+    """Train several runs; a failed run does not stop the others, and the first error is raised at the end."""
     errors: list[ProxlearnError] = []
     for config, folder, command in batch:
         try:
@@ -119,7 +119,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """Return the runs without checkpoints from which some of ``runs`` start; the archive lacks their clouds."""
+    """Return the runs without checkpoints from which some of ``runs`` start, because the archive lacks their clouds."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))
@@ -127,8 +127,8 @@ def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[P
 
 
 def is_finished(run: PlannedRun, archive: Archive) -> bool:
-    """Return True if the archive or the run folder has all steps of a run; raise InputError if its settings differ."""
-    # The cloud that the run starts from is left out: only the training needs it.
+    """Return whether the archive or the folder has all steps of a run; raise InputError if its settings differ."""
+    # The initial cloud of the run is left out, because only training needs it.
     overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
     config = planned_config(replace(run, overrides=overrides))
     assert config.steps is not None, "the paper's recipe sets every number"
@@ -152,7 +152,7 @@ def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place
 
     Keys that the stored run lacks are ignored, because they were added later.
     """
-    # Converted through JSON like the stored file, which turns a tuple into a list.
+    # The settings are converted through JSON, like the stored file, which turns tuples into lists.
     planned = json.loads(json.dumps(trajectory(config)))
     planned.pop("init_sha256", None)
     different = [key for key in planned if key in stored and _differ(stored[key], planned[key])]
@@ -162,7 +162,7 @@ def _refuse_other_settings(stored: Mapping[str, Any], config: TrainConfig, place
 
 
 def _differ(stored: Any, planned: Any) -> bool:
-    """Return True if two values differ; dictionaries are compared only in the keys that both have."""
+    """Return whether two values differ; dictionaries are compared only in the keys that both have."""
     if isinstance(stored, dict) and isinstance(planned, dict):
         return any(_differ(stored[key], planned[key]) for key in planned if key in stored)
     return bool(stored != planned)

@@ -12,7 +12,7 @@ PARTIAL = "no verdict: partial"
 
 
 def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete: bool) -> str:
-    """Return a verdict: two means agree within ``allowance`` or within twice their joint standard deviation."""
+    """Return the verdict: two means agree within ``allowance`` or twice their joint standard deviation."""
     if not complete or math.isnan(ours.mean):
         return PARTIAL
     difference = f"{without_negative_zero(ours.mean - paper.mean, digits):+.{digits}f}"
@@ -22,7 +22,7 @@ def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete
         return f"agrees within the spread ({difference})"
     if distance <= allowance:
         return f"agrees within {allowance:.{digits}f} ({difference})"
-    # The spread of one run is not known.
+    # The spread of a single run is unknown.
     one_run = " (one run)" if math.isnan(ours.sd) else ""
     return f"differs by {difference}{one_run}"
 
@@ -33,7 +33,7 @@ def conclusion(verdicts: Mapping[str, str], noun: str) -> str:
     partial = [name for name in verdicts if name not in decided]
     different = [f"{name} {words}" for name, words in decided.items() if words.startswith("differs")]
     if not decided:
-        return f"No verdict: the runs are shorter than the paper's ({len(partial)} {noun})."
+        return f"There is no verdict, because the runs are shorter than the paper's ({len(partial)} {noun})."
     agreeing = len(decided) - len(different)
     if len(decided) > 1 and not different:
         count = "Both" if len(decided) == 2 else f"All {len(decided)}"
@@ -41,11 +41,13 @@ def conclusion(verdicts: Mapping[str, str], noun: str) -> str:
     else:
         line = f"{agreeing} of {len(decided)} {noun} agree with the paper's"
         line += f"; {'; '.join(different)}." if different else "."
-    return line + (f" No verdict, because runs are missing or shorter: {', '.join(partial)}." if partial else "")
+    return line + (
+        f" There is no verdict on {', '.join(partial)}, because runs are missing or too short." if partial else ""
+    )
 
 
 def is_complete(runs: Sequence[ArchivedRun], steps: int) -> bool:
-    """Return True if there are runs and all of them have at least ``steps`` recursions."""
+    """Return whether there are runs and all of them have at least ``steps`` recursions."""
     return bool(runs) and all(run.last_step >= steps for run in runs)
 
 

@@ -16,11 +16,11 @@ ALLOWED_SHARE = 0.15
 
 ACCURACY_RULE = (
     f"Verdict: a mean agrees with the paper's if it is within {ALLOWED_POINTS:g} points of it, or within twice the "
-    "standard deviation over our runs. A row that is not finished gets none."
+    "standard deviation over our runs. A row with unfinished runs has no verdict."
 )
 ESTIMATES_NOTE = (
-    '"Saturated": a test point counts only if logistic(f) is within 1e-3 of its label, which is what the paper\'s '
-    '"unweighted" column contains. "Sign": the plain mean of the neurons, by its sign.'
+    '"Saturated": a prediction counts as correct only if logistic(f) is within 1e-3 of the label, as in the paper\'s '
+    '"unweighted" column. "Sign": the prediction is the sign of the plain mean of the neurons.'
 )
 SATURATED, SIGN, WEIGHTED = "unweighted, saturated (%)", "unweighted, sign (%)", "weighted (%)"
 
@@ -101,7 +101,7 @@ def table1(archive: Archive) -> ResultTable:
         (TableColumn("beta"), TableColumn("precision"), *ACCURACY_COLUMNS),
         accuracy_sections(("beta", "precision")),
         rows,
-        (ACCURACY_RULE, ESTIMATES_NOTE, MAJORITY_NOTE, "The paper computed in float64 throughout."),
+        (ACCURACY_RULE, ESTIMATES_NOTE, MAJORITY_NOTE, "The paper used float64 throughout."),
     )
 
 
@@ -126,7 +126,7 @@ def table2(archive: Archive) -> ResultTable:
             ACCURACY_RULE,
             ESTIMATES_NOTE,
             MAJORITY_NOTE,
-            "The paper's hours are on a Jetson TX2; ours on one thread of a shared CPU.",
+            "The paper's hours were measured on a Jetson TX2, and ours on one thread of a shared CPU.",
         ),
     )
 
@@ -145,7 +145,7 @@ def table3(archive: Archive) -> ResultTable:
         rows.append(TableRow([*cells, summarise(run.seconds for run in runs), seconds], runs))
     return ResultTable(
         "table3",
-        "Table 3: WDBC, beta=0.05, 250000 recursions, over epsilon",
+        "Table 3: WDBC, beta=0.05, 250000 recursions, by epsilon",
         conclusion(verdicts, "risks"),
         (
             TableColumn("epsilon"),
@@ -163,10 +163,10 @@ def table3(archive: Archive) -> ResultTable:
         ),
         rows,
         (
-            f"Verdict: a mean agrees if it is within {ALLOWED_SHARE:.0%} of the paper's, or within twice the standard "
-            "deviation over our runs. A row that is not finished gets none.",
-            "The risk is the quantity behind the paper's figures, `risk_paper`: 0.5/n ‖label − g‖, a norm and not its "
-            "square, with g = logistic(f) snapped to 0 or 1 within 1e-3.",
-            "epsilon=1 is Table 2's beta=0.05.",
+            f"Verdict: a mean agrees if it is within {ALLOWED_SHARE:.0%} of the paper's, or within twice the "
+            "standard deviation over our runs. A row with unfinished runs has no verdict.",
+            "The risk is `risk_paper`, the quantity in the paper's figures: 0.5/n ‖label − g‖, which is a norm "
+            "instead of its square, with g = logistic(f) rounded to 0 or 1 if it is within 1e-3.",
+            "epsilon=1 is the same experiment as beta=0.05 in Table 2.",
         ),
     )

@@ -116,8 +116,8 @@ def conclusion(results: Mapping[str, list[FitResult]]) -> str:
             for figure in ("accuracy", "risk")
             if (interval := difference(dataset, fits, figure, other)) is not None and interval.excludes_zero
         ]
-        answer = f"is clear for {', '.join(clear)}" if clear else "is clear on no dataset"
-        sentences.append(f"against weights={other} a difference {answer}")
+        answer = f"a clear difference: {', '.join(clear)}" if clear else "no clear difference on any dataset"
+        sentences.append(f"compared with weights={other}, {answer}")
     text = "; ".join(sentences)
     return f"Proximal weights, over {len(results)} datasets: {text}."
 
@@ -134,16 +134,17 @@ BODY = """\
 ## Majority class and effective sample size
 
 {references}
-- recipe=tuned loss=quadratic, N = 500, the weighted estimate on the test part. Paired splits: the same rows, cloud_0,
-  noise and numbers for all three updates; the numbers are selected with weights=proximal.
-- Differences are proximal minus the other, with half-widths of 95 % intervals over the splits: ± Student's, too narrow
-  because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one (4.6 times as wide for
-  halves). * marks a clear difference: its corrected interval does not contain 0.
-- Measured with revision 1 of the recursion (version 0.1). Revision 2 has other noise and other last bits, and the same
-  law.
-- Diverged: fits with a test risk above 10, where the risk of answering 0 is about 1.
-- Majority class: the accuracy of always answering the training part's more frequent class.
-- sine has one split and 20 seeds, whose results are independent: there both intervals are the same.
+- Settings: recipe=tuned loss=quadratic, N = 500. Results of the weighted estimate on the test part. The splits are
+  paired: all three updates share the rows, the initial cloud, the noise and the hyperparameters, which are selected
+  with weights=proximal.
+- Differences are proximal minus the other update, with half-widths of 95 % intervals over the splits: ± Student's,
+  which is too narrow because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one
+  (4.6 times as wide for halves). * marks a clear difference, whose corrected interval does not contain 0.
+- Measured with revision 1 of the recursion (version 0.1). Revision 2 has different noise and different last bits, but
+  the same distribution.
+- Diverged: fits with a test risk above 10; the risk of always predicting 0 is about 1.
+- Majority class: the accuracy of always predicting the more frequent class of the training part.
+- sine has one split and 20 seeds, whose results are independent, so both intervals are the same.
 - Settings, data checksums and versions of all fits: weights/results.jsonl (`make weights`).
 """
 

@@ -64,7 +64,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "generator": checkpoint.generator,
     }
     if cloud.screen is not None:
-        # Cloned, because the reference may be the cloud itself, and safetensors refuses tensors that share memory.
+        # Cloned, because the reference may be the cloud itself, and safetensors rejects tensors that share memory.
         tensors["reference"] = cloud.screen.reference.clone()
     for name, tensor in tensors.items():
         if not _is_finite(tensor):

@@ -14,14 +14,14 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
     try:
         while not existing.exists() and existing != existing.parent:
             if existing.is_symlink():
-                raise InputError(f"{existing}, needed for the run folder {path}, is a broken link", remedy)
+                raise InputError(f"{existing}, which is needed for the run folder {path}, is a broken link", remedy)
             existing = existing.parent
         usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError) as error:
         # The name is too long, or contains a zero byte.
         raise InputError(f"{str(path)!r:.100} is not a valid folder name", remedy) from error
     if not usable:
-        raise InputError(f"cannot write to {existing}, needed for the run folder {path}", remedy)
+        raise InputError(f"cannot write to {existing}, which is needed for the run folder {path}", remedy)
 
 
 def nearest_existing_folder(path: Path) -> Path:

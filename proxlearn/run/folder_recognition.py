@@ -103,7 +103,7 @@ def refuse_stages(folder: Path) -> None:
     """Raise InputError if a folder is inside a stage of an overwrite, which will be deleted."""
     for name in STAGES:
         if name in folder.parts:
-            raise InputError(f"{folder} contains {name}, a name that proxlearn reserves", "choose another folder")
+            raise InputError(f"{folder} contains {name}, a name reserved for proxlearn", "choose another folder")
 
 
 def require_sweep_or_empty(folder: Path) -> None:

@@ -95,7 +95,7 @@ class FolderLock:
         """Raise FolderLost if the lock file at the folder's path is no longer the one that this process holds."""
         if not self._is_current():
             problem = f"{self._folder} was moved, or its lock file was removed"
-            raise FolderLost(problem, "resume the run from its present folder (this process has stopped writing)")
+            raise FolderLost(problem, "resume the run from its current folder (this process has stopped writing)")
 
     def _close(self) -> None:
         if self._owner is not None:

@@ -89,8 +89,8 @@ class ResumePoints:
             raise InputError(problem, f"set steps={step} or more, or set overwrite=true")
         if checkpoint.revision != REVISION:
             warn(
-                f"the checkpoint of step {step} has revision {checkpoint.revision} of the recursion; the run "
-                f"continues with revision {REVISION}, which agrees with it up to rounding but not bit for bit"
+                f"the checkpoint of step {step} was computed by revision {checkpoint.revision} of the recursion; the "
+                f"run continues with revision {REVISION}, which agrees with it up to rounding but not bit for bit"
             )
         checkpoint = replace(
             checkpoint,

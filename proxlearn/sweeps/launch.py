@@ -15,7 +15,7 @@ from proxlearn.train_and_draw import echo
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:
-    """Run the sweep and return 0 if every job is finished, 1 if any is not, or 130 or 143 if a signal stopped it."""
+    """Run the sweep; return 0 if every job is finished, 1 if any is not, or 130 or 143 if a signal stopped it."""
     sweep = plan.folder
     missing = plan.missing()
     sweep.create(command, plan.jobs)

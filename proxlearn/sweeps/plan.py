@@ -36,9 +36,9 @@ from proxlearn.validators import flag
 
 MAX_JOBS = 10_000
 NOTICE_JOBS = 50
-"""With at least this many jobs, a notice is printed first, because composing takes a tenth of a second per job."""
+"""Number of jobs from which a notice is printed first, because composing takes a tenth of a second per job."""
 NOT_NAMED = ("fail_fast", "logger.uri")
-"""Further keys that affect no trajectory; the name of the sweep folder does not depend on them."""
+"""Further keys that do not affect any trajectory; the name of the sweep folder does not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def check_job(
         with validated_run_name(config):
             folder = absolute_folder(Path(str(composed.hydra.sweep.dir)) / str(composed.hydra.sweep.subdir))
     except Exception as error:
-        # Some values raise errors of many types inside Hydra and OmegaConf; all of them are errors of the input.
+        # Some values raise errors of many types inside Hydra and OmegaConf; all of them are input errors.
         raise translate_hydra_error(error) from error
     if here:
         check_memory(config)
@@ -137,7 +137,7 @@ def check_job(
     check_writable(folder)
     require_run_or_empty(folder)
     refuse_table_inside(config.dataset.path, folder)
-    # After an interrupted overwrite the job restores the old run first and then makes this check.
+    # After an interrupted overwrite, the job restores the old run first and then makes this check.
     if not config.overwrite and not is_interrupted(folder):
         RunFolder(folder).check_same_run(config)
     return config, folder
@@ -185,7 +185,7 @@ def sweep_folder(master: DictConfig, overrides: list[Override], swept: list[str]
 def data_sha256(dataset: DatasetConfig, checksums: dict[str, str | None]) -> str | None:
     """Return the checksum of the data that a run would read now, or None if the data cannot be read.
 
-    ``checksums`` caches the result, so that the data is read once for all jobs.
+    ``checksums`` caches the result, so that the data are read once for all jobs.
     """
     from proxlearn.data import registry
 

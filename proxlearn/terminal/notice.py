@@ -1,4 +1,4 @@
-"""Notices to the user, which are printed on stderr, because stdout carries results only."""
+"""Notices to the user, which are printed on stderr, because stdout is reserved for results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Standard streams whose failures do not stop a run: output is dropped if a stream is closed or full.
 
-For some commands standard output is the only result (`predict` without -o, `data`, `status`, --help). For these, a
-failed write is an error, except that a closed pipe (`| head`) ends the command without one.
+For some commands, standard output is the only result (`predict` without -o, `data`, `status`, --help). For these, a
+failed write is an error, but a closed pipe (`| head`) ends the command without an error.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 class OutputError(RunError):
-    """Standard output is the only result of the command and cannot be written."""
+    """Raised if standard output is the only result of the command and cannot be written."""
 
 
 class OutputClosed(Exception):
-    """The process that reads standard output has closed the pipe."""
+    """Raised if the process that reads standard output has closed the pipe."""
 
 
 class StandardStream(io.FileIO):
-    """Standard output or standard error as a byte stream that drops all bytes after the first failure."""
+    """A byte stream to standard output or standard error that drops all bytes after the first failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -49,7 +49,7 @@ class StandardStream(io.FileIO):
                 raise OutputError(problem, "redirect it to a file on a disk with free space") from error
             if written is not None:
                 return written
-            # Another process has made the terminal non-blocking, and it accepts nothing at the moment.
+            # Another process has made the terminal non-blocking, and the terminal accepts no output at the moment.
             select.select([], [self], [])
         return memoryview(content).nbytes
 
@@ -60,8 +60,9 @@ def open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # The next opened file would get the number of a closed descriptor, and output would go into that file.
-            # /dev/null is opened in the opposite direction, so that a use still fails as with a closed descriptor.
+            # Otherwise, the next opened file would get the number of a closed descriptor, and output would go into that
+            # file. /dev/null is opened in the opposite direction, so that a use still fails as with a closed
+            # descriptor.
             os.open(os.devnull, os.O_WRONLY if number == STDIN else os.O_RDONLY)
     if sys.stdin is None:
         sys.stdin = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process

@@ -33,7 +33,7 @@ LONG_SECONDS = 2.0
 
 
 class Step(Protocol):
-    """Interface of the step function of an engine; its hyperparameters and samples can be changed between steps."""
+    """The interface of an engine's step function; its hyperparameters and samples can be changed between steps."""
 
     def __call__(self, cloud: PointCloud, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info | None]: ...
 

@@ -47,7 +47,7 @@ class FitState:
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """The exception raised when the user interrupts a fit; ``fitted`` is the state that the fit had reached."""
+    """Raised if the user interrupts a fit; ``fitted`` is the state that the fit had reached."""
 
     def __init__(self, fitted: FitState) -> None:
         super().__init__(f"interrupted after step {fitted.newest.step}")

@@ -38,8 +38,8 @@ def iterate(
         step raises an error, its state is undefined; to continue, the caller must restore the state before the step.
     until : the last step; None for no limit.
     engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise.
-    threads : number of threads of the compiled passes; None for as many as torch uses. The last bits of the result
-        depend on this number.
+    threads : number of threads of the compiled passes; None for as many as torch uses. The compiled passes give the
+        same bits with any number of threads.
     fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises
         RunError.
     on_switch : called with the non-finite cloud when the precision is switched.

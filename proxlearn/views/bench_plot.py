@@ -16,7 +16,7 @@ REGIME_MARKERS = {"all pairs": "o", "list": "s", "identity": "x"}
 
 
 def draw_bench(results: dict[str, Any], folder: Path, names: Mapping[str, str]) -> list[Path]:
-    """Draw the plots of the parts that were measured; ``names`` are the names of the files, without their suffix."""
+    """Draw the plots of the parts that were measured; ``names`` holds the file names without their suffix."""
     plots = {
         "whole": ("whole", draw_whole),
         "growth": ("initial_growth", draw_initial_growth),
@@ -31,7 +31,7 @@ def draw_bench(results: dict[str, Any], folder: Path, names: Mapping[str, str]) 
 
 
 def draw_whole(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the mean time per recursion of every experiment, and the time along the clouds of its run."""
+    """Plot the mean time per recursion of each experiment, and the time at the clouds of its run."""
     fig, (means, along) = figure(9.2, 3.6, 2)
     records = results["whole"][::-1]
     places = range(len(records))
@@ -48,7 +48,7 @@ def draw_whole(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
     datasets = [r["dataset"] for r in results["whole"]]
     for dataset, colour in zip(datasets, class_colours(max(3, len(datasets))), strict=False):
         clouds = [cloud for cloud in results["whole_clouds"] if cloud["dataset"] == dataset]
-        # k + 1, because a logarithmic axis has no place for k = 0.
+        # k + 1, because a logarithmic axis cannot show k = 0.
         along.plot([c["k"] + 1 for c in clouds], [c["ours_ms"] for c in clouds], "-", color=colour, label=dataset)
         for regime, marker in REGIME_MARKERS.items():
             points = [c for c in clouds if c["regime"] == regime]
@@ -61,7 +61,7 @@ def draw_whole(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
 
 
 def draw_initial_growth(results: dict[str, Any], folder: Path, name: str) -> list[Path]:
-    """Plot the time of a step from the initial cloud over N, for each dataset, and that of a reduction of KeOps."""
+    """Plot the time of a step from the initial cloud over N for each dataset, and the time of a reduction by KeOps."""
     fig, (axes,) = figure(6.2, 3.6)
     groups = [(key, list(group)) for key, group in groupby(results["initial_growth"], lambda r: str(r["dataset"]))]
     measured = [r for r in results["initial_growth"] if r["seconds"] is not None]

@@ -11,21 +11,21 @@ from proxlearn.views.markdown import markdown
 
 WHOLE_NOTES = """\
 ours: the compiled engine, recursions only (no metrics, no files). Measured at the clouds of the experiment's own run
-at k = 0, 1, 2, 5, 10, ...; each cloud stands for the recursions around it (trapezoidal rule in k). The cloud of the
-last k stands for all later recursions, whose share is in the column `beyond`.
-literal: Algorithms 1 and 2 as printed, float64, at the same clouds.
-floor: torch's own functions and nothing else: two matrix products, one sigmoid over N x n (softmax: exponential), the
-noise; where particles exchange mass, also the distances (torch.cdist with its matrix product) and exponentials of the
-pairs and (rounds + 1) x 2 products with their matrix. The pairs are all N^2 where the compiled step uses all, and where
-it uses a neighbour list those that matter: their entry of the coupling exceeds 2^-53 of the mass of its row or column.
+at k = 0, 1, 2, 5, 10, ...; each cloud represents the recursions around it (trapezoidal rule in k). The cloud of the
+last k represents all later recursions, whose share is in the column `beyond`.
+literal: Algorithms 1 and 2 as printed, in float64, at the same clouds.
+floor: only torch's own functions: two matrix products, one sigmoid over N x n (softmax: exponential), and the noise. If
+particles exchange mass, the floor also includes the distances (torch.cdist with its matrix product) and exponentials of
+the pairs, and (rounds + 1) x 2 products with their matrix. The pairs are all N^2 pairs if the compiled step uses all;
+if it uses a neighbour list, they are those whose entry of the coupling exceeds 2^-53 of the mass of its row or column.
 """
 GROWTH_NOTES = """\
-One step from the initial cloud of each dataset, the best of two. KeOps: one log-sum-exp over all pairs on the CPU; a
+One step from the initial cloud of each dataset, best of two. KeOps: one log-sum-exp over all pairs on the CPU; a
 recursion in the log domain needs 2 (rounds + 1) of these.
 """
 COMPANY_NOTES = """\
-Whole commands `proxlearn train` with default settings, medians. at once / one after the other: two runs (1: nothing is
-lost or gained). busy / alone: one run beside one busy loop per core (2: it gets half of every core).
+Medians of whole `proxlearn train` commands with default settings. at once / one after the other: two runs; 1 means that
+nothing is lost or gained. busy / alone: one run beside one busy loop per core; 2 means that it gets half of every core.
 """
 
 
@@ -59,7 +59,7 @@ def whole_table(results: dict[str, Any]) -> str:
 
 
 def growth_table(results: dict[str, Any]) -> str:
-    """Return the table of steps from initial clouds, over N."""
+    """Return the table of the times of steps from initial clouds, over N."""
     rows = []
     for record in results["initial_growth"]:
         possible = record["seconds"] is not None
@@ -79,7 +79,7 @@ def growth_table(results: dict[str, Any]) -> str:
 
 
 def company_table(results: dict[str, Any]) -> str:
-    """Return the table of commands in company."""
+    """Return the table of the times of commands that run beside other processes."""
     rows = [
         {
             "dataset": record["dataset"],
@@ -92,11 +92,11 @@ def company_table(results: dict[str, Any]) -> str:
         }
         for record in results["company"]
     ]
-    return f"In company\n\n{_table(rows)}\n{COMPANY_NOTES}"
+    return f"Beside other processes\n\n{_table(rows)}\n{COMPANY_NOTES}"
 
 
 def special_tables(results: dict[str, Any]) -> str:
-    """Return the tables of the special clouds, and of the commands that are measured with them."""
+    """Return the tables of the special clouds and of the commands that are measured together with them."""
     parts = []
     recursions = pd.DataFrame(results["shapes"])
     if len(recursions):
@@ -104,7 +104,9 @@ def special_tables(results: dict[str, Any]) -> str:
         recursions["ours / floor"] = recursions["ours_ms"] / recursions["floor_ms"]
         recursions["literal64 / ours"] = recursions["literal64_ms"] / recursions["ours_ms"]
         recursions["literal32 / ours"] = recursions["literal32_ms"] / recursions["ours_ms"]
-        parts.append(f"Special clouds: one recursion in one regime (floor: of the drift)\n\n{markdown(recursions)}")
+        parts.append(
+            f"Special clouds: one recursion in one regime (the floor is that of the drift)\n\n{markdown(recursions)}"
+        )
     parts.append(f"A whole run with its files\n\n{markdown(pd.DataFrame(results['run']))}")
     parts.append(
         f"Special clouds: other losses and neurons, after 200 steps\n\n{markdown(pd.DataFrame(results['functionals']))}"
@@ -131,5 +133,5 @@ def duration(seconds: float) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    # With the type object, whole numbers and words in one column stay as they are.
+    # With the type object, integers and strings in one column are not converted.
     return markdown(pd.DataFrame(rows, dtype=object)) if rows else "nothing was measured\n"

@@ -1,4 +1,4 @@
-"""Style of all plots: sizes, colours and file formats. The global state of matplotlib is not changed."""
+"""The style of all plots: sizes, colours and file formats; the global state of matplotlib is not changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proxlearn.files.atomic import write_atomically
 
 WEIGHTED, UNWEIGHTED, THIRD, GREY = "#0b6e99", "#d1602b", "#5b8c3a", "#6b6b6b"
 ESTIMATE_COLOURS = {"weighted": WEIGHTED, "unweighted": UNWEIGHTED}
-# Where the two estimates agree, the thin dashes lie on the broad line and both remain visible.
+# If the two estimates agree, the thin dashes lie on the broad line, and both remain visible.
 ESTIMATE_LINES: dict[str, dict[str, Any]] = {
     "weighted": {"color": WEIGHTED, "linestyle": "-", "linewidth": 2.6},
     "unweighted": {"color": UNWEIGHTED, "linestyle": "--", "linewidth": 1.2},
@@ -56,7 +56,7 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def clip_for_drawing(values: Any, log: bool = False) -> Any:
-    """Return the values with NaN in place of those that an axis cannot show, which leaves a gap in the curve.
+    """Replace values that an axis cannot show by NaN, which leaves a gap in the curve.
 
     Examples are 1e300 in a diverged run, and zero on a logarithmic axis.
     """

@@ -1,4 +1,4 @@
-"""Targets whose answers are known: a Gaussian, and a logistic regression small enough for its Laplace approximation."""
+"""Targets with known results: a Gaussian, and a logistic regression small enough for its Laplace approximation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRECISION = ((2.0, 0.5), (0.5, 1.0))
 
 @dataclass(frozen=True)
 class Gaussian:
-    """V(x) = (x - mean)' precision (x - mean) / 2, so that exp(-V / T) is N(mean, T precision^-1)."""
+    """The potential V(x) = (x - mean)' precision (x - mean) / 2, for which exp(-V / T) is N(mean, T precision^-1)."""
 
     mean: Tensor
     precision: Tensor
@@ -42,14 +42,16 @@ def gaussian(mean: tuple[float, ...] = MEAN, precision: tuple[tuple[float, ...],
 
 
 def implicit_euler(mean: float, std: float, centre: float, kappa: float, h: float, T: float) -> tuple[float, float]:
-    """One JKO step of N(mean, std^2) for V = kappa (x - centre)^2 / 2: the best map is affine, its slope a solves
-    (a - 1) std^2 + h kappa a std^2 = h T / a."""
+    """Return one JKO step of N(mean, std^2) for V = kappa (x - centre)^2 / 2.
+
+    The best map is affine; its slope a solves (a - 1) std^2 + h kappa a std^2 = h T / a.
+    """
     a = (1 + math.sqrt(1 + 4 * h * T * (1 + h * kappa) / std**2)) / (2 * (1 + h * kappa))
     return (mean + h * kappa * centre) / (1 + h * kappa), a * std
 
 
 def logistic_rows(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in two correlated features, and labels of a logistic model."""
+    """Return rows with two correlated features, and labels drawn from a logistic model."""
     random = np.random.default_rng(0)
     X = random.normal(size=(n, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]])
     y = np.where(random.random(n) < 1 / (1 + np.exp(-X @ np.array([1.5, -1.0]))), 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""The convex network: closed forms and the way back are what autodiff finds; convex whatever its parameters."""
+"""The convex network: closed forms and the backward pass agree with autodiff, and it is convex for any parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 8), 
 
 
 def net_and_points(seed: int, D: int, width: int, rank: int, spread: float = 1.0) -> tuple[ConvexNet, Tensor]:
-    """Weights far from those of the start, where most of the Hessian would be the identity."""
+    """Return weights far from the initial ones, for which most of the Hessian would be the identity."""
     generator = torch.Generator().manual_seed(seed)
     net = ConvexNet(D, width, rank, generator, torch.float64)
     net.flat.normal_(std=spread, generator=generator)
@@ -23,7 +23,7 @@ def net_and_points(seed: int, D: int, width: int, rank: int, spread: float = 1.0
 
 
 def literal(flat: Tensor, x: Tensor, D: int, width: int, rank: int) -> Tensor:
-    """f at one point, from the definition."""
+    """Return f at one point, computed from the definition."""
     sizes = (2 * width * rank * D, 2 * (D + 1) * width, width * width, width, 1)
     A, linear, W, w, lamda = flat.split(sizes)
     A, linear, W = A.view(2, width, rank, D), linear.view(2, D + 1, width), W.view(width, width)
@@ -74,7 +74,7 @@ def test_backward_pass_is_what_autodiff_finds(shape: tuple[int, int, int, int]) 
 
 @pytest.mark.parametrize(("D", "width", "count"), [(1, 3, 1), (3, 5, 17), (5, 300, 37)])
 def test_way_back_from_log_det_is_what_autodiff_finds(D: int, width: int, count: int) -> None:
-    """More particles than are taken at a time, and more units."""
+    """There are more particles and more units than are processed at a time."""
     generator = torch.Generator().manual_seed(2)
     net = ConvexNet(D, width, 2, generator, torch.float64)
     net.flat.normal_(std=0.3, generator=generator)

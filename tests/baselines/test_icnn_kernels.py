@@ -1,4 +1,4 @@
-"""The compiled kernels: inverses are inverses, Adam is Adam. The others are tested through the network."""
+"""The compiled kernels: matrix inverses and Adam; the other kernels are tested through the network."""
 
 from __future__ import annotations
 

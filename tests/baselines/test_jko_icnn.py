@@ -1,4 +1,4 @@
-"""JKO-ICNN: on a Gaussian its steps are those of implicit Euler, known in closed form; the functional decreases."""
+"""JKO-ICNN: on a Gaussian, its steps are those of implicit Euler in closed form, and the functional decreases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = replace(LIGHT, width=16, steps=3, iterations=250, lr=1e-2, rank=2, ba
 @pytest.mark.parametrize("temperature", [1.0, 0.25])
 @torch.no_grad()
 def test_steps_are_those_of_implicit_euler(temperature: float, generator: torch.Generator) -> None:
-    """Two coordinates of different curvature, from N(0, I): mean and spread after each of the steps."""
+    """Two coordinates of different curvature start from N(0, I); mean and spread are checked after each step."""
     target = gaussian((1.0, -2.0), ((4.0, 0.0), (0.0, 1.0)))
     x, _ = flow(target, SETTINGS, temperature, generator)
     for axis, (centre, kappa) in enumerate([(1.0, 4.0), (-2.0, 1.0)]):
@@ -36,7 +36,7 @@ def test_steps_are_those_of_implicit_euler(temperature: float, generator: torch.
 
 @torch.no_grad()
 def test_small_steps_follow_the_ornstein_uhlenbeck_process(generator: torch.Generator) -> None:
-    """V = |x - m|^2 / 2 from N(0, I): at time t the mean is m (1 - exp(-t)) and the spread stays 1, up to O(h)."""
+    """For V = |x - m|^2 / 2 from N(0, I), the mean at time t is m (1 - exp(-t)), and the spread stays 1, up to O(h)."""
     target = gaussian((2.0, 0.0), ((1.0, 0.0), (0.0, 1.0)))
     x, _ = flow(target, replace(SETTINGS, h=0.05, steps=6, iterations=150), 1.0, generator)
     assert abs(float(x[:, 0].mean()) - 2 * (1 - math.exp(-0.3))) < 0.06
@@ -45,7 +45,7 @@ def test_small_steps_follow_the_ornstein_uhlenbeck_process(generator: torch.Gene
 
 @torch.no_grad()
 def test_density_is_followed_through_the_maps(generator: torch.Generator) -> None:
-    """The ledger's E[log rho] is that of the Gaussian the samples have become; each step decreases the functional."""
+    """The ledger's E[log rho] is that of the Gaussian that the samples follow; each step decreases the functional."""
     x, notes = flow(gaussian(), SETTINGS, 1.0, generator)
     mean_log = notes["ledger"][-1]["functional"] - notes["ledger"][-1]["potential"]
     expected = -torch.distributions.MultivariateNormal(x.mean(0), torch.cov(x.T)).entropy()
@@ -66,7 +66,7 @@ def test_stationary_density_stays(generator: torch.Generator) -> None:
 
 @torch.no_grad()
 def test_units_live_through_a_steep_potential(generator: torch.Generator) -> None:
-    """The first gradient only decreases the curvature: the units that shift the mean must survive it."""
+    """The first gradient only decreases the curvature; the units that shift the mean must survive it."""
     target = gaussian((0.0, -4.0), ((1000.0, 0.0), (0.0, 5.0)))
     pool = torch.randn(4096, 2, generator=generator)
     settings = replace(SETTINGS, lr=1e-3, iterations=600, batch=128, h=0.1)
@@ -96,10 +96,10 @@ def test_pretrained_network_is_the_identity_by_its_units_alone(generator: torch.
 
 @torch.no_grad()
 def test_published_start_takes_steps_of_implicit_euler(generator: torch.Generator) -> None:
-    """From the prior, heavy tails and all, with a pretrained network.
+    """The steps start from the prior, with its heavy tails, and use a pretrained network.
 
-    In a quadratic V the mean after a step depends on the mean alone, for E[grad log rho] = 0. Before the first step,
-    E[log alpha] = -log 100 - Euler's constant.
+    With a quadratic V, the mean after a step depends only on the mean before it, because E[grad log rho] = 0. Before
+    the first step, E[log alpha] = -log 100 - Euler's constant.
     """
     target = gaussian((40.0, 10.0), ((4.0, 0.0), (0.0, 1.0)))
     settings = replace(SETTINGS, from_prior=True, pretraining=600)

@@ -1,4 +1,4 @@
-"""Unadjusted Langevin: on a Gaussian even its bias is known."""
+"""Unadjusted Langevin dynamics, whose bias on a Gaussian is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.baselines.targets import MEAN, PRECISION, gaussian
 @pytest.mark.parametrize("temperature", [1.0, 0.2])
 @pytest.mark.parametrize("eta", [0.05, 0.2])
 def test_gaussian_is_reached_with_the_known_bias(eta: float, temperature: float, generator: torch.Generator) -> None:
-    """In white coordinates v <- (1 - eta) v + sqrt(2 eta T) xi, whose variance is T / (1 - eta / 2)."""
+    """In white coordinates, v <- (1 - eta) v + sqrt(2 eta T) xi has the variance T / (1 - eta / 2)."""
     covariance = torch.linalg.inv(torch.tensor(PRECISION))
     L = torch.linalg.cholesky(covariance)
     x, _ = flow(gaussian(), L, LangevinSettings(eta=eta, steps=120, between=60), temperature, generator)

@@ -1,4 +1,4 @@
-"""The shared posterior: closed forms are what autodiff finds, batches are unbiased, the mode is one."""
+"""The shared posterior: closed forms agree with autodiff, batches are unbiased, and the mode is a mode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_gradient_is_what_autodiff_finds(shape: tuple[int, int, int, int], sprea
 @given(shapes)
 @settings(max_examples=30, deadline=None)
 def test_potential_is_the_negative_log_posterior(shape: tuple[int, int, int, int]) -> None:
-    """Up to a constant: labels, theta given alpha, alpha, and the Jacobian of its logarithm, from torch's densities."""
+    """The reference sums torch's log densities: labels, theta given alpha, alpha, and the Jacobian of log alpha."""
     target, x = target_and_cloud(*shape)
     log_alpha = x[:, -1].clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA)
     alpha, theta = log_alpha.exp(), x[:, :-1]

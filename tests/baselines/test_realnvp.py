@@ -1,4 +1,4 @@
-"""The flow: invertible, with the determinant that its Jacobian has, and the identity at first."""
+"""The flow is invertible, its determinant is that of its Jacobian, and it is initially the identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recursion of the comparison are those of recipe=tuned, and Adam is Adam."""
+"""The recursions of the comparison are those of recipe=tuned, and Adam follows its definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxlearn.training.settings import Settings
 
 
 def moons(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes that no line tells apart."""
+    """Return two classes that are not linearly separable."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, 2))
     return X, np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)

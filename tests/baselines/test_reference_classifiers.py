@@ -1,4 +1,4 @@
-"""Reference lines: scikit-learn's own figures, and a Bayes rule that is one."""
+"""Reference methods give the results of scikit-learn, and the Bayes rule is optimal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every sampler of block B: one interface, one posterior, the same answer for the same seed."""
+"""Properties of every sampler of block B: one interface, one posterior, and the same result for the same seed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_posterior_is_near_its_laplace_approximation(name: str) -> None:
-    """Light presets: mean within a third of the posterior's spread, the spread itself within a quarter."""
+    """With light presets, the mean is within a third of the posterior's spread, and the spread within a quarter."""
     X, y = logistic_rows()
     fitted = fit_function(name)(X, y, request())
     mode, covariance = LogisticTarget(torch.from_numpy(-y[:, None] * X)).laplace()
@@ -105,7 +105,7 @@ def test_unpublished_settings_are_refused(name: str) -> None:
 
 
 def test_prior_has_its_density(generator: torch.Generator) -> None:
-    """log rho_0 by torch's densities, also where log alpha is clipped; alpha's mean, and theta's spread there."""
+    """log rho_0 agrees with torch's densities, even if log alpha is clipped, as do alpha's mean and theta's spread."""
     x, log_rho = draw_prior(20000, 4, generator)
     theta, log_alpha = x[:, :-1].double(), x[:, -1].double()
     spread = (-log_alpha.clamp(-MAX_LOG_ALPHA, MAX_LOG_ALPHA) / 2).exp()
@@ -127,7 +127,7 @@ def test_diverged_particles_are_an_error_with_a_remedy() -> None:
 
 
 def test_ledger_without_a_density_is_the_gaussians() -> None:
-    """For Gaussian particles the two ways to enter a row agree."""
+    """For Gaussian particles, the two ways to append a row agree."""
     x, log_rho = draw_standard_normal(20000, 2, torch.Generator().manual_seed(0))
     ledger: Ledger = []
     append_ledger_row(gaussian(), x, log_rho, 2.0, ledger)
@@ -138,7 +138,7 @@ def test_ledger_without_a_density_is_the_gaussians() -> None:
 
 
 def test_temperature_scales_the_spread() -> None:
-    """exp(-V / T) of a nearly Gaussian posterior: four times the temperature, twice the spread."""
+    """For a nearly Gaussian posterior exp(-V / T), four times the temperature doubles the spread."""
     X, y = logistic_rows(800)
     cold, warm = (
         np.array(fit_function("langevin")(X, y, request(temperature=T)).notes["theta_std"]) for T in (0.25, 1.0)
@@ -150,7 +150,7 @@ def test_temperature_scales_the_spread() -> None:
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("seed", range(2))
 def test_diabetes_light_is_as_good_as_logistic_regression(name: str, seed: int, paper_files: object) -> None:
-    """On the same split: the log-likelihood differs by .07 from one split to another, and hardly between methods."""
+    """Both use the same split, because the log-likelihood differs by .07 between splits, and little between methods."""
     config = config_of("dataset=diabetes", "dataset.train_fraction=0.8").dataset
     table = registry.load(config)
     train, test = split_rows(table, config, seed)

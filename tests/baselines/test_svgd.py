@@ -1,4 +1,4 @@
-"""SVGD: its velocity from the definition, what it keeps fixed, and a Gaussian that is reached."""
+"""SVGD: its velocity agrees with the definition, invariants hold, and a Gaussian is reached."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_permuted_particles_move_to_permuted_places() -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 0.2])
 def test_gaussian_is_reached(temperature: float, generator: torch.Generator) -> None:
-    """Up to the loss of spread that few particles are known for."""
+    """The Gaussian is reached up to the loss of spread that is known for few particles."""
     covariance = temperature * torch.linalg.inv(torch.tensor(PRECISION))
     x = torch.randn(SETTINGS.particles, 2, generator=generator)
     x, notes = flow(gaussian(), torch.linalg.cholesky(covariance), x, SETTINGS, temperature)

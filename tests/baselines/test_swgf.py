@@ -1,4 +1,4 @@
-"""SWGF: laws of the sliced distance, its slope, and a Gaussian that is reached."""
+"""SWGF: laws of the sliced distance, its gradient, and a Gaussian that is reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def normal(seed: int, *shape: int) -> Tensor:
 @given(clouds)
 @settings(max_examples=50, deadline=None)
 def test_shifted_cloud_is_at_the_squared_shift_over_the_dimension(cloud: tuple[int, int, int]) -> None:
-    """Exactly so for the mean over an orthonormal basis, whichever; sorting keeps the order of a shifted cloud."""
+    """This is exact for the mean over any orthonormal basis, because sorting keeps the order of a shifted cloud."""
     seed, B, D = cloud
     x, shift = normal(seed, B, D), normal(seed + 1, D)
     basis, _ = torch.linalg.qr(normal(seed + 2, D, D))
@@ -78,7 +78,7 @@ def test_gaussian_is_reached(temperature: float, generator: torch.Generator) -> 
 
 @torch.no_grad()
 def test_step_is_an_implicit_euler_step_of_h_times_the_dimension(generator: torch.Generator) -> None:
-    """Between isotropic Gaussians SW2^2 = |shift|^2 / D + (difference of spreads)^2, which is W2^2 / D."""
+    """Between isotropic Gaussians, SW2^2 = |shift|^2 / D + (difference of spreads)^2, which is W2^2 / D."""
     D, h, kappa = 3, 0.15, 2.0
     target = gaussian((1.0,) * D, ((kappa, 0.0, 0.0), (0.0, kappa, 0.0), (0.0, 0.0, kappa)))
     nvp = RealNvp(D, 24, generator)
@@ -91,7 +91,7 @@ def test_step_is_an_implicit_euler_step_of_h_times_the_dimension(generator: torc
 
 @torch.no_grad()
 def test_tiny_step_goes_nowhere(generator: torch.Generator) -> None:
-    """With h -> 0 only the distance counts, and the flow stays where it was."""
+    """As h -> 0, only the distance matters, and the flow does not move."""
     nvp = RealNvp(2, 24, generator)
     z = torch.randn(2000, 2, generator=generator)
     step(gaussian(), nvp, replace(SETTINGS, h=1e-6), 1.0, generator)

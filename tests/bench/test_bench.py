@@ -1,4 +1,4 @@
-"""The bench measures by its definitions, and its file has the fields that tables and plots read."""
+"""The bench measures what it defines, and its file has the fields that tables and plots read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import config_of
 
 
 class Clock:
-    """A clock that only calls advance, so that the measured time is exact."""
+    """A clock that advances only with calls, so that the measured time is exact."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -32,7 +32,7 @@ class Clock:
         return self.now
 
     def call(self, *milliseconds: float) -> Callable[[], None]:
-        """A call that takes these times in turn."""
+        """A call that takes the given times in turn."""
         taken = itertools.cycle(milliseconds)
 
         def spend() -> None:
@@ -74,7 +74,7 @@ def test_a_short_call_is_timed_in_batches_and_for_as_long_as_asked(monkeypatch: 
 def test_the_busy_share_is_what_others_used_between_two_readings(
     later: str, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's counters by simulation: user, nice, system, idle and waiting ticks."""
+    """The system's counters are simulated: user, nice, system, idle and waiting ticks."""
     readings = iter(["cpu 10 0 0 5 5 0", later])
     monkeypatch.setattr(timing, "open", lambda *args, **kwargs: io.StringIO(next(readings)), raising=False)
     assert busy_share(0.0) == (None if share is None else pytest.approx(share))

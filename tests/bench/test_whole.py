@@ -1,4 +1,4 @@
-"""Whole experiments, growth and company: the clouds stand for every recursion, and no busy process survives."""
+"""Whole experiments, growth and busy machines: the clouds represent every recursion, and no busy process survives."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_clouds_are_those_of_a_run_and_end_with_the_time() -> None:
 
 
 class Work(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations of torch by name, and the elements of the tensors that they return."""
+    """A counter of torch operations by name, and of the elements of the tensors that they return."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -124,7 +124,7 @@ def test_the_floor_is_what_it_is_defined_to_be_and_less_than_the_literal_algorit
 
 @pytest.mark.parametrize("epsilon, share", [(1e6, 1.0), (1e-9, 1 / 40)])
 def test_the_pairs_that_matter_are_all_or_none_at_extreme_epsilons(epsilon: float, share: float) -> None:
-    """Where no two particles exchange mass, each particle is still paired with itself."""
+    """If no two particles exchange mass, each particle is still paired with itself."""
     config = config_of("dataset=sine", "N=40", f"epsilon={epsilon}", "kernel=log", "device.dtype=float64")
     experiment, cloud = experiment_of(config)
     generator = torch.Generator().manual_seed(0)
@@ -173,7 +173,7 @@ def test_a_duration_has_a_unit_that_suits_it(seconds: float, text: str) -> None:
 
 
 def test_the_ratios_of_company_are_within_turns() -> None:
-    """A slow minute makes both times of a turn longer and leaves their ratio."""
+    """A slow minute makes both times of a turn longer and leaves their ratio unchanged."""
     seconds = {"alone_s": [1.0, 10.0, 1.0], "one_after_the_other_s": [2.0, 20.0, 2.0]}
     seconds |= {"at_once_s": [3.0, 30.0, 3.0], "busy_s": [2.0, 20.0, 2.0]}
     summary = summarise(seconds)
@@ -214,7 +214,7 @@ def test_busy_loops_end_when_the_measurement_fails(error: BaseException) -> None
 
 
 def test_busy_loops_end_when_the_bench_is_killed() -> None:
-    """Their standard input is closed then, which no handler of the killed process is needed for."""
+    """Their standard input is then closed, which requires no handler in the killed process."""
     code = "with busy_loops(1) as (loop,): print(loop.pid, flush=True); input()"
     code = f"from proxlearn.bench.company import busy_loops\n{code}"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bench:
@@ -230,7 +230,7 @@ def test_busy_loops_end_when_the_bench_is_killed() -> None:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process exists and has not ended; one that has ended may wait for a parent to ask for its code."""
+    """Return whether a process exists and has not ended; an ended process may still wait for its parent."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -1,4 +1,4 @@
-"""Damaged and forged files through every command that reads a folder or a table: an answer, or one line."""
+"""Damaged and forged files in every command that reads a folder or a table: a result, or an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random command lines through composition and validation: accepted or refused in one line, never a traceback."""
+"""Random command lines through composition and validation: accepted or rejected in one line, never a traceback."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""`proxlearn paper`: its words, and what it says to wrong ones."""
+"""`proxlearn paper`: its arguments, and the errors for wrong ones."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def predicted(*words: object, capsys: pytest.CaptureFixture[str]) -> pd.DataFram
 
 
 def refused(*words: object, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line of an error."""
+    """Return the one-line message of an error."""
     capsys.readouterr()
     assert cli.main([*map(str, words)]) == 2
     lines = capsys.readouterr().err.strip().splitlines()

@@ -1,4 +1,4 @@
-"""Remedies: following one resolves its error, and none suggests a value that is set already."""
+"""Following a remedy resolves its error, and no remedy suggests a value that is already set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WRONG = st.one_of(
 
 
 def suggested_values(remedy: str) -> list[tuple[str, str]]:
-    """Return the key=value words of a remedy; for `key=a|b` the first value."""
+    """Return the key=value words of a remedy, with the first value of `key=a|b`."""
     words = re.findall(r"(?:^|[ (])('[\w.+]+=[^']*'|[\w.+]+=[^\s,;]+)", remedy)
     pairs = [shlex.split(word)[0].partition("=") for word in words]
     return [(key, value.split("|")[0]) for key, _, value in pairs]
@@ -173,7 +173,7 @@ RUN = ["train", "dataset=csv", "dataset.path=my.csv", "dataset.target=label", "N
 
 
 def write_table(feature: float, target: float | None) -> None:
-    """Two features, the first ``feature`` times as large; classes, or a target ``target`` times as large."""
+    """Write two features, the first ``feature`` times as large, and classes or a target ``target`` times as large."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 40))
     label = np.where(a > 0, "yes", "no") if target is None else target * a

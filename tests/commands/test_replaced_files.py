@@ -1,4 +1,4 @@
-"""By default a command replaces only its own earlier page or film."""
+"""By default, a command replaces only its own earlier page or film."""
 
 from __future__ import annotations
 

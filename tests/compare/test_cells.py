@@ -1,4 +1,4 @@
-"""Splits and cells: shared, stored, and never taken for something else."""
+"""Splits and cells are shared, stored, and never mistaken for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``proxlearn compare`` as a user gives it: done once, gone on with, never stopped by one method, refused in a line."""
+"""``proxlearn compare`` as a user runs it: computed once, continued, robust to failing methods, one-line errors."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_signal_stops_the_cells_and_the_same_command_computes_the_rest(throwaw
         (["--threads", "1.5"], "--threads must be a whole number >= 1, got 1.5; try --threads=1"),
         (
             ["--output", "/dev/null/x"],
-            "cannot write to /dev/null, needed for the run folder /dev/null/x; choose another --output",
+            "cannot write to /dev/null, which is needed for the run folder /dev/null/x; choose another --output",
         ),
     ],
 )

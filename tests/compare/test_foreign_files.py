@@ -1,4 +1,4 @@
-"""The output folder of ``proxlearn compare``: no file that it did not write is replaced, cut off or deleted."""
+"""In the output folder of ``proxlearn compare``, no file that it did not write is replaced, truncated or deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINE = "mine, and nobody else's\n"
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a comparison of the reference lines."""
+    """A folder with a comparison of the reference methods."""
     folder = tmp_path_factory.mktemp("comparison")
     assert main([*WORDS[:-1], str(folder / "out"), *REFERENCES]) == 0
     return folder / "out"
@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, bytes | str]:
 
 
 def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line of a command that must change nothing."""
+    """Return the one-line error of a command that must change nothing."""
     before = contents(Path("out"))
     capsys.readouterr()
     assert main(words) == 2

@@ -1,4 +1,4 @@
-"""Methods that exist for the tests alone: cells find them by module and function, in whatever process they run."""
+"""Methods that exist only for the tests; cells find them by module and function in any process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def second(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def _record_call(name: str, X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Append a line in the folder in which the command was given, except for trials."""
+    """Append a line to a file in the folder in which the command was run, except for trials."""
     rows = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
     if not request.trial:
         with Path("calls.txt").open("a") as file:
@@ -44,7 +44,7 @@ def improbable(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def slow(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Does not end before a file `go` exists."""
+    """Wait until a file `go` exists."""
     fitted = _record_call("slow", X, y, request)
     while not Path("go").exists():
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Configs hold values: whatever would make Hydra import or call something is refused in one line."""
+"""Configs hold values; anything that would make Hydra import or call code is rejected in one line."""
 
 import pickle
 

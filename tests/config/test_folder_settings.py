@@ -1,4 +1,4 @@
-"""Where a command may write: Hydra's folder settings, folders of other programs, and empty folders of the user's."""
+"""Where a command may write: Hydra's folder settings, folders of other programs, and empty folders of the user."""
 
 import pytest
 

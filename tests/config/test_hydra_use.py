@@ -1,4 +1,4 @@
-"""How Hydra is used: a run is composed once and validated once, and one module imports private modules of Hydra."""
+"""A run is composed once and validated once, and only one module imports private modules of Hydra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's folder of configs is checked in bounded time and memory, whatever it holds."""
+"""A user's folder of configs is checked in bounded time and memory, whatever it contains."""
 
 from __future__ import annotations
 

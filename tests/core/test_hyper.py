@@ -1,4 +1,4 @@
-"""The hyperparameters: declared once; config schema, fit settings and step follow from the fields."""
+"""The hyperparameters are declared once; config schema, fit settings and step follow from the fields."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_config_and_settings_have_every_hyperparameter() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class WithMomentum(Hyperparameters[Number], Generic[Number]):
-    """The hyperparameters and a new one."""
+    """The hyperparameters with an additional one."""
 
     momentum: float = hyperparameter(real(at_least=0, below=1, example=0.5), 0.0)
 
@@ -53,7 +53,7 @@ class HyperWithMomentum(Hyper, WithMomentum[float]):
 
 
 def load_again(module: str) -> ModuleType:
-    """A second instance of a module, which sees the patched hyperparameters."""
+    """Return a second instance of a module, which sees the patched hyperparameters."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.loader is not None

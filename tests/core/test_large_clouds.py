@@ -37,7 +37,7 @@ SHAPES: dict[str, tuple[Neuron, int, int]] = {
 
 
 class LargestTensor(TorchDispatchMode):
-    """Record the largest number of elements of any result."""
+    """A recorder of the largest number of elements of any result."""
 
     largest = 0
 
@@ -51,7 +51,7 @@ class LargestTensor(TorchDispatchMode):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_tensor_of_a_step_is_large_and_no_operation_reads_the_device(shape: str) -> None:
-    """Tensors of the meta device have shapes and no values: an operation that read one would raise an error."""
+    """Tensors of the meta device have shapes but no values, so an operation that reads one raises an error."""
     neuron, n, n_x = SHAPES[shape]
     with torch.device("meta"):
         y = torch.empty(n) if neuron.num_outputs == 1 else torch.empty(neuron.num_outputs, n)
@@ -111,7 +111,7 @@ print(peak() - before)
 
 
 def growth_of_memory(code: str, limit: str) -> int:
-    """Return by how many bytes the peak of a new process grows, as the code prints it."""
+    """Return the growth of the peak memory of a new process in bytes, as printed by the code."""
     command = [sys.executable, "-c", PEAK + code]
     environment = os.environ | {"PROXLEARN_MEMORY": limit}
     completed = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -125,13 +125,15 @@ proc_only = pytest.mark.skipif(sys.platform != "linux", reason="the peak of the 
 @proc_only
 @pytest.mark.parametrize("kernel", ["auto", "log"])
 def test_a_step_stays_within_the_memory_that_the_user_allows(kernel: str) -> None:
-    """The log kernel of 6000 particles takes up 576 MB with its temporaries, and their outputs as much."""
+    """The log kernel of 6000 particles takes up 576 MB with its temporaries, and their outputs take up as much."""
     assert 0 < growth_of_memory(STEP.replace("KERNEL", kernel), "128MiB") < 128 * 2**20
 
 
 @proc_only
 def test_the_memory_of_a_tile_is_used_again() -> None:
-    """Tiles of 4 MB in float32 and 8 MB in float64, of a matrix of 256 MB. It does not see every fragmentation: small
-    results allocated between the tiles pass it in some states of the allocator and take up 495 MiB in others.
+    """The tiles of a 256 MB matrix have 4 MB in float32 and 8 MB in float64.
+
+    Not every fragmentation is detected: small results allocated between the tiles pass the test in some states of the
+    allocator and take up 495 MiB in others.
     """
     assert 0 < growth_of_memory(TILES, "1GiB") < 120 * 2**20

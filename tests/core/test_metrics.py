@@ -1,4 +1,4 @@
-"""Metrics of probabilities and of weights, by their definitions."""
+"""Metrics of probabilities and of weights, compared with their definitions."""
 
 from __future__ import annotations
 

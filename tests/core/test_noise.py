@@ -1,4 +1,4 @@
-"""The random numbers of a step: known answers of the generator, their laws, and the same numbers everywhere."""
+"""The random numbers of a step: known values of the generator, their distributions, and the same numbers everywhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numpy_of(dtype: torch.dtype) -> type:
 
 
 def test_philox_gives_its_published_answer() -> None:
-    """The first vector of the generator's reference implementation: key and counter of zeros."""
+    """The first vector of the generator's reference implementation has a key and a counter of zeros."""
     assert [int(word[0]) for word in noise.philox((0, 0), 1, 0, "cpu")] == [
         0x6627E8D5,
         0xE169C58D,
@@ -49,7 +49,7 @@ def test_the_compiled_numbers_are_those_of_torch_to_rounding(
 
 @dtypes
 def test_normal_numbers_have_the_normal_law(dtype: torch.dtype) -> None:
-    """Moments within five standard errors, the distance to the distribution function, and no correlation of pairs."""
+    """Moments are within five standard errors, the distribution function is close, and pairs are uncorrelated."""
     x = np.empty(400_000, numpy_of(dtype))
     noise_pass.fill_normal((20231, 4), x)
     x = x.astype(np.float64)

@@ -1,4 +1,4 @@
-"""A user's loss and neuron: what a Risk accepts, what it makes of y, and what it refuses in one sentence."""
+"""A user's loss and neuron: what a Risk accepts, how it interprets y, and what it rejects in one sentence."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_names_stand_for_losses_and_neurons() -> None:
 
 
 class Renamed(pl.losses.Huber):
-    """A loss that inherits the name of another one and not its formula."""
+    """A loss that inherits the name of another loss but not its formula."""
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         return (f - y).abs()

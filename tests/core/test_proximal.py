@@ -1,4 +1,4 @@
-"""The proximal update is the minimiser of the convex problem written in proximal.py."""
+"""The proximal update is the minimiser of the convex problem stated in proximal.py."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_reported_error_bounds_the_true_one(case: Case, L: int) -> None:
 
 
 def test_converged_is_not_claimed_where_the_papers_norms_hold_vacuously(case: Case) -> None:
-    """Tiny weights make every absolute change small, while z is off by a factor of e^90."""
+    """Tiny weights make every absolute change small, although z is wrong by a factor of e^90."""
     kernel = make_kernel("log", case.rows, case.columns, EPSILON)
     shifted = case.log_rho - 300
     actual = solve(kernel, shifted, -BETA * case.w - 1000, KAPPA, zeros - 100, 1e-3, 1, "paper")

@@ -1,4 +1,4 @@
-"""Registries: own parts, registered parts, parts of packages, and refusals of one line.
+"""Registries: own parts, registered parts, parts of packages, and one-line errors.
 
 tests/test_plugins.py installs an example package and trains with it.
 """

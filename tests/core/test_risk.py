@@ -1,4 +1,4 @@
-"""The drift in closed form is the gradient that automatic differentiation finds."""
+"""The drift in closed form equals the gradient by automatic differentiation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def problem_and_cloud(seed: int, N: int, n: int, n_x: int) -> tuple[Risk, torch.
 
 
 def gradient_by_autodiff(problem: Risk, theta: torch.Tensor, rho: torch.Tensor, factor_of_u: int) -> torch.Tensor:
-    """Of sum(v + factor * u) where u = U rho; for factor 2, U's other argument is frozen: the first variation."""
+    """Return the gradient of sum(v + factor * u) with u = U rho.
+
+    For factor 2, which gives the first variation, U's other argument is frozen.
+    """
     theta = theta.clone().requires_grad_()
     n = len(problem.samples)
     P = problem.neuron.phi(theta, problem.samples)

@@ -1,4 +1,4 @@
-"""One recursion: equal to the paper's algorithms, pure, equivariant, of weak order one."""
+"""One recursion equals the paper's algorithms and is pure, equivariant and of weak order one."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_uniform_weights_make_no_proximal_step(wdbc: Risk, generator: torch.Gene
 
 
 class QuadraticNeuron:
-    """Phi = |theta|^2 / 2: with y = -1/2 and no interaction its drift is Ornstein-Uhlenbeck's, -theta."""
+    """The neuron Phi = |theta|^2 / 2, whose drift is that of Ornstein-Uhlenbeck for y = -1/2 without interaction."""
 
     name, width = "quadratic", 1
 
@@ -161,7 +161,7 @@ def test_the_error_of_the_mean_falls_linearly_in_h(generator: torch.Generator, d
 
 
 def test_the_noise_has_the_temperature_of_the_equation(generator: torch.Generator) -> None:
-    """Stationary variance of the discretised Ornstein-Uhlenbeck process: 1 / (beta (1 - h/2))."""
+    """The stationary variance of the discretised Ornstein-Uhlenbeck process is 1 / (beta (1 - h/2))."""
     n, N, h, beta = 2, 20000, 0.1, 4.0
     problem = Risk.from_samples(QuadraticNeuron(), Samples(torch.zeros(n, 1).double(), torch.full((n,), -0.5).double()))
     cloud = PointCloud(torch.zeros(N, 1).double(), torch.full((N,), -600.0, dtype=torch.float64))
@@ -178,7 +178,7 @@ def test_the_noise_has_the_temperature_of_the_equation(generator: torch.Generato
 def test_no_tensor_of_a_step_strays_to_another_device(
     drift: options.Drift, kernel: options.Kernel, orientation: options.Orientation, tolerance: options.Tolerance
 ) -> None:
-    """A meta tensor mixed with one of another device raises. delta=0: a meta tensor has no value to stop on."""
+    """A meta tensor mixed with one of another device raises an error; with delta=0, no value is read."""
     hyper = Hyper(
         beta=0.05,
         h=1e-3,

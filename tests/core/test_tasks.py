@@ -1,4 +1,4 @@
-"""Every metric of a task has the definition of its name; predictions and probabilities fit each other."""
+"""Every metric of a task has the definition of its name; predictions and probabilities are consistent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ten_class_case(seed: int, N: int = 7, n: int = 20, n_x: int = 3, C: int = 5)
 @given(st.integers(0, 10**6), st.integers(1, 900))
 @settings(max_examples=20, deadline=None)
 def test_metrics_do_not_depend_on_the_blocks_of_samples(seed: int, most_outputs: int) -> None:
-    """Of many particles, the outputs for a few samples at a time are in memory."""
+    """With many particles, the outputs for only a few samples at a time are in memory."""
     cloud, samples = ten_class_case(seed)
     expected, expected_means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
     with pytest.MonkeyPatch.context() as patch:

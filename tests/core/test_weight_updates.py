@@ -1,4 +1,4 @@
-"""Weight updates are minimisers that keep the mass; resampling is unbiased and changes as little as it can."""
+"""Weight updates are minimisers that conserve the mass; resampling is unbiased and changes as little as possible."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def test_every_update_keeps_the_mass_and_does_not_depend_on_the_order(seed: int,
 @given(st.integers(0, 10**6), st.integers(2, 30), st.floats(0.1, 1e5), st.floats(1e-3, 3))
 @settings(max_examples=60, deadline=None)
 def test_fisher_rao_is_the_minimiser_it_claims_to_be(seed: int, N: int, beta: float, h: float) -> None:
-    """Of KL(rho | rho_{k-1}) + h <w + log(rho)/beta, rho> at fixed mass: its derivative is the same for every
-    particle."""
+    """The derivative of KL(rho | rho_{k-1}) + h <w + log(rho)/beta, rho> at fixed mass is equal for all particles."""
     cloud, generator = cloud_of(seed, N)
     w = torch.randn(N, generator=generator, dtype=torch.float64)
     hyper = replace(HYPER, beta=beta, h=h)

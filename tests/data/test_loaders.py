@@ -1,4 +1,4 @@
-"""Each dataset is the paper's: rows, classes, and the first and last row."""
+"""Each dataset is the paper's: its rows, its classes, and its first and last row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scalings do what they are called, and only the paper's looks at the test part."""
+"""Scalings do what their names say, and only the paper's scaling uses the test part."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_constant_column_stays_finite(X: np.ndarray, name: str) -> None:
 
 
 def random_table(test_part: float, paper_scaling: scaling.ScalerFit | None = None) -> Table:
-    """A hundred rows, of which the last fifty are multiplied by ``test_part``."""
+    """Return a hundred rows, the last fifty of them multiplied by ``test_part``."""
     X = np.random.default_rng(0).normal(2, 3, size=(100, 3))
     X[50:] *= test_part
     target = np.arange(100) % 2

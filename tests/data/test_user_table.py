@@ -1,4 +1,4 @@
-"""A person's own table: it loads right, or one line names the column and the remedy."""
+"""A user's table is loaded correctly, or one line names the column and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that jobs of the tests call: importable in any process."""
+"""Functions that the jobs of the tests call, which can be imported in any process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxlearn.run.signals import StopRequest
 
 
 def count_call(folder: Path, name: str) -> int:
-    """Append a byte to a file; returns how many calls there were."""
+    """Append a byte to a file, and return the number of calls so far."""
     with (folder / f"{name}.calls").open("ab") as file:
         file.write(b".")
         return file.tell()

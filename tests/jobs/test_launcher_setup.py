@@ -1,4 +1,4 @@
-"""Launchers: threads to each job, our defaults inside the plugins' own, and an `sacct` where there is none."""
+"""Launchers: the threads of each job, our defaults in the plugins' settings, and the substitute for `sacct`."""
 
 import os
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_sacct_answers_from_scontrol():
 
 
 def test_cores_are_counted_where_the_system_knows_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS is simulated: os.sched_getaffinity does not exist there."""
+    """This simulates macOS, which has no os.sched_getaffinity."""
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     assert launcher_setup.available_cores() == os.cpu_count()
     monkeypatch.setattr(os, "cpu_count", lambda: None)

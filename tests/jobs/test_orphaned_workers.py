@@ -1,4 +1,4 @@
-"""A worker ends soon after the process that started it was killed, and not before its job has been recorded."""
+"""A worker ends soon after its parent process is killed, but not before its job has been recorded."""
 
 import os
 import signal

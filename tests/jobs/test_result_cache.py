@@ -1,4 +1,4 @@
-"""The result cache: what was put is found again, under no other identity, after every kind of damage."""
+"""The result cache returns what was stored, under no other identity, and after every kind of damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONE, TWO = {"method": "adam", "revision": 1, "settings": {"rate": 0.1}}, {"metho
 
 
 def reordered(value):
-    """The same value with every group's keys in the other order."""
+    """Return the same value with the keys of every group in reverse order."""
     if isinstance(value, dict):
         return {key: reordered(value[key]) for key in reversed(value)}
     return [reordered(element) for element in value] if isinstance(value, list) else value

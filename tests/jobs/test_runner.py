@@ -1,4 +1,4 @@
-"""The one job runner: a job that fails or dies leaves the others alone, and nothing is computed twice."""
+"""The job runner: a job that fails or dies does not affect the others, and nothing is computed twice."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_stopped_job_is_recorded_with_the_step_that_its_run_had_reached(
     batch = JobBatch((job,), (tmp_path,), records.folder, "one", Path.cwd(), 1, False, (), {})
 
     def end_process(*args, **kwargs):
-        """Stands for a process that a second SIGTERM has ended."""
+        """Simulate a process that was ended by a second SIGTERM."""
         records.request_stop("one")
         return -signal.SIGTERM
 

@@ -1,4 +1,4 @@
-"""A job in a process of its own: whatever becomes of it, whoever started it lives to tell."""
+"""A job in a separate process: whatever happens to it, its supervisor survives and reports it."""
 
 import os
 import signal
@@ -90,7 +90,7 @@ def test_without_its_supervisor_it_stops_by_itself(tmp_path):
 
 
 def children_in(folder):
-    """Processes that work in ``folder``."""
+    """Return the processes that work in ``folder``."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

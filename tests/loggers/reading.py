@@ -1,4 +1,4 @@
-"""What TensorBoard's and MLflow's own libraries find, beside what metrics.csv says."""
+"""Metrics as the libraries of TensorBoard and MLflow read them, for comparison with metrics.csv."""
 
 import csv
 import math
@@ -54,7 +54,7 @@ def read_mlflow(store: Path, run_id: str) -> Figures:
 
 
 def assert_same(found: Figures, expected: Figures, dtype=np.float64) -> None:
-    """The same metrics at the same steps, each once, with the same bits in ``dtype``."""
+    """Check that the same metrics exist at the same steps, each once, with the same bits in ``dtype``."""
     assert found.keys() == expected.keys()
     for key, (value,) in expected.items():
         (other,) = found[key]

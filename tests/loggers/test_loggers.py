@@ -1,4 +1,4 @@
-"""Loggers hold what metrics.csv holds, whatever happened to the run; those who have none notice nothing."""
+"""Loggers hold the same values as metrics.csv, whatever happened to the run; a run without a logger is unaffected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_id(folder: Path) -> str:
 
 
 def logged_metrics(name: str, folder: Path) -> Figures:
-    """What the logger's own library reads."""
+    """Return the metrics as the logger's own library reads them."""
     return (
         read_tensorboard(folder)
         if name == "tensorboard"
@@ -111,7 +111,7 @@ def test_a_longer_run_logs_each_step_once(name: str, first: int, tmp_path: Path)
 
 
 def test_a_last_row_off_the_schedule_stays_in_mlflow_and_leaves_tensorboard(tmp_path: Path) -> None:
-    """metrics.csv drops the closing row of a run that is extended; MLflow can take nothing back."""
+    """metrics.csv drops the closing row of an extended run; MLflow cannot delete a logged value."""
     for name in LOGGERS:
         folder = tmp_path / name
         run(with_logger(name, steps=10), folder)
@@ -124,7 +124,7 @@ def test_a_last_row_off_the_schedule_stays_in_mlflow_and_leaves_tensorboard(tmp_
 
 @pytest.mark.parametrize("name", LOGGERS)
 def test_a_killed_run_that_goes_on_has_each_step_once(name: str, tmp_path: Path) -> None:
-    """Killed after rows that no checkpoint vouches for: they are made again, and are not there twice."""
+    """The run was killed after rows that follow its last checkpoint; they are computed again, but logged once."""
     folder = tmp_path / "run"
     config = with_logger(name, steps=100_000, log_every=1, checkpoint_every=1_000_000)
     process = FORKSERVER.Process(target=run, args=(config, folder))
@@ -173,7 +173,7 @@ def test_a_logger_changes_no_bit_and_no_name(name: str, tmp_path: Path) -> None:
 
 
 def test_runs_that_begin_together_share_one_experiment(tmp_path: Path) -> None:
-    """As the jobs of a sweep do, in a store that none of them finds there."""
+    """This happens with the jobs of a sweep in a store that does not exist yet."""
     processes = [
         FORKSERVER.Process(target=run, args=(with_logger("mlflow", seed=seed, steps=2), tmp_path / str(seed)))
         for seed in range(4)
@@ -246,7 +246,7 @@ def test_a_store_that_cannot_be_used_is_said_before_the_first_step(tmp_path: Pat
 def test_a_store_that_fails_on_the_way_stops_no_run_and_gets_the_rest_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The store is taken away while the run is at it, then given back."""
+    """The store is removed while the run uses it, and restored later."""
     from proxlearn.loggers.mlflow_run import MlflowLogger
 
     folder, store = tmp_path / "run", tmp_path / "outputs" / "mlruns"
@@ -294,7 +294,7 @@ def test_a_config_of_an_earlier_version_has_no_address() -> None:
 
 @pytest.mark.parametrize("damage", ["torn", "garbage", "empty"])
 def test_a_damaged_event_file_is_made_up_for(damage: str, tmp_path: Path) -> None:
-    """The last record of a process that died, or a file that is something else."""
+    """The file ends with an incomplete record of a killed process, or is something else."""
     run(with_logger("tensorboard", steps=16), tmp_path)
     (path,) = (tmp_path / "tensorboard").iterdir()
     content = path.read_bytes()

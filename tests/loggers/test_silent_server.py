@@ -1,4 +1,4 @@
-"""A server that accepts connections and never answers delays a run by seconds only."""
+"""A server that accepts connections but never answers delays a run only by seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.loggers.test_loggers import LENGTH
 
 @pytest.fixture
 def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a server on this machine that takes connections and never answers."""
+    """The address of a server on this machine that accepts connections but never answers."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -44,7 +44,7 @@ def test_a_silent_server_is_one_notice_and_the_run_goes_on(
 
 
 def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_path: Path) -> None:
-    """The signal comes during the first call, which a limit of the whole call ends."""
+    """The signal arrives during the first call, which the time limit of the whole call ends."""
     from proxlearn.loggers import mlflow_run
 
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""The archive: a packed run gives the figures of its folder to the last bit, and the same runs give the same bytes."""
+"""The archive: a packed run gives the same results as its folder to the last bit, and the same runs the same bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxlearn.views.run.run_data import read_run_data
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PlannedRun]:
-    """One run of two kinds: with points and a cloud, and with classes."""
+    """One run of each of two kinds: with points and a cloud, and with classes."""
     root = tmp_path_factory.mktemp("paper")
     runs = {}
     for entry in ("table5-pdf", "table2"):

@@ -1,4 +1,4 @@
-"""The paper's figures belong to its own experiments, setting for setting, and to no other run."""
+"""The paper's values belong to its own experiments, setting for setting, and to no other run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAKERS = {
 
 
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Everything that a field of this type may hold."""
+    """Return all values that a field of this type may hold."""
     if typing.get_origin(hint) is typing.Literal:
         return st.sampled_from(typing.get_args(hint))
     if hint in MAKERS:
@@ -43,7 +43,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def is_same_precision(leaf: tuple[str, ...], old: Any, new: Any) -> bool:
-    """A fallback to float64 changes nothing in a run that stays finite without it."""
+    """Return whether the precision is the same: a fallback does not affect a run that stays finite without it."""
     return leaf == ("device", "fallback_dtype") and {old, new} <= {None, "float64"}
 
 
@@ -91,7 +91,7 @@ def test_repetitions_logging_and_place_leave_it_the_papers_experiment(experiment
     ids=" ".join,
 )
 def test_the_packaged_experiments_are_the_papers(words) -> None:
-    """Composed by Hydra here, by hand there."""
+    """They are composed by Hydra here and by published.py there."""
     config = config_of(f"experiment={words[0]}", *words[1:])
     sources = {experiment.source: experiment.steps for experiment in find_experiments(dataclasses.asdict(config))}
     title = {"fig3": "Section 5", "table5": "Table 5 (which does not define its figure)"}

@@ -1,4 +1,4 @@
-"""`make paper-quick`: every table and figure, from short runs; and again from the archive alone."""
+"""`make paper-quick` builds every table and figure from short runs, and again from the archive alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits over splits: each is made once, stored under all that determines it, and shown without being made again."""
+"""Fits over splits are computed once, stored under everything that determines them, and shown without new fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from proxlearn.paper.weight_updates_page import WEIGHTS, measure_updates
 
 
 def count_call(config: TrainConfig) -> FitResult:
-    """A job that leaves a trace: stands for a fit."""
+    """A job that leaves a trace, in place of a fit."""
     with open(f"calls-{config.dataset.name}", "a", encoding="utf-8") as file:
         file.write(f"{config.split_seed} {config.seed}\n")
     return {"split": config.split_seed, "seed": config.seed}
@@ -103,8 +103,8 @@ def fits(proximal: list[float], other: list[float]) -> list[dict[str, Any]]:
 def test_the_conclusion_names_clear_differences_and_divergence_has_no_interval() -> None:
     clear = {"wdbc": fits([0.9, 0.91, 0.9], [0.5, 0.52, 0.5])}
     line = weights_page.conclusion(clear)
-    assert "against weights=uniform a difference is clear on no dataset" in line
-    assert "weights=fisher_rao a difference is clear for better accuracy on wdbc, better risk on wdbc" in line
+    assert "compared with weights=uniform, no clear difference on any dataset" in line
+    assert "weights=fisher_rao, a clear difference: better accuracy on wdbc, better risk on wdbc" in line
     diverged = fits([0.9, 0.91, 0.9], [0.5, -1e17, 0.5])
     assert weights_page.difference_text("wdbc", diverged, "risk", "fisher_rao") == "diverged (1 of 3)"
     assert weights_page.difference("wdbc", diverged, "risk", "fisher_rao") is None

@@ -54,7 +54,7 @@ def test_outputs_hold_few_files() -> None:
 
 
 def test_all_is_rebuilt_from_the_archive_byte_for_byte(tmp_path: Path, monkeypatch) -> None:
-    """As `proxlearn paper all` in a clean clone, without the data; the figures are left to test_quick.py."""
+    """This is `proxlearn paper all` in a clean clone, without the data; test_quick.py covers the figures."""
     monkeypatch.setenv("PROXLEARN_DATA", str(tmp_path / "no data"))
     root = tmp_path / "paper"
     root.mkdir()

@@ -1,4 +1,4 @@
-"""Figures over several runs, verdicts, conclusions, and the forms of a table."""
+"""Results over several runs, verdicts, conclusions, and the formats of a table."""
 
 from __future__ import annotations
 
@@ -69,9 +69,10 @@ def test_one_run_has_no_verdict_on_a_difference_and_is_named_as_one_where_it_dif
         ),
         (
             {"a": "agrees within 2", "b": "differs by +3", "c": PARTIAL},
-            "1 of 2 risks agree with the paper's; b differs by +3. No verdict, because runs are missing or shorter: c.",
+            "1 of 2 risks agree with the paper's; b differs by +3. "
+            "There is no verdict on c, because runs are missing or too short.",
         ),
-        ({"a": PARTIAL, "b": PARTIAL}, "No verdict: the runs are shorter than the paper's (2 risks)."),
+        ({"a": PARTIAL, "b": PARTIAL}, "There is no verdict, because the runs are shorter than the paper's (2 risks)."),
     ],
 )
 def test_a_conclusion_counts_what_agrees_and_names_the_rest(verdicts: dict[str, str], line: str) -> None:

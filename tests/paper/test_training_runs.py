@@ -1,4 +1,4 @@
-"""The paper's runs: what is planned, and that a run is made, continued, skipped and packed like any other one."""
+"""The paper's runs: the plan, and how a run is made, continued, skipped and packed like any other run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prediction depends on the row and the cloud only: not on the block size, the other rows or the particles' order."""
+"""A prediction depends only on the row and the cloud, not on the block size, the other rows or the particles' order."""
 
 from __future__ import annotations
 

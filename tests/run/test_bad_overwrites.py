@@ -1,4 +1,4 @@
-"""overwrite=true with bad input of random kinds: refused in one line, and the old run is byte for byte what it was."""
+"""overwrite=true with random bad input is rejected in one line, and the old run stays byte for byte the same."""
 
 import random
 import shutil
@@ -44,7 +44,7 @@ BAD_WORDS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A finished run R, another one of another shape, a damaged one, and the tables."""
+    """A finished run R, another one of a different shape, a damaged one, and the tables."""
     folder = tmp_path_factory.mktemp("place")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -64,7 +64,7 @@ def contents(folder):
 
 
 def command_line(draw: random.Random) -> list[str]:
-    """One kind of bad input among good words."""
+    """Draw a command line with one kind of bad input among valid words."""
     table = draw.choice([None, None, *BAD_TABLES])
     if table is not None:
         Path("bad.csv").write_text(BAD_TABLES[table], errors="surrogateescape")

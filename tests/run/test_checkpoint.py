@@ -1,4 +1,4 @@
-"""A checkpoint is whole and this run's, or it is not used."""
+"""A checkpoint is used only if it is intact and belongs to this run."""
 
 import random
 from dataclasses import replace

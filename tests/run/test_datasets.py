@@ -1,4 +1,4 @@
-"""From the command line: each dataset trains, and a person's own table does, errors leave nothing behind."""
+"""From the command line, each dataset and a user's table can be trained, and errors leave nothing behind."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(*args: str) -> int:
-    """The command as a user types it, with its tables and plots."""
+    """Run the command as a user types it, with its tables and plots."""
     return cli.main(["train", *args, *SHORT])
 
 
 def train_without_views(*args: str) -> Path:
-    """The same run without the drawing, which takes longer than a short run."""
+    """Make the same run without drawing, which takes longer than a short run."""
     with initialize_config_module("proxlearn.configs", version_base="1.3"):
         config = validate_config(compose("train", [*args, *SHORT], return_hydra_config=True))
     return train_run(config, Path("run").absolute(), command="a test").folder

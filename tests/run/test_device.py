@@ -1,4 +1,4 @@
-"""Memory is checked for what will be computed, where it will be computed; the remedies help at that size."""
+"""Memory is checked for the actual computation on the actual device, and the remedies work at that size."""
 
 from __future__ import annotations
 

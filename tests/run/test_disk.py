@@ -1,4 +1,4 @@
-"""A full disk, a file-size limit, a folder that goes away: one line, and the last good checkpoint stays."""
+"""A full disk, a file-size limit, or a folder that disappears gives one line, and the last good checkpoint remains."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ OVERRIDES = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "log_every
 
 
 def limited(folder, size, stderr_path):
-    """`proxlearn train` where no file may grow beyond ``size`` bytes."""
+    """Run `proxlearn train` with a limit of ``size`` bytes per file."""
     from proxlearn import cli
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -69,7 +69,7 @@ def test_a_removed_folder_ends_the_run_with_one_line(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 256 KiB, where one may be made."""
+    """A file system of 256 KiB, if one can be created."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)], check=False, capture_output=True
     )
@@ -128,7 +128,7 @@ def test_a_full_disk_under_an_output_is_the_disks_failure_and_not_the_commands(s
 
 
 def starved(folder, stderr_path):
-    """`proxlearn train` of a cloud whose N x N kernel does not fit into the address space that is left."""
+    """Run `proxlearn train` with a cloud whose N x N kernel does not fit in the remaining address space."""
     from proxlearn import cli
 
     with open("/proc/self/status") as file:

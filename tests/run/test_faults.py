@@ -1,4 +1,4 @@
-"""Death and failure at every moment: whatever happened, the run that goes on ends with the same bits."""
+"""Kills and failures at every moment: a run that is continued ends with the same bits."""
 
 import errno
 import os
@@ -25,9 +25,10 @@ def reference(tmp_path_factory):
 
 
 class Failing:
-    """The system's calls on files below a folder, of which number ``at`` fails.
+    """System calls on files below a folder, of which call number ``at`` fails.
 
-    ``how="error"``: a full disk, which takes half of what is written. ``how="death"``: the process ends there.
+    With ``how="error"``, the disk is full and stores only half of what is written; with ``how="death"``, the process
+    ends.
     """
 
     def __init__(self, monkeypatch, at, how):
@@ -62,7 +63,7 @@ def calls_of_a_run(folder) -> int:
 
 
 def drawn(count: int, most: int) -> list[int]:
-    """All of them, or a part that differs from call to call of the loop."""
+    """Return all of the values, or a sample that differs between calls of the loop."""
     every = list(range(1, count + 1))
     return every if FULL else sorted(random.Random(1).sample(every, most))
 
@@ -99,7 +100,7 @@ STEPS = 1000
 
 
 def train_from_the_command_line(folder):
-    """In a process that has imported torch already: a whole `proxlearn train` otherwise."""
+    """Run `proxlearn train` in a process that has already imported torch."""
     from proxlearn import cli
 
     overrides = ["N=8", "dataset.points=10", "threads=1", f"steps={STEPS}", "log_every=7", "checkpoint_every=30"]
@@ -117,7 +118,7 @@ def session(folder, kill_after) -> int:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """An uninterrupted run from the command line, and how long it took."""
+    """An uninterrupted run from the command line, and its duration."""
     folder = tmp_path_factory.mktemp("whole")
     began = time.monotonic()
     assert session(folder, 120) == 0

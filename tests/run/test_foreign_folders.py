@@ -1,4 +1,4 @@
-"""Random command lines aimed at folders with files of other programs: none of these is changed, no traceback."""
+"""Random command lines for folders with files of other programs: no such file is changed, and there is no traceback."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: read as values, refused or ignored, never obeyed."""
+"""Files from untrusted sources are read as values, rejected or ignored, but never executed."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from proxlearn.run.checkpoint_file import InvalidCheckpoint
 
 
 class Bomb:
-    """Touches a file when unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -34,7 +34,7 @@ def run_folder(tmp_path):
 
 
 def resealed(blob: bytes, change) -> bytes:
-    """A forger's checkpoint: any header, and the checksum that fits it."""
+    """Return a forged checkpoint with any header and a matching checksum."""
     size = int.from_bytes(blob[:8], "little")
     header = json.loads(blob[8 : 8 + size])
     text = change(header) or json.dumps(header, separators=(",", ":")).encode()

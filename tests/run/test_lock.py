@@ -1,4 +1,4 @@
-"""Two processes and one run folder."""
+"""Two processes that use the same run folder."""
 
 import fcntl
 import json
@@ -103,7 +103,7 @@ def test_a_process_of_version_0_1_0_is_excluded_and_excludes(tmp_path):
 
 
 def contended(monkeypatch, attempts):
-    """Have another process hold every lock for the next ``attempts`` attempts."""
+    """Let another process hold every lock for the next ``attempts`` attempts."""
     outcomes = iter([False] * attempts)
 
     def lock(handle, blocking):
@@ -136,7 +136,7 @@ def test_looking_at_a_lock_changes_nothing(tmp_path):
 
 
 def system(monkeypatch, **changes):
-    """Give the module another ``os``."""
+    """Replace ``os`` in the module."""
     monkeypatch.setattr(lock_module, "os", types.SimpleNamespace(**vars(os) | changes))
 
 
@@ -156,7 +156,7 @@ def test_the_lock_of_a_folder_that_cannot_be_written_is_seen(tmp_path, monkeypat
 
 
 def test_the_holder_is_named_where_its_lock_keeps_the_first_byte_from_being_read(tmp_path, monkeypatch):
-    """Windows: a locked byte cannot be read."""
+    """On Windows, a locked byte cannot be read."""
 
     def read(handle, size):
         if os.lseek(handle, 0, os.SEEK_CUR) == 0:
@@ -170,7 +170,7 @@ def test_the_holder_is_named_where_its_lock_keeps_the_first_byte_from_being_read
 
 
 def test_a_lock_is_removed_where_open_files_cannot_be(tmp_path, monkeypatch):
-    """Windows: the file is closed first, and one that another process has opened meanwhile names no holder."""
+    """On Windows, the file is closed first, and a file that another process has opened meanwhile names no holder."""
     path = tmp_path / ".lock"
     system(monkeypatch, name="nt")
     with FolderLock(tmp_path):

@@ -35,7 +35,7 @@ def config(variant, *overrides, steps=STEPS):
 
 
 def old_measure(problem, test, cloud, proximal, hyper):
-    """A row as version 0.1.0 wrote it."""
+    """Return a row as version 0.1.0 wrote it."""
     row = measure(problem, test, cloud, proximal, hyper)
     hyper = hyper_for_step(hyper, with_measured_epsilon(hyper, cloud))
     risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
@@ -45,7 +45,7 @@ def old_measure(problem, test, cloud, proximal, hyper):
 
 
 def old_run(configured, folder, patch):
-    """A folder of version 0.1.0: its rows, and checkpoints without the figures of their step."""
+    """Create a folder of version 0.1.0: its rows, and checkpoints without the metrics of their step."""
     saved = checkpoint.save
     with patch.context() as context:
         context.setattr(observers, "measure", old_measure)

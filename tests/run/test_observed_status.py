@@ -1,4 +1,4 @@
-"""The state of a run from its status and its lock."""
+"""The state of a run, derived from its status and its lock."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_a_snapshot_does_not_keep_a_run_from_starting(tmp_path):
 
 
 def test_status_names_the_step_of_its_metrics(folder, capsys):
-    """A failed run's status is up to two seconds older than its rows."""
+    """The status of a failed run is up to two seconds older than its rows."""
 
     def status_table():
         assert main(["status", str(folder)]) == 0

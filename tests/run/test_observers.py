@@ -1,4 +1,4 @@
-"""Observers: every one is called at the start, after each step and at the end; the state that they read is exact."""
+"""Every observer is called at the start, after each step and at the end, and reads an exact state."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ from proxlearn.training.stepper import Stepper
 
 
 class Recorder(Observer):
-    """Records the calls, with the step and whether a row is logged."""
+    """An observer that records the calls, with the step and whether a row is logged."""
 
     def __init__(self, folder, logger):
         self.calls = CALLS
@@ -35,7 +35,7 @@ CALLS: list = []
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The calls of an observer in the place of the last one."""
+    """Return the calls of an observer that replaces the last one."""
     CALLS.clear()
     monkeypatch.setattr(training_loop, "LoggerRows", Recorder)
     return CALLS

@@ -1,4 +1,4 @@
-"""Folders of version 0.1.0: newer versions open them, draw them, predict with them and resume them."""
+"""Folders of version 0.1.0 can be opened, drawn, used for predictions and resumed by newer versions."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ from tests.conftest import OLD_FOLDERS
 
 @pytest.fixture(params=OLD_FOLDERS, ids=[folder.name for folder in OLD_FOLDERS])
 def folder(request, old_folders, tmp_path, monkeypatch) -> Path:
-    """A copy of one folder at the place where the command that made it would look for it."""
+    """A copy of a folder at the path where the command that created it would look for it."""
     shutil.copytree(old_folders / request.param, tmp_path / request.param)
     monkeypatch.chdir(tmp_path)
     return request.param
@@ -33,13 +33,14 @@ def test_the_name_still_follows_from_the_config(folder):
 
 
 def test_the_same_command_finds_the_folder_and_continues_it_with_a_notice(folder, old_folders, capfd):
-    """The noise and the rounding of the recursion are others since revision 2: the stored part stays as it is."""
+    """Noise and rounding have changed since revision 2, but the stored part of the run is kept."""
     before = (folder / "metrics.csv").read_text().splitlines()
     stopped_at = json.loads((folder / "status.json").read_text())["step"]
     # recipe=tuned of version 0.1.0 had the quadratic loss; the default for classes is another one now.
     loss = ["loss=quadratic"] if folder.name.startswith("tuned") else []
     assert main([*command_of(folder), *loss]) == 0, capfd.readouterr().err
-    assert f"has revision 1 of the recursion; the run continues with revision {REVISION}" in capfd.readouterr().err
+    notice = f"was computed by revision 1 of the recursion; the run continues with revision {REVISION}"
+    assert notice in capfd.readouterr().err
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     status = json.loads((folder / "status.json").read_text())
     assert status["state"] == "finished"

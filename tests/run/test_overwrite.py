@@ -1,4 +1,4 @@
-"""Starting again in a run's folder: the old run is complete until the new one is, whatever happens in between."""
+"""Overwriting a run: the old run is complete until the new one is, whatever happens in between."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ def contents(folder):
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory):
-    """A finished run, with files of the user's beside its own."""
+    """A finished run, with files of the user next to its own."""
     folder = tmp_path_factory.mktemp("old")
     run(OLD, folder)
     (folder / "notes.txt").write_text("mine")
@@ -63,7 +63,7 @@ def assert_users_files(folder):
 
 
 def assert_old_or_new(folder, old, new):
-    """What a reader finds is one complete run, and the command that was interrupted ends as it would have."""
+    """Check that a reader finds one complete run, and that the interrupted command can be completed."""
     with FolderLock(folder):
         overwrite.recover(RunFolder(folder))
     assert not list(folder.glob(".proxlearn-*"))
@@ -100,7 +100,7 @@ def die_at(at, folder):
 
 
 def calls(old, tmp_path) -> int:
-    """The system's calls of an overwrite up to its first step: what comes later is the loop's, tested there."""
+    """Return the system calls of an overwrite up to its first step; later calls are tested with the loop."""
     counted = shutil.copytree(old, tmp_path / "counted")
     with pytest.MonkeyPatch.context() as patch:
         counting = Failing(patch, 0, "error")
@@ -140,7 +140,7 @@ EXCHANGING = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 
 
 class FailingPlace:
-    """Call number ``at`` of those that change files fails, and all later ones too if ``lasting``."""
+    """A file system in which call number ``at`` of those that change files fails, and all later ones if ``lasting``."""
 
     def __init__(self, monkeypatch, at, lasting=False):
         self.count = 0
@@ -158,7 +158,7 @@ class FailingPlace:
 
 
 def placed(old, new, folder, at, lasting=False):
-    """The old run's folder after its overwriting with the new one; what failed, and the number of calls."""
+    """Overwrite the old run; return its folder, the failure and the number of calls."""
     shutil.copytree(old, folder)
     shutil.copytree(new, folder / NEW)
     failed = None
@@ -247,7 +247,7 @@ def test_a_stage_made_by_hand_deletes_nothing_of_the_run(stage, inside, folder, 
 
 @pytest.fixture(params=["old files", "new files"])
 def interrupted(request, folder, monkeypatch):
-    """Killed while the files changed places: a part of the old ones gone, or a part of the new ones there."""
+    """A folder whose overwrite was killed halfway: some old files are gone, or some new files are in place."""
     real = os.replace
 
     def die(source, target):
@@ -324,7 +324,7 @@ def test_a_run_can_start_again_from_its_own_cloud(folder):
 
 
 def test_an_overwrite_needs_no_right_to_rename_the_folder_itself(folder, monkeypatch):
-    """The working directory of a shell stays one that exists."""
+    """The working directory of a shell must continue to exist."""
     monkeypatch.chdir(folder)
     again(folder)
     assert os.path.samefile(".", folder)
@@ -339,6 +339,6 @@ def test_the_lock_covers_an_overwrite(folder):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_run_is_made_inside_a_stage(stage, tmp_path):
-    with pytest.raises(InputError, match="a name that proxlearn reserves"):
+    with pytest.raises(InputError, match="a name reserved for proxlearn"):
         run(OLD, tmp_path / stage / "run")
     assert not list(tmp_path.iterdir())

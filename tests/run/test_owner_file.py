@@ -1,4 +1,4 @@
-"""Two runs and one folder where file locks do not exist: simulated, flock answers as such a file system does."""
+"""Two runs in one folder on a file system without locks, which is simulated by the results of flock."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""Progress: the time left is that of steps, and not of the compilation that the first one waits for."""
+"""The estimated time left is based on steps, not on the compilation in the first step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 100_000
 
 @pytest.fixture
 def compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step waits for a compilation, which is simulated."""
+    """Simulate a first step that waits for a compilation."""
     monkeypatch.setattr(COMPILE_TIME, "seconds", COMPILE_TIME.seconds)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
 
@@ -59,7 +59,7 @@ def test_lines_of_a_log_give_no_time_left_before_they_know_it(capsys: pytest.Cap
 
 @pytest.mark.usefixtures("compiling")
 def test_a_bar_s_clock_stands_still_while_passes_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal is simulated."""
+    """This simulates a terminal."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with Progress(STEPS, 0) as shown:
         assert isinstance(shown.bar, tqdm)

@@ -1,4 +1,4 @@
-"""Interrupted, extended, started again, started from another: always the run that it would have been."""
+"""A run that is interrupted, extended, restarted or started from another one equals an uninterrupted run."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """An uninterrupted run, which ends off every schedule."""
+    """An uninterrupted run, whose last step is on no schedule."""
     folder = tmp_path_factory.mktemp("reference")
     run(small(steps=23, log_every=4), folder)
     return folder

@@ -1,4 +1,4 @@
-"""A folder whose checkpoints cannot be used is refused with the reason, and nothing in it changes."""
+"""A folder without usable checkpoints is rejected with the reason, and nothing in it changes."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Another run's checkpoint in the folder is used by nobody who reads, and is named."""
+"""A checkpoint of another run in the folder is not used by any reader, and is named in a notice."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A run folder that is not its process's alone: backups of hard links, a folder that was moved, a lock removed."""
+"""A run folder that is shared with others: hard-linked backups, a moved folder, a removed lock."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def test_a_backup_of_hard_links_stays_as_it_was(tmp_path):
 
 
 def at_step(monkeypatch, step, act):
-    """Have ``act`` done by somebody else, once, just before the run's step ``step``."""
+    """Let another process call ``act`` once, just before the run's step ``step``."""
     advance = Stepper.__call__
 
     def acting(self, cloud):
@@ -49,7 +49,7 @@ def test_a_process_whose_folder_was_moved_writes_nothing_into_the_run_made_there
     other = {}
     at_step(monkeypatch, 7, move)
     with pytest.raises(
-        RunError, match="was moved, or its lock file was removed; resume the run from its present folder"
+        RunError, match="was moved, or its lock file was removed; resume the run from its current folder"
     ) as lost:
         run(small(steps=30), folder)
     assert lost.value.exit_code == 1

@@ -1,4 +1,4 @@
-"""A signal before a run's first step is obeyed at once, and what a selection has computed is kept."""
+"""A signal before the first step stops a run immediately, and the results of a selection are kept."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ QUICK_SECONDS = 2.0
 
 
 def wait_long(*args, **kwargs):
-    """What takes minutes, with a signal soon after its start; a library may catch every Exception."""
+    """Simulate minutes of work that receives a signal soon after its start; a library may catch every Exception."""
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
     until = time.monotonic() + 60
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""A run that is asked to end earlier than before: its checkpoint there is used, and the old target is not forgotten."""
+"""A run that is set to end earlier uses its checkpoint at that step and remembers the earlier number of steps."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A run: what it leaves in its folder, that it can be continued, and how it leaves float32."""
+"""A run: the files in its folder, its continuation, and its switch from float32."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_literal_solver_runs_and_agrees_at_first(tmp_path: Path) -> None:
-    """float64, a few steps: raw WDBC amplifies rounding errors, so not many."""
+    """Only a few steps in float64 are compared, because raw WDBC amplifies rounding errors."""
     for solver in ("literal", "closed_form"):
         train(config(f"solver={solver}", "steps=3", "device.dtype=float64"), tmp_path / solver, "")
     literal, ours = (cloud(tmp_path / solver).cloud for solver in ("literal", "closed_form"))

@@ -1,4 +1,4 @@
-"""recipe=tuned: selected once, stored, shown; and a run like any other: resumed, extended and repeated bit for bit."""
+"""recipe=tuned: selected once, stored and shown; and resumed, extended and repeated bit for bit like any other run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Outputs: never over an input or a run's own file; devices and pipes are written through, never replaced."""
+"""Outputs never replace an input or a file of a run; devices and pipes are written directly and never replaced."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_input_is_no_output_under_any_name(
 
 
 def test_a_device_is_written_through(trained: Path, table: Path, tmp_path: Path) -> None:
-    """A named pipe stands for a device, which a test cannot make; `/dev/null` itself must stay one."""
+    """A named pipe represents a device, which a test cannot create; `/dev/null` itself must remain a device."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     received: list[bytes] = []
@@ -103,7 +103,7 @@ def test_an_open_descriptor_is_written_to_where_it_stands(tmp_path: Path) -> Non
 
 
 def test_the_standard_output_is_appended_to_under_any_name(tmp_path: Path) -> None:
-    """`-o NAME >> log.csv`, where NAME is the standard output by some way round, or the file itself."""
+    """With `-o NAME >> log.csv`, NAME refers to standard output in some way, or is the file itself."""
     log = tmp_path / "log.csv"
     log.write_bytes(b"before\n")
     (tmp_path / "link").symlink_to("/dev/stdout")
@@ -150,7 +150,7 @@ def test_bench_refuses_its_output_before_it_measures(tmp_path: Path, capsys: pyt
 
 
 def test_a_table_may_come_through_a_pipe(trained: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`predict --data <(...)`: the shell gives the name of a descriptor."""
+    """In `predict --data <(...)`, the shell passes the name of a descriptor."""
     read, write = os.pipe()
     os.write(write, table.read_bytes())
     os.close(write)
@@ -201,7 +201,7 @@ def test_npz_files_that_claim_too_much_are_one_line(tmp_path: Path, capsys: pyte
     magic = content.replace(b"\x93NUMPY", b"\x93NUMPX")
 
     def patched(local: int, central: int, value: int) -> bytes:
-        """Both headers of the first array with another byte."""
+        """Change a byte in both headers of the first array."""
         trained = bytearray(content)
         trained[content.find(b"PK\x03\x04") + local] = value
         trained[content.find(b"PK\x01\x02") + central] = value

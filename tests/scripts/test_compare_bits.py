@@ -1,4 +1,4 @@
-"""The comparison of two trees: the same tree gives the same bits, and one changed bit is reported."""
+"""The comparison of two source trees: the same tree gives the same bits, and one changed bit is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps as a user starts them: what fails or is killed stops nothing else, and the same command completes the rest."""
+"""Sweeps as a user starts them: failed or killed jobs stop no others, and the same command completes the rest."""
 
 import csv
 import os
@@ -39,12 +39,12 @@ def states():
 
 
 def starts():
-    """When each run's newest session began, to the nanosecond: its config is written then."""
+    """Return when the newest session of each run started, to the nanosecond, from the time of its config."""
     return {path.parent.name: path.stat().st_mtime_ns for path in Path("outputs/sine").glob("*/config.yaml")}
 
 
 def when_running(number, act):
-    """In the background: ``act`` with the process id of a job, once it is past its first checkpoint."""
+    """Call ``act`` in the background with the process id of a job, once it is past its first checkpoint."""
 
     def watch():
         end = time.monotonic() + 60
@@ -121,7 +121,7 @@ def contents(folder):
 
 
 def test_a_second_sweep_with_other_settings_into_the_same_folders_gets_no_figures_of_the_first(capfd):
-    """Named folders: the second sweep is refused job by job, and with overwrite=true the first one's table says so."""
+    """The second sweep is rejected job by job; with overwrite=true, the table of the first sweep says so."""
     named = ["hydra.sweep.dir=s", "hydra.sweep.subdir=seed${seed}", "steps=3", "seed=0,1"]
     assert main(["train", "-m", *SMALL, *named, "beta=0.1"]) == 0
     (first,) = Path("s/sweeps").absolute().iterdir()
@@ -166,7 +166,7 @@ def test_fail_fast_ends_the_sweep_at_the_first_failure():
 
 @pytest.mark.slow
 def test_joblib_survives_the_death_of_a_worker():
-    """A killed worker makes joblib give up; what it left undone is handed to it once more."""
+    """joblib gives up if a worker is killed; the unfinished jobs are launched once more."""
     words = ["train", "-m", *SMALL, "beta=0.1,0.2", f"steps={ENDLESS}", "hydra/launcher=joblib"]
 
     def kill_worker(pid):
@@ -184,7 +184,7 @@ def test_joblib_survives_the_death_of_a_worker():
 
 @pytest.mark.slow
 def test_joblib_workers_end_when_the_command_is_killed():
-    """Running jobs store a checkpoint first; nothing of the command is left behind."""
+    """Running jobs store a checkpoint first, and no process of the command remains."""
     words = [*SMALL, "beta=0.1,0.2,0.3", f"steps={ENDLESS}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     command = [sys.executable, "-m", "proxlearn", "train", "-m", *words]
     with subprocess.Popen(command, start_new_session=True) as started:
@@ -200,7 +200,7 @@ def parent_of(pid):
 
 
 def test_two_sweeps_started_together_do_what_they_share_once():
-    """Two commands of two terminals; each begins with a job that the other has too."""
+    """Two commands run in two terminals; each starts with a job that the other also has."""
     command = [sys.executable, "-m", "proxlearn", "train", "-m", *SMALL, "steps=4000"]
     both = [subprocess.Popen([*command, f"seed={seeds}"], stdout=subprocess.DEVNULL) for seeds in ("0,1,2", "2,1,3")]
     assert [each.wait() for each in both] == [0, 0]
@@ -223,7 +223,7 @@ STEPS = ",".join(["1e38", *(f"{i}e-5" for i in range(1, 12))])
 
 
 def nobody_is_left(session):
-    """Within seconds: helpers see that the command has ended, and then whoever adopted them has to notice."""
+    """Return whether all processes end within seconds, after helpers and their parents have noticed."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         try:
@@ -237,7 +237,7 @@ def nobody_is_left(session):
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
 def test_twelve_jobs_one_failing_one_killed(launcher):
-    """As a user starts it; the kill comes from outside."""
+    """The sweep is started as a user starts it, and the kill comes from outside."""
     words = ["dataset=sine", "N=100", "dataset.points=30", "steps=4000", f"h={STEPS}", f"hydra/launcher={launcher}"]
     command = [sys.executable, "-m", "proxlearn", "train", "-m", *words]
     killer = when_running(4, lambda pid: os.kill(pid, signal.SIGKILL))

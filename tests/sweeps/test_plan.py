@@ -1,4 +1,4 @@
-"""The plan of a sweep: an error in every job refuses the sweep, an error in some jobs is reported for these jobs."""
+"""The plan of a sweep: an error in every job rejects the sweep; an error in some jobs is reported for these jobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, unread or of a narrow encoding: a run goes on, and exit codes are true."""
+"""Closed, full or unread standard streams, or a narrow encoding: a run continues, and exit codes are correct."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRAIN = f"{COMMAND} train dataset=sine N=8 dataset.points=10 steps=5 threads=1 c
 
 
 def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A line of bash; its exit code is that of the command before a pipe."""
+    """Run a line of bash; its exit code is that of the command before a pipe."""
     command = ["bash", "-c", f"set -o pipefail; {line}"]
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())} | variables
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Reports of compilation follow what Numba compiled, not the duration of a step."""
+"""Reports of compilation depend on what Numba compiled, not on the duration of a step."""
 
 from __future__ import annotations
 

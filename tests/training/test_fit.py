@@ -1,4 +1,4 @@
-"""Fits go on where they stopped, bit for bit, whatever changes along the way; early stopping restores the best."""
+"""Fits continue bit for bit where they stopped, whatever changes; early stopping restores the best cloud."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_history_tells_the_numbers_of_each_logged_step(wave: Risk) -> None:
 
 
 def test_early_stopping_restores_the_cloud_of_the_least_validation_risk(wave: Risk) -> None:
-    """A target of pure noise: the more is learnt, the worse it gets."""
+    """The target is pure noise, so the validation risk grows with training."""
     generator = torch.Generator().manual_seed(0)
     noise = Samples(wave.samples.X, torch.randn(60, generator=generator, dtype=torch.float64))
     other = Samples(wave.samples.X, torch.randn(60, generator=generator, dtype=torch.float64))

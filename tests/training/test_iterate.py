@@ -1,4 +1,4 @@
-"""The one loop: what it yields is determined by the cloud and the generator, and nothing else."""
+"""The training loop: its iterates depend only on the cloud and the generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selection uses the training part alone, is deterministic, and chooses only the open settings."""
+"""Selection uses only the training part, is deterministic, and chooses only the open settings."""
 
 from __future__ import annotations
 

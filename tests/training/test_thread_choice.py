@@ -1,4 +1,4 @@
-"""The choice of threads: one thread in company, all of them on an idle machine, and few trials of the other choice."""
+"""The choice of threads: one on a busy machine, all on an idle one, and few trials of the other choice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_in_company_one_thread_is_used_nearly_always(step: float, penalty: float
 @given(step=st.floats(1e-4, 0.01))
 @settings(max_examples=30, deadline=None)
 def test_a_change_of_the_machine_is_noticed_soon(step: float) -> None:
-    """Company comes after a minute: the slow choice is left within a second, although trials have become rare."""
+    """The machine becomes busy after a minute; the slow choice is left within a second, despite rare trials."""
     choice = ThreadChoice(2)
     simulate(choice, lambda n: step if n == 2 else 1.6 * step, 60.0)
     alone = simulate(choice, lambda n: 10 * step if n == 2 else 2 * step, 60.0)

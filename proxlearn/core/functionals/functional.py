@@ -105,10 +105,12 @@ class Functional(ABC):
         value, cls = self.value(theta, rho), type(self).__name__
         if not isinstance(value, Tensor) or value.numel() != 1:
             returned = f"the shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.100}"
-            raise InputError(f"value of {cls} returned {returned}", "return a scalar tensor, for example with .sum()")
+            raise InputError(
+                f"the method value of {cls} returned {returned}", "return a scalar tensor, for example with .sum()"
+            )
         (slope,) = torch.autograd.grad(value, variable, allow_unused=True) if value.requires_grad else (None,)
         if slope is None:
-            problem = f"value of {cls} does not depend on {name} through torch operations"
+            problem = f"the method value of {cls} does not depend on {name} through torch operations"
             raise InputError(problem, "compute it from theta and rho, for example as rho @ V(theta)")
         return slope
 
@@ -153,7 +155,7 @@ class Functional(ABC):
             blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
             coordinates = f"{p} coordinate{'s' if p > 1 else ''} ({blocks})"
             problem = f"theta has the shape {tuple(theta.shape)}, but a particle has {coordinates}"
-            raise InputError(problem, f"give N x {p} locations, or draw them with proxlearn.init")
+            raise InputError(problem, f"give an N x {p} matrix of locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
         """Return the functional with its data on a device and in a precision; without data, return it unchanged."""
@@ -161,7 +163,7 @@ class Functional(ABC):
 
 
 class NonFiniteGradient(RunError):
-    """The error that the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
+    """Raised if the gradient of a user's function is not finite; ``iterate`` adds the number of the step."""
 
 
 def require_finite(gradient: Tensor) -> Tensor:
@@ -184,6 +186,7 @@ def check_arguments(functional: Functional, theta: Any, rho: Any) -> None:
     functional.check_locations(theta)
     if rho.shape != theta.shape[:1] or rho.dtype != theta.dtype:
         problem = (
-            f"rho has the shape {tuple(rho.shape)} in {rho.dtype}, but theta has {tuple(theta.shape)} in {theta.dtype}"
+            f"rho has the shape {tuple(rho.shape)} in {rho.dtype}, but theta has the shape {tuple(theta.shape)} in "
+            f"{theta.dtype}"
         )
         raise InputError(problem, "give one weight per particle, in the precision of theta")

@@ -26,7 +26,7 @@ from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, fro
 
 
 class DenseKernel(NamedTuple):
-    """All N x N entries, for clouds with many relevant neighbours."""
+    """A kernel with all N x N entries, for clouds with many relevant neighbours."""
 
     rows_t: np.ndarray
     """Coordinates of the points of the rows, p x N."""
@@ -47,7 +47,7 @@ class DenseKernel(NamedTuple):
 
 
 class SparseKernel(NamedTuple):
-    """The diagonal and the entries in a neighbour list, for clouds with few relevant neighbours."""
+    """A kernel with the diagonal and the entries in a neighbour list, for clouds with few relevant neighbours."""
 
     rows: np.ndarray
     """Points of the rows, N x p."""

@@ -228,7 +228,7 @@ def _checked(name: str, content: bytes) -> bytes:
 
 
 class _Timer(event.Listener):
-    """Listener that times the compilation of passes by Numba and ignores the functions of other packages."""
+    """A listener that times Numba's compilation of passes and ignores the functions of other packages."""
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"] in PASSES:

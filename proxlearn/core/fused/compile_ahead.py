@@ -30,9 +30,7 @@ _running: list[subprocess.Popen[bytes]] = []
 
 
 def _arguments(dtype: np.dtype) -> tuple[Any, ...]:
-    """Return the arguments of a small fixed point in a precision; every dense fixed point has arguments of these
-    types.
-    """
+    """Return the arguments of a small fixed point in a precision, whose types are those of every dense fixed point."""
     points = np.arange(32.0).reshape(16, 2).astype(dtype)
     kernel = dense_kernel(points, points, 1.0, np.empty((16, 16), dtype), 1.0)
     return fixed_point.arguments(kernel, np.zeros(16), np.zeros(16), 1.0, np.zeros(16), 0.1, 2, "paper")

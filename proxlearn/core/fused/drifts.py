@@ -1,4 +1,4 @@
-"""Selection of the code that moves the particles: compiled passes if the neuron has them, otherwise plain torch."""
+"""The selection of the code that moves the particles: compiled passes if the neuron has them, otherwise plain torch."""
 
 from __future__ import annotations
 

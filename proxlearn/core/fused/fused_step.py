@@ -161,14 +161,14 @@ class FusedStep:
         return screen, solution
 
     def _is_for_one_step(self, theta: Tensor, radius: float, max_step: float) -> bool:
-        """Return whether a neighbour list would be valid for one step alone, and is built for one step."""
+        """Return whether a neighbour list is built for one step, because it would not be valid for a second one."""
         few = self.N <= one_step_list.MOST_ROWS and theta.shape[1] <= one_step_list.MOST_COORDINATES
         return few and skin(radius + max_step, max_step) == 0
 
     def _with_one_list(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float
     ) -> FixedPoint | None:
-        """Solve with the pairs within the cut-off, which is enlarged until what was left out changes no weight.
+        """Solve with the pairs within the cut-off, which is enlarged until the omitted pairs cannot change a weight.
 
         Return None if no pair is within the cut-off, so that the weights do not change.
         """
@@ -192,7 +192,7 @@ class FusedStep:
     def _dense(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, limit: float
     ) -> tuple[int, FixedPoint]:
-        """Solve with all pairs; return the number of pairs within ``limit`` too."""
+        """Solve with all pairs; return the number of pairs within ``limit``, and the solution."""
         rows, columns = self._oriented(cloud.theta, theta)
         kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None and self.dtype == np.float32:

@@ -22,7 +22,7 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Grid:
-    """Points sorted by cell, with one array per coordinate, the widest first, so that distances are vectorised."""
+    """The points sorted by cell, with one array per coordinate, the widest first, for vectorised distances."""
 
     points: np.ndarray
     """Coordinates of the sorted points, shape (p, N)."""

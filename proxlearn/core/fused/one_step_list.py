@@ -1,8 +1,8 @@
 """A neighbour list between two clouds for a single step, for few particles in few dimensions.
 
-Where particles move by much of the cut-off in one step, no list is valid for a second one. It is then built between the
-cloud and its successor, within the cut-off alone and by one thread, which takes a quarter of the time of a list with a
-margin (neighbour_list.py).
+If particles move by a large part of the cut-off in one step, no list is valid for a second step. The list is then built
+between the cloud and its successor, within the cut-off only and by one thread, which takes a quarter of the time of a
+list with a margin (neighbour_list.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from proxlearn.core.fused.neighbour_list import NeighbourList
 from proxlearn.core.fused.vector_math import FINITE
 
 MOST_COORDINATES = 3
-"""Largest dimension: cells on two coordinates separate the points of three well, and of more badly."""
+"""Largest dimension of a particle; cells on two coordinates separate points well in up to three dimensions, and badly
+in more.
+"""
 MOST_ROWS = 4096
 """Number of particles above which several threads with a list for several steps are faster."""
 WIDER = 1 + 1e-5
-"""Factor by which the list is wider than the cut-off, so that the rounding of a distance never loses a pair."""
+"""Factor by which the list is wider than the cut-off, so that no pair is lost when a distance is rounded."""
 
 
 @compile_pass(fastmath=FINITE, error_model="numpy")
@@ -71,7 +73,7 @@ def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-
         d = int(min(max((padded[0, i, second] - low[second]) * up, 0.0), high - 1.0))
         lowest, highest = max(d - 1, 0), min(d + 2, high)
         for neighbour in range(max(c - 1, 0), min(c + 2, wide)):
-            # Cells that differ in the second coordinate alone are adjacent in memory.
+            # Cells that differ only in the second coordinate are adjacent in memory.
             begin, stop = cells[neighbour * high + lowest], cells[neighbour * high + highest]
             if end + stop - begin > len(neighbours):
                 return False
@@ -84,7 +86,7 @@ def _close_pairs(rows, columns, radius, starts, neighbours):  # type: ignore[no-
 
 
 def list_between(rows: np.ndarray, columns: np.ndarray, radius: float, most: int) -> NeighbourList | None:
-    """Return the pairs of a row and another column within ``radius``, or None if they might be more than ``most``."""
+    """Return the pairs of a row and another column within ``radius``, or None if there may be more than ``most``."""
     starts, neighbours = np.empty(len(rows) + 1, np.int64), np.empty(most, np.int32)
     if not _close_pairs(rows, columns, radius * WIDER, starts, neighbours):
         return None

@@ -1,5 +1,7 @@
-"""Cut-off distances beyond which particles exchange no mass, the margin (skin) of a neighbour list, and the diagnostics
-of a step in which no particles are within the cut-off."""
+"""The cut-off distance beyond which particles exchange no mass, the skin of a neighbour list, and identity steps.
+
+The skin is the margin of a list beyond the cut-off. In an identity step, no particles are within the cut-off.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tanh drift for samples with one feature: pre-activations and gradients are computed in the passes themselves.
+"""The tanh drift for samples with one feature, whose passes compute the pre-activations and gradients themselves.
 
-A matrix product with two rows, [1 x], takes longer than all other arithmetic of such a step.
+A matrix product with the two rows [1 x] would take longer than the rest of such a step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _forward_rows(t, theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
 
 @compile_pass(parallel=True)
 def forward(theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
-    """Compute T = tanh(b + w x), and store the share of block t in (P^T rho, P^T 1) in sums[t]."""
+    """Compute T = tanh(b + w x), and store block t's contribution to (P^T rho, P^T 1) in sums[t]."""
     for t in prange(len(sums)):
         _forward_rows(np.int64(t), theta, rho, x, T, sums)
 
@@ -70,7 +70,7 @@ def backward(blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):
 
 
 class OneFeatureTanhDrift(FusedDrift):
-    """``TanhDrift`` for samples with one feature: the same results up to rounding."""
+    """A ``TanhDrift`` for samples with one feature, with the same results up to rounding."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         n = len(problem.samples)

@@ -203,7 +203,7 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
 
 
 class SaturatedTanhDrift(FusedDrift):
-    """``TanhDrift`` for raw features, with the same results up to rounding and O(N (p + n/4 + NEAR)) memory."""
+    """A ``TanhDrift`` for raw features, with the same results up to rounding and O(N (p + n/4 + NEAR)) memory."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         self.dtype = dtype = problem.samples.X.numpy().dtype

@@ -78,7 +78,7 @@ def drift_and_noise(theta, grad_a, h, diffusion, noise, new, blocks):  # type: i
 
 
 class TiledTanhDrift(FusedDrift):
-    """``TanhDrift`` for large clouds, with the same results up to rounding."""
+    """A ``TanhDrift`` for large clouds, with the same results up to rounding."""
 
     def __init__(self, problem: Risk, hyper: Hyper, N: int, blocks: int) -> None:
         X, n = problem.samples.X, len(problem.samples)

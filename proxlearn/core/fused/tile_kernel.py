@@ -42,7 +42,7 @@ def tile_blocks(N: int) -> int:
 
 
 class Tiles(NamedTuple):
-    """Rows and columns in the order of the tree, with their bounding boxes.
+    """The rows and columns in the order of the tree, with their bounding boxes.
 
     The last group is padded with copies of its last row; the last leaf and the coordinates are padded with zeros.
     """

@@ -93,7 +93,7 @@ class Absorption:
 
 
 class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
-    """Tiles of plain numbers, for products instead of logsumexp as long as the potentials have moved little.
+    """A kernel in tiles of plain numbers, which uses products instead of logsumexp while the potentials move little.
 
     Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
     to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R, that product lies between

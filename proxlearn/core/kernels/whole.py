@@ -16,7 +16,7 @@ __all__ = ["DenseKernel", "LogKernel"]
 
 
 class DenseKernel:
-    """Gamma as a matrix, with two matrix-vector products per round; it underflows if C exceeds about 200 epsilon."""
+    """The matrix Gamma, with two matrix-vector products per round; it underflows if C exceeds about 200 epsilon."""
 
     def __init__(self, C: Tensor, epsilon: float) -> None:
         self.Gamma = torch.exp(C / (-2 * epsilon))
@@ -39,7 +39,7 @@ class DenseKernel:
 
 
 class LogKernel:
-    """log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
+    """The matrix log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
 
     Without that subtraction, log q contains C_ii / 2 epsilon, and its rounding error changes the mass: a plain float32
     logsumexp keeps 0.986 of it at epsilon = 1e-6. The smallest cost of a row is on the diagonal unless two particles

@@ -41,7 +41,7 @@ def tables(comparison: Comparison, section: Section) -> Iterator[tuple[str, list
     if comparison.has_ours:
         others = tuple(method for method in section.methods if method.name != OURS)
         for measure in DIFFERENCES if others else ():
-            title = f"{MEASURES[measure][0]}: difference to ProxLearn"
+            title = f"{MEASURES[measure][0]}: difference from ProxLearn"
             yield title, *_table(comparison, others, _differences(comparison, measure))
     for measure in ("log_likelihood", "calibration_error", "seconds"):
         yield MEASURES[measure][0], *_table(comparison, section.methods, _figures(comparison, measure))
@@ -75,7 +75,7 @@ def _differences(comparison: Comparison, measure: str) -> CellText:
 
 
 def difference(comparison: Comparison, dataset: str, method: str, measure: str) -> Interval:
-    """Return the mean of a method's metric minus that of ProxLearn on the same splits, with confidence intervals."""
+    """Return the mean difference of a metric between a method and ProxLearn on the same splits, with intervals."""
     ours, theirs = (comparison.values(dataset, name, measure) for name in (OURS, method))
     return paired(theirs, ours, comparison.test_share(dataset))
 

@@ -29,17 +29,17 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
     "network": (
         BLOCK_FILES["network"],
         "A. Two-layer networks",
-        "f is a mean of {N} tanh neurons, fitted to -1/+1 by squared error; probabilities are (1 + f)/2, clipped to "
-        "[0, 1]. Each method selects its settings on a held-out quarter of the training part, with at most 200 "
-        "neurons. Where a fit is not stable (Fisher-Rao weights with a large step), the selected number of steps need "
-        "not suit all neurons.",
+        "f is a mean of {N} tanh neurons, fitted to -1/+1 with the squared error; probabilities are (1 + f)/2, "
+        "clipped to [0, 1]. Each method selects its settings on a held-out quarter of the training part, with at "
+        "most 200 neurons. If a fit is unstable (Fisher-Rao weights with a large step), the selected number of steps "
+        "may not suit the full number of neurons.",
     ),
     "sampler": (
         BLOCK_FILES["sampler"],
         "B. Posterior samplers",
-        "All aim at the posterior of a Bayesian logistic regression, linear and without bias; `notes.ledger` of their "
-        "cells tells how near they came. Probabilities are means over samples. Preset {preset}, temperature "
-        "{temperature:g}. The model and the task differ from block A's, so differences between the blocks are "
+        "All methods sample the posterior of a linear Bayesian logistic regression without bias; `notes.ledger` of "
+        "their cells shows how close they came. Probabilities are means over samples. Preset {preset}, temperature "
+        "{temperature:g}. The model and the task differ from those of block A, so differences between the blocks are "
         "differences between the models.",
     ),
 }
@@ -52,7 +52,7 @@ def render_comparison(folder: Path) -> list[Path]:
     # The cells may have taken hours, during which the user may have put a file here.
     refuse_foreign_tables(folder, names)
     earlier = recorded_names(folder)
-    # The names are recorded first: a command that is killed while it draws must recognise its own files.
+    # The names are recorded first, because a command that was killed while drawing must recognise its own files.
     record_names(folder, earlier | set(names))
     paths = write_tables(comparison)
     with house_style():
@@ -89,9 +89,7 @@ def summary(folder: Path) -> str:
         lines += ["", f"{section.title}: {title.lower()}", "", *narrow_tables(head, rows)]
     lines += authors_split_lines(comparison) + unfinished_cells(comparison)
     page = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    rest = (
-        "Differences with intervals, the other figures and plots" if comparison.has_ours else "Other figures and plots"
-    )
+    rest = "Differences with intervals, other metrics and plots" if comparison.has_ours else "Other metrics and plots"
     return "\n".join([*lines, f"\n{rest}: {page / 'compare.md'}"]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Compose compare.md: the conclusion, tables that fit on a terminal, and notes on how to read them."""
+"""Compose compare.md: the conclusion, tables that fit on a terminal, and notes that explain them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from proxlearn.views.markdown import markdown
 
 MAX_WIDTH = 110
 INTRODUCTION = (
-    "{splits} random splits of each dataset into 80 % for training and 20 % for testing, the same rows for every "
-    "method; features are scaled by figures of the training part. Mean ± standard deviation over the splits."
+    "{splits} random splits of each dataset into 80 % for training and 20 % for testing, the same for every method; "
+    "features are scaled by statistics of the training part. Values are mean ± standard deviation over the splits."
 )
 DIFFERENCES = (
     "Differences are paired: the method minus ProxLearn on the same split. ± is the half-width of Student's 95 % "
@@ -29,11 +29,11 @@ DIFFERENCES = (
     "excludes 0."
 )
 NOTES = (
-    "Log-likelihood: the mean of log p of the true class, p at least 1e-6. Calibration error: 15 equal bins of the "
-    "predicted class's probability.",
-    "The RBF-SVM's probabilities are a logistic curve fitted to cross-validated scores (scikit-learn's "
-    "CalibratedClassifierCV), and its accuracy is that of these probabilities. Bayes rule: twonorm's true posterior, "
-    ".97725 in expectation.",
+    "Log-likelihood: the mean of log p, where p is the probability of the true class, at least 1e-6. Calibration "
+    "error: over 15 equal bins of the probability of the predicted class.",
+    "The probabilities of the RBF-SVM come from a logistic curve fitted to cross-validated scores (scikit-learn's "
+    "CalibratedClassifierCV), and its accuracy is that of these probabilities. Bayes rule: the true posterior of "
+    "twonorm, with an expected accuracy of .97725.",
     f"The command and the keys of its cells are in {PLAN}; the settings, notes and version of each cell are in "
     f"../{CELLS}.",
 )
@@ -48,7 +48,7 @@ def document(comparison: Comparison, sections: Sequence[Section]) -> str:
     ]
     if comparison.protocol == "paper":
         paper = paper_table(comparison)
-        parts += ["## The paper's comparison: run here and printed", paper.about]
+        parts += ["## The paper's comparison: results obtained here and printed values", paper.about]
         for dataset, head, rows in dataset_tables(comparison):
             parts += [f"### {dataset}", *narrow_tables(head, rows)]
         parts.append(bullet_list(paper.notes))
@@ -59,9 +59,9 @@ def document(comparison: Comparison, sections: Sequence[Section]) -> str:
     unfinished = unfinished_cells(comparison)
     parts += ["## Not finished", "\n".join(unfinished)] if unfinished else []
     threads = sorted({cell.result.threads for cell in comparison.cells if cell.result is not None})
-    timing = f"Seconds are those of one fit, including the method's own selection; threads: {either(threads)}."
+    timing = f"Seconds are the duration of one fit, including the method's own selection; threads: {either(threads)}."
     notes = (*((DIFFERENCES,) if comparison.has_ours else ()), timing, *NOTES)
-    parts += ["## How to read it", bullet_list(notes)]
+    parts += ["## Notes", bullet_list(notes)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

@@ -20,7 +20,7 @@ REACH = 1.5
 MIN_RANGE = 0.02
 """The smallest range of accuracies that a panel spans."""
 SCALE = (
-    "dots: means over the splits; bars: 95 %, thick Student's\n(too narrow: splits overlap), thin Nadeau and Bengio's"
+    "dots: means over the splits; bars: 95 %, thick: Student's\n(too narrow: splits overlap), thin: Nadeau and Bengio's"
 )
 
 
@@ -104,7 +104,7 @@ def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[
 
 
 def _ends(estimate: Interval) -> tuple[float, float]:
-    """Return the ends of the corrected interval, or the mean twice if there is no interval."""
+    """Return the ends of the corrected interval, or the mean as both ends if there is no interval."""
     half = 0.0 if math.isnan(estimate.corrected) else estimate.corrected
     return estimate.mean - half, estimate.mean + half
 

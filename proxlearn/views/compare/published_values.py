@@ -17,27 +17,28 @@ PAGE_HEAD = ("row", "accuracy", "printed", "log-lik.", "printed")
 LINEAR, NETWORK = "linear, 80/20", "tanh network, 80/20"
 NOT_RUN = "not run"
 NOTES = (
-    "The rows are not comparable. JKO-ICNN and SWGF + RealNVP aim at the posterior of a *linear* logistic regression "
-    "without bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' figures "
-    "in milliseconds, so its row is included.",
-    "The samplers' printed ± is the noise of training again on one fixed 80/20 split (banana standardised, diabetes "
-    "scaled to [-1, 1], twonorm raw). ProxLearn's printed ± is over five random halves, each part scaled by its own "
-    "figures. The ± of what was run here on 80/20 is over random splits, scaled by figures of the training part.",
-    "Banana: .552 of its rows are of one class. A linear model can do little better, and the paper's ProxLearn "
-    "did not.",
+    "The rows are not comparable. JKO-ICNN and SWGF + RealNVP sample the posterior of a *linear* logistic regression "
+    "without bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' "
+    "accuracies in milliseconds, so its row is included.",
+    "The samplers' printed ± is the variation between trainings on one fixed 80/20 split (banana standardised, "
+    "diabetes scaled to [-1, 1], twonorm raw). ProxLearn's printed ± is over five random halves, with each part "
+    "scaled by its own statistics. The ± of the 80/20 results obtained here is over random splits, scaled by "
+    "statistics of the training part.",
+    "Banana: a share of .552 of its rows belongs to one class. A linear model can do little better, and the paper's "
+    "ProxLearn did not.",
     "Temperature: the functional is the mean potential plus T times the mean log density, and the posterior has T = 1. "
-    "SWGF's published notebook sums the potential over 1024 particles, which makes T = 1/1024.",
+    "SWGF's published notebook sums the potential over 1024 particles, which amounts to T = 1/1024.",
     "JKO-ICNN's printed log-likelihoods, and the accuracy in brackets, are those of single runs that its authors "
-    "published. Their settings (`--preset paper`) begin with the prior, which is far from the posterior: the "
-    "functional in `notes.ledger` of the cells, beside unadjusted Langevin's, tells how near they end.",
-    "The rows of the paper's settings are those of outputs/paper/table4.csv, which `make table4` writes; `paper.csv` "
-    "has their numbers of runs and recursions.",
+    "published. Their settings (`--preset paper`) start from the prior, which is far from the posterior. The "
+    "functional in `notes.ledger` of the cells, compared with that of unadjusted Langevin, shows how close they end.",
+    "The rows with the paper's settings are those of outputs/paper/table4.csv, which `make table4` writes; `paper.csv` "
+    "contains their numbers of runs and recursions.",
 )
 AUTHORS_NOTE = (
     'The samplers\' own split (`--splits 5 authors`; "their split" in the tables) is the one that their published '
-    "code draws: torch's permutation of the rows with seed 42, the first 80 % for training. It is offered for "
-    "diabetes, assuming that their file lists its rows in the order of UCI's. Figures that were printed for "
-    "one split compare with this row; a mean over random splits is another quantity."
+    "code draws: torch's permutation of the rows with seed 42, the first 80 % for training. It is available for "
+    "diabetes, assuming that their file lists its rows in the same order as UCI's. Values that were printed for "
+    "one split are comparable with this row; a mean over random splits is a different quantity."
 )
 
 
@@ -80,8 +81,8 @@ def paper_table(comparison: Comparison) -> PaperTable:
     about = (
         "Run here: mean ± standard deviation over the splits (for the paper's settings: over runs with one split "
         "each). Printed: the paper's Table 4, which quotes the samplers' rows. "
-        '"ProxLearn, paper" has the paper\'s settings and halves of the data, "ProxLearn, tuned" has recipe=tuned and '
-        f"80/20 splits, like all other rows. Preset {comparison.preset}, temperature {comparison.temperature:g}."
+        '"ProxLearn, paper" uses the paper\'s settings and halves of the data; "ProxLearn, tuned" uses recipe=tuned '
+        f"and 80/20 splits, like all other rows. Preset {comparison.preset}, temperature {comparison.temperature:g}."
     )
     has_authors_split = any(cell.split == AUTHORS for cell in comparison.cells)
     return PaperTable(about, HEAD, rows, (*NOTES, AUTHORS_NOTE) if has_authors_split else NOTES)

@@ -132,13 +132,14 @@ def _select_particles(log_rho: Tensor, count: int) -> Tensor:
 def _principal_axes(points: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean of the points and the two directions of largest variance."""
     mean = points.mean(dim=0)
-    # Particles of some datasets have 5000 coordinates: a full decomposition would take a minute.
+    # Particles of some datasets have 5000 coordinates, for which a full decomposition would take a minute.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         _, singular_values, directions = torch.svd_lowrank(points - mean, q=min(8, *points.shape), niter=8)
     axes = points.new_zeros(2, points.shape[1])
     spanned = int((singular_values[:2] > 0).sum())
     axes[:spanned] = directions.T[:spanned]
-    # The sign of an axis is arbitrary: its largest coordinate is made positive, so that all machines draw the same.
+    # The sign of an axis is arbitrary; its largest coordinate is made positive, so that all machines draw the same
+    # plot.
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
     return mean, torch.where(largest < 0, -axes, axes)

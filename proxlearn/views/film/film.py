@@ -30,9 +30,11 @@ from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
 
 INCHES = (9.6, 5.4)
 ALL_FRAMES = 10**6
-"""More frames than any run stores: all checkpoints are read, and ``select_frames`` then chooses among them."""
+"""A number larger than that of any run's checkpoints, so that all of them are read and ``select_frames`` chooses among
+them.
+"""
 TRAIL = 8
-"""Number of previous frames that a particle's trail spans."""
+"""Number of previous frames that the trail of a particle spans."""
 AREA = 16.0
 """Area of a particle with the mean weight, in square points; areas are proportional to weights, within AREA_LIMITS."""
 AREA_LIMITS = (1.5, 260.0)
@@ -90,7 +92,7 @@ class Film:
                     artist.remove()
 
     def _create_axes(self, fig: Figure) -> tuple[Axes, Axes | None, Axes]:
-        """Create the axes of the cloud, of the learned function (None if it cannot be drawn) and of the risk."""
+        """Create the axes of the cloud, of the learned function (None if it cannot be drawn), and of the risk."""
         drawable = self._run.points is not None and (has_learned_function(self._run) or has_regions(self._run))
         grid = fig.add_gridspec(
             2, 2, width_ratios=(1.25, 1), left=0.08, right=0.985, bottom=0.1, top=0.87, wspace=0.2, hspace=0.42

@@ -1,4 +1,4 @@
-"""Encode images as a GIF with pillow, which is always installed, or as an MP4 with ffmpeg, which may be missing."""
+"""Encode images as a GIF with pillow, or as an MP4 with ffmpeg, which may not be installed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def check_ending(path: Path) -> None:
     """Raise InputError if no film can be written in the format that the suffix of ``path`` denotes."""
     if path.suffix.lower() not in WIDTHS:
         format_name = f"{path.suffix} file" if path.suffix else "file without an ending"
-        raise InputError(f"cannot write a film as a {format_name}", "give a file that ends in .mp4 or .gif")
+        raise InputError(f"cannot write a film as a {format_name}", "give a file name that ends in .mp4 or .gif")
     if path.suffix.lower() == ".mp4":
         find_ffmpeg()
 
 
 def find_ffmpeg() -> str:
-    """Return the path of ffmpeg, from the PATH or from the package imageio-ffmpeg; raise InputError if it is absent."""
+    """Return the path of ffmpeg, from the PATH or from imageio-ffmpeg; raise InputError if it is not found."""
     on_path = shutil.which("ffmpeg")
     if on_path is not None:
         return on_path
@@ -65,7 +65,7 @@ def gif(images: Iterable[Image.Image], frame_seconds: float, most_bytes: int) ->
 
 
 def is_film(content: bytes) -> bool:
-    """Return True if ``content`` is a GIF that this package wrote.
+    """Return whether ``content`` is a GIF that this package wrote.
 
     A GIF of version 0.1.0 has no comment and is recognised by its size in pixels.
     """
@@ -100,7 +100,8 @@ def _build_palette(sample: Image.Image) -> Image.Image:
     covering = (
         np.array(sample.quantize(PALETTE_SIZE // 2, Image.Quantize.MAXCOVERAGE).getpalette()).reshape(-1, 3).tolist()
     )
-    # Pillow compares the first six bits of a channel: of colours with the same bits, the most common one is kept.
+    # Pillow compares the first six bits of a channel, so only the most common of the colours with the same bits is
+    # kept.
     kept: dict[tuple[int, ...], tuple[int, ...]] = {}
     for candidates, limit in ((common, PALETTE_SIZE // 2), (covering, PALETTE_SIZE)):
         for colour in candidates:

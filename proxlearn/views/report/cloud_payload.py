@@ -27,7 +27,7 @@ LINE_POINTS = 200
 
 @dataclass(frozen=True)
 class CloudLimits:
-    """Limits on the part of a cloud that is included in a page."""
+    """The limits on the part of a cloud that is included in a page."""
 
     values: int
     frames: int
@@ -36,7 +36,7 @@ class CloudLimits:
 
 
 def limits_for(runs: int) -> CloudLimits:
-    """Return the limits of each cloud on a page with ``runs`` runs; with more runs, less of each cloud is included."""
+    """Return the limits per cloud for a page with ``runs`` runs; the more runs, the less of each cloud is included."""
     return CloudLimits(MOST_VALUES // runs, FRAMES if runs <= 2 else FRAMES // 2, 48 if runs <= 2 else 32)
 
 
@@ -87,14 +87,14 @@ def learned_payload(run: RunData, model: Model, steps: np.ndarray, limits: Cloud
         "classes": list(model.classes),
         "ranges": [[float(values[0]), float(values[-1]), len(values)] for values in ranges],
         "points": [shorten(points[f"x{i}"].to_numpy(float)) for i in range(features)],
-        # f is fitted to -1 and +1 where there are two classes.
+        # For two classes, f is fitted to -1 and +1.
         "target": shorten(2 * target - 1 if is_line and len(model.classes) == 2 else target),
         "estimates": {name: quantise(np.stack([frame[name] for frame in outputs])) for name in outputs[0]},
     }
 
 
 def quantise(values: np.ndarray) -> dict[str, Any]:
-    """Encode numbers as base64 text with 16 bits each (little-endian), scaled between the smallest and the largest."""
+    """Encode numbers as base64 text, 16 bits each (little-endian), scaled between the smallest and the largest."""
     low, high = float(values.min()), float(values.max())
     # The difference is divided first, because 65535 divided by a denormal range would be infinite.
     scaled = (values.astype(np.float64) - low) / (high - low) * 65535 if high > low else np.zeros(values.shape)

@@ -33,7 +33,7 @@ PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageBuilder:
-    """Builder of the data of a page; a cloud is read again only after a new checkpoint has been stored."""
+    """A builder of the data of a page, which reads a cloud again only after a new checkpoint has been stored."""
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
@@ -50,7 +50,7 @@ class PageBuilder:
     def _cloud(self, entry: RunEntry, limits: CloudLimits) -> dict[str, Any] | None:
         key = (entry.run.path, limits, tuple(list_checkpoints(RunFolder(entry.run.path).checkpoints)))
         if key not in self._clouds:
-            # One cloud per run is kept: clouds of older checkpoints are not needed again.
+            # Only one cloud per run is kept, because clouds of older checkpoints are not needed again.
             self._clouds = {other: cloud for other, cloud in self._clouds.items() if other[0] != key[0]}
             self._clouds[key] = cloud_payload(entry.run, limits)
         return self._clouds[key]

@@ -50,7 +50,7 @@ def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dic
 
 
 def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dict[str, Any]:
-    """Return the data that the page shows about one run; its curves have about ``rows`` rows at most."""
+    """Return the data that the page shows about one run; its curves have at most about ``rows`` rows."""
     run = entry.run
     experiments = find_experiments(run.config)
     notes = [] if run.accuracy is None else [" ".join(note.split()) for note in table_notes(run.accuracy)]
@@ -75,7 +75,7 @@ def run_payload(entry: RunEntry, cloud: dict[str, Any] | None, rows: int) -> dic
 
 
 def run_properties(entry: RunEntry) -> list[list[str]]:
-    """Return pairs of the name and the value of a property of a run, such as its state, machine and versions."""
+    """Return the properties of a run, such as its state, machine and versions, as pairs of a name and a value."""
     status = entry.run.status
     properties = {
         "state": entry.state,
@@ -217,7 +217,7 @@ def _insert_paper_column(table: Table, metric: str, published: list[MeanSd | Non
 
 def _paper_notes(run: RunData, experiments: list[PublishedExperiment]) -> list[str]:
     """Return notes on the source of the paper's values, or on why they are not shown."""
-    reason = "these results are of another step" if run.results_note else f"this run has {run.status['step']}"
+    reason = "these results belong to another step" if run.results_note else f"this run has {run.status['step']}"
     return [
         f'"paper\'s": {experiment.source} of the paper, after {experiment.steps} recursions.'
         if experiment.steps == run.results_step

@@ -109,7 +109,7 @@ def read_run(path: Path) -> RunData:
 
 
 def has_rows(path: Path) -> bool:
-    """Return True if a run has logged metrics."""
+    """Return whether a run has logged metrics."""
     metrics = RunFolder(path).metrics
     return not is_interrupted(path) and metrics.is_file() and metrics.stat().st_size > 0
 

@@ -1,4 +1,4 @@
-"""HTTP server for a watched report page, which is reachable only from this machine."""
+"""The HTTP server of a watched report page, which is reachable only from this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 class ReportServer(ThreadingHTTPServer):
-    """HTTP server on the loopback interface; every response shows the current contents of the folders."""
+    """An HTTP server on the loopback interface; every response shows the current contents of the folders."""
 
     daemon_threads = True
 
@@ -28,7 +28,7 @@ class ReportServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Accepted values of the Host header; others may come from a foreign site whose DNS entry points here."""
+        """Accepted values of the Host header; any other may come from a foreign site whose DNS entry points here."""
         return tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
     def data(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class ReportServer(ThreadingHTTPServer):
 
 
 class ReportRequestHandler(BaseHTTPRequestHandler):
-    """Request handler that serves the page at ``/`` and its newest data at ``/data.json``, and nothing else."""
+    """The request handler that serves the page at ``/`` and its newest data at ``/data.json``, and nothing else."""
 
     server: ReportServer
     server_version = "proxlearn"
@@ -54,7 +54,7 @@ class ReportRequestHandler(BaseHTTPRequestHandler):
         try:
             data = self.server.data()
         except ProxlearnError as error:
-            # The folder may be absent while it is replaced: the page shows the error and requests the data again.
+            # The folder may be absent while it is replaced; the page then shows the error and requests the data again.
             self._respond(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
             return
         if self.path == "/":

@@ -12,9 +12,9 @@ from proxlearn.views.markdown import markdown
 from proxlearn.views.run.run_data import RunData
 
 ESTIMATE_NOTE = """\
-`weighted`: mean of the neurons under rho / sum rho. `unweighted`: their plain mean. If the rho_i are density values at
-points drawn from that density, the plain mean already estimates the integral, and the weighted mean estimates the
-integral against rho^2.
+`weighted`: the mean of the neurons with the weights rho / sum rho. `unweighted`: their plain mean. If the rho_i are
+density values at points drawn from that density, the plain mean already estimates the integral, and the weighted mean
+estimates the integral against rho^2.
 """
 ROW_NOTES = {
     "unweighted_saturated": """\
@@ -68,7 +68,7 @@ def remarks(run: RunData) -> list[str]:
     # Earlier versions stored a factor of 0 for targets of 1e200.
     if factor not in (0.0, 1.0):
         sentences.append(
-            f"The target was standardised: risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
+            f"The target was standardised, so risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
         )
     step = weights_constant_from(run)
     if step is not None:
@@ -81,7 +81,7 @@ def remarks(run: RunData) -> list[str]:
     if run.status["switched_at"] is not None:
         before, after = run.config["device"]["dtype"], run.status["dtype"]
         sentences.append(
-            f"Step {run.status['switched_at']} was not finite in {before}; the run continued in {after} from there."
+            f"Step {run.status['switched_at']} was not finite in {before}; from there, the run continued in {after}."
         )
     return sentences
 

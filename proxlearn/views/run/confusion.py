@@ -16,7 +16,7 @@ MOST_NUMBERED = 25
 
 
 def draw_confusion(run: RunData) -> list[Path]:
-    """Draw the confusion matrices, whose rows are the actual classes; the shade of a cell is its share of the row."""
+    """Draw the confusion matrices, with actual classes as rows; the shade of a cell is its share of the row."""
     assert run.confusion is not None
     classes = [escape_mathtext(name) for name in run.model["classes"]]
     side = max(3.0, 1.2 + 0.27 * min(len(classes), MOST_NUMBERED))
@@ -36,12 +36,12 @@ def _draw_matrix(axes: Axes, table: pd.DataFrame, classes: list[str]) -> None:
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     for actual, predicted in np.ndindex(counts.shape) if len(classes) <= MOST_NUMBERED else ():
         count = counts[actual, predicted]
-        # With more than two classes most cells are zero: they are pale, so that the errors stand out.
+        # With more than two classes, most cells are zero; they are pale, so that the errors stand out.
         pale = count == 0 and len(classes) > 2
         colour = "white" if shares[actual, predicted] > 0.55 else "#c4c4c4" if pale else "#333333"
         size = 9 if len(classes) <= 5 else 7.5
         axes.text(predicted, actual, str(count), ha="center", va="center", color=colour, fontsize=size)
-    # Long names are rotated where they would overlap: below many columns, and beside few rows.
+    # Long names are rotated if they would overlap, which happens below many columns and beside few rows.
     long_names = max(map(len, classes)) > 2
     axes.set_xticks(range(len(classes)), classes, rotation=90 if long_names and len(classes) > 3 else 0)
     axes.set_yticks(range(len(classes)), classes, rotation=90 if long_names and len(classes) <= 3 else 0, va="center")

@@ -34,7 +34,7 @@ def draw_risk(run: RunData) -> list[Path]:
 
 
 def plot_risk(axes: Axes, run: RunData) -> None:
-    """Plot the risk over the recursions k on logarithmic axes, for both estimates and for both parts of the data."""
+    """Plot the risk over the recursions k on logarithmic axes, for both estimates and both parts of the data."""
     logged = run.metrics[run.metrics["step"] > 0]
     curves = logged if len(logged) else run.metrics
     marker = "o" if len(curves) < 3 else ""
@@ -58,7 +58,7 @@ def plot_risk(axes: Axes, run: RunData) -> None:
 
 
 def draw_health(run: RunData) -> list[Path]:
-    """Draw health.png and health.pdf: the effective sample size, and the largest off-diagonal share of the kernel."""
+    """Draw health.png and health.pdf: the effective sample size and the largest off-diagonal share of the kernel."""
     curves = run.metrics[run.metrics["step"] > 0]
     if len(curves) < 2:
         # A curve needs two points.

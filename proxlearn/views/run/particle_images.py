@@ -17,7 +17,7 @@ IMAGE_INCHES = 0.68
 
 
 def draw_images(run: RunData) -> list[Path]:
-    """Draw a row of images for the weighted mean and for each of the heaviest particles, with a column per class."""
+    """Draw a row of images for the weighted mean and each of the heaviest particles, with one column per class."""
     model = find_model(run.path)
     if model is None:
         return []
@@ -26,11 +26,11 @@ def draw_images(run: RunData) -> list[Path]:
     weights = cloud.shares
     heaviest = torch.sort(weights, descending=True, stable=True).indices[:HEAVIEST].tolist()
     labels = ["mean of\nthe cloud", *(f"particle {i}\n{100 * float(weights[i]):.3g} % of mass" for i in heaviest)]
-    # The weights are theta's last block; an intercept, if there is one, comes first.
+    # The weights are the last block of theta; an intercept, if there is one, comes first.
     w = cloud.theta[:, -len(classes) * height * width :]
     w = torch.cat(((weights @ w)[None], w[heaviest]))
     images = w.view(len(w), len(classes), height, width).numpy()
-    # Softmax is invariant to a term that all classes share: only the difference from the mean over classes matters.
+    # Softmax is invariant to a term that all classes share, so only the difference from the mean over classes matters.
     images = images - images.mean(axis=1, keepdims=True)
     fig, panels = stacked_axes(IMAGE_INCHES * len(classes) + 1.7, IMAGE_INCHES * len(images) + 0.9, len(images))
     gap = max(1, width // 8)

@@ -36,13 +36,13 @@ def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFra
     _require_numbers(path, table, ("step", *CURVES, "ess", "kernel_offdiag"))
     if table.empty or not _are_counts(table["step"]):
         raise UnreadableFile(path, "it has no rows" if table.empty else "a step is not a whole number")
-    # A diverging run is not a damaged file; values that no axis can hold become NaN.
+    # The file of a diverging run is not damaged; values that no axis can show become NaN.
     numbers = table.select_dtypes("number").columns
     return table.assign(**{name: table[name].where(table[name].abs() <= LARGEST_DRAWN) for name in numbers})
 
 
 def read_accuracy(path: Path) -> pd.DataFrame | None:
-    """Read accuracy.csv, the final metrics per part and estimate; return None if it does not exist."""
+    """Read accuracy.csv, the final metrics per part and estimate, or return None if it does not exist."""
     table = _read_optional(path)
     if table is not None:
         _require_columns(path, table, ("part", "estimate"))
@@ -72,7 +72,7 @@ def read_confusion(path: Path, classes: int) -> pd.DataFrame | None:
 
 
 def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
-    """Read points.csv, the data points with one or two features; return None if it is absent or cannot be drawn."""
+    """Read points.csv, the data points with one or two features, or return None if it is absent or cannot be drawn."""
     table = _read_optional(path)
     if table is None:
         return None
@@ -83,7 +83,7 @@ def read_points(path: Path, model: dict[str, Any]) -> pd.DataFrame | None:
     if table.empty or not np.isfinite(values).all():
         raise UnreadableFile(path, "a point is not finite" if len(table) else "it has no rows")
     if (np.abs(values) > LARGEST_DRAWN).any():
-        # Training accepts and scales such numbers, but no axis can hold them.
+        # Training accepts and scales such numbers, but no axis can show them.
         return None
     if model["classes"] and not table["target"].isin(range(len(model["classes"]))).all():
         raise UnreadableFile(path, "a target is not one of the classes")
@@ -122,7 +122,7 @@ def _require_numbers(path: Path, table: pd.DataFrame, names: Iterable[str]) -> N
 
 
 def _are_counts(values: pd.Series) -> bool:
-    """Return True if all values are non-negative whole numbers below LARGEST_COUNT."""
+    """Return whether all values are non-negative integers below LARGEST_COUNT."""
     numbers = values.to_numpy(float)
     in_range = np.isfinite(numbers).all() and (numbers >= 0).all() and (numbers < LARGEST_COUNT).all()
     return bool(in_range) and bool((numbers == np.floor(numbers)).all())

@@ -1,7 +1,7 @@
 """Read and validate the files of a run folder.
 
-The views need no further checks: every key and column of ``RunData`` that they use has the expected type. Otherwise,
-reading raises an error that names the file.
+The views need no further checks, because every key and column of ``RunData`` that they use has the expected type;
+otherwise, reading raises an error that names the file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STATUS = {
 
 @dataclass(frozen=True)
 class RunData:
-    """The contents of the files in a run folder; None for an optional file that does not exist yet."""
+    """The contents of the files in a run folder; optional files that do not exist yet are None."""
 
     path: Path
     config: dict[str, Any]
@@ -51,7 +51,7 @@ class RunData:
 
     @property
     def results_step(self) -> int | None:
-        """The step of ``accuracy`` and ``confusion``; None if it is unknown or there are no results."""
+        """The step of ``accuracy`` and ``confusion``, or None if it is unknown or there are no results."""
         step: int | None = self.status["figures_step"] if self._has_results else None
         return step
 
@@ -71,7 +71,7 @@ class RunData:
     def title(self) -> str:
         """The dataset and the main hyperparameters, as a string."""
         config = self.config
-        # A relative epsilon is a multiple of a squared distance; without its unit it would look like an absolute one.
+        # A relative epsilon is a multiple of a squared distance; without its unit, it would look like an absolute one.
         unit = "" if config.get("epsilon_quantile") is None else "×NN²"
         hyperparameters = f"β={config['beta']:g}, ε={config['epsilon']:g}{unit}"
         return f"{config['dataset']['name']}, {hyperparameters}, N={config['N']}"

@@ -29,12 +29,12 @@ def render_run(folder: Path) -> list[Path]:
 
 
 def has_learned_function(run: RunData) -> bool:
-    """Return True if f is a single function of one feature, which can be drawn as a curve."""
+    """Return whether f is a single function of one feature, which can be drawn as a curve."""
     return len(run.model["columns"]) == 1 and run.model["task"] != "multiclass"
 
 
 def has_regions(run: RunData) -> bool:
-    """Return True if the data have classes and two features, so that decision regions can be drawn."""
+    """Return whether the data have classes and two features, so that decision regions can be drawn."""
     return len(run.model["columns"]) == 2 and bool(run.model["classes"])
 
 

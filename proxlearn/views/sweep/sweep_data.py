@@ -68,7 +68,7 @@ def varied_keys(states: list[JobState]) -> list[str]:
 
 
 def is_numeric(values: list[str]) -> bool:
-    """Return True if all values are numbers."""
+    """Return whether all values are numbers."""
     try:
         return all(float(value) == float(value) for value in values)
     except ValueError:

@@ -24,7 +24,7 @@ HEADINGS = {
     "test_risk_unweighted": "risk, unweighted",
 }
 """Headings, in tables for readers, of the columns of metrics.csv."""
-METRICS_NOTE = "\nThe metrics are of the test part, at the newest logged step.\n"
+METRICS_NOTE = "\nThe metrics are those of the test part at the newest logged step.\n"
 
 
 def render_sweep(folder: Path) -> list[Path]:

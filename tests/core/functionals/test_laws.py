@@ -79,7 +79,7 @@ def draw_cloud(functional: Functional, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def check_first_variation(functional: Functional, seed: int) -> None:
-    """d/dt F(rho + t mu) at 0 is <phi_rho(theta), mu> for signed weights mu with sum 0."""
+    """Check that d/dt F(rho + t mu) at 0 is <phi_rho(theta), mu> for signed weights mu with sum 0."""
     theta, rho = draw_cloud(functional, seed)
     mu = torch.randn(N, generator=torch.Generator().manual_seed(seed + 2), dtype=torch.float64)
     mu = mu - mu.mean()
@@ -90,7 +90,7 @@ def check_first_variation(functional: Functional, seed: int) -> None:
 
 
 def check_gradient(functional: Functional, seed: int) -> None:
-    """rho_i grad phi(theta_i) is what autodiff of F finds."""
+    """Check that rho_i grad phi(theta_i) agrees with autodiff of F."""
     theta, rho = draw_cloud(functional, seed)
     gradient = functional.potentials(theta, rho, HYPER).gradient
     automatic = Functional.potentials(functional, theta, rho, HYPER).gradient

@@ -1,4 +1,4 @@
-"""A user's functional at the initial cloud: what is not finite, or cannot be evaluated, is refused at the call."""
+"""A user's functional that is not finite or cannot be evaluated at the initial cloud is rejected at the call."""
 
 from __future__ import annotations
 

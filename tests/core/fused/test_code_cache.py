@@ -1,4 +1,4 @@
-"""Compiled passes on disk: damage is compiled away, only own files are read, nothing is written in the package."""
+"""The cache of compiled passes: damaged files are replaced, only own files are read, and the package is unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def square(x):  # type: ignore[no-untyped-def]
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder and a temporary folder of the test's own: ``cache`` and ``tmp`` below the returned one."""
+    """Use separate cache and temporary folders for the test: ``cache`` and ``tmp`` below the returned folder."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -39,7 +39,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_compiled(function: Callable[..., object], value: int | float, expected: int | float) -> bool:
-    """Whether a new process's pass had to be compiled for its first call, and was not loaded."""
+    """Return whether the pass was compiled for its first call in a new process instead of being loaded."""
     before = COMPILE_TIME.passes
     assert compile_pass()(function)(value) == expected
     return COMPILE_TIME.passes > before
@@ -107,7 +107,7 @@ def test_without_any_folder_passes_are_compiled_in_memory(places: Path, monkeypa
 
 
 def test_a_cache_that_takes_no_more_bytes_is_no_failure(places: Path) -> None:
-    """A limit of file sizes stands for a full disk."""
+    """A limit on file sizes simulates a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -190,7 +190,7 @@ def test_every_source_of_the_passes_is_a_part_of_the_folder_s_name(places: Path)
 
 
 def test_no_pass_uses_numba_s_own_cache() -> None:
-    """It would write into the package where nothing else is writable."""
+    """It would write into the package if no other folder is writable."""
     for path in PACKAGE.rglob("*.py"):
         assert "cache=True" not in path.read_text(encoding="utf-8"), path
     assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".nbi", ".nbc")]

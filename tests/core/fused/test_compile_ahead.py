@@ -1,4 +1,4 @@
-"""The second compiling process: it fills the cache, is not started in vain, and is not needed."""
+"""The second compiling process fills the cache, is not started needlessly, and is not required."""
 
 from collections.abc import Iterator
 

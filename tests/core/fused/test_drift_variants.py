@@ -39,7 +39,7 @@ def test_tiles_make_no_difference_but_rounding(
     drift: options.Drift,
     potential: options.Potential,
 ) -> None:
-    """Some rows saturated and some not; more particles than one tile holds."""
+    """Some rows are saturated and some are not; there are more particles than one tile holds."""
     N = TILE + 77
     hyper = replace(WDBC, drift=drift, prox_potential=potential)
     problem = standardised.to("cpu", dtype)
@@ -139,7 +139,7 @@ def weighted_risk(loss: str, outputs: int, activation: str, confinement: float, 
 def test_the_drift_of_every_loss_equals_autodiff_of_the_objective(
     dtype: torch.dtype, case: tuple[str, int], activation: str, confinement: float, weighted: bool, seed: int
 ) -> None:
-    """Compiled passes where the neuron has them, and plain torch elsewhere, with sample weights and confinement."""
+    """Neurons with compiled passes and with plain torch are tested, with sample weights and confinement."""
     loss, outputs = case
     exact = weighted_risk(loss, outputs, activation, confinement, weighted, seed)
     assert has_fused_drift(exact) == (activation == "tanh")

@@ -1,4 +1,4 @@
-"""The fused engine is the reference recursion, to rounding, in every regime of its kernel."""
+"""The fused engine equals the reference recursion up to rounding in every regime of its kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def regime(info: step.Info | None, cloud: PointCloud) -> str:
 def test_every_regime_of_a_run_equals_the_dense_log_kernel(
     wdbc: Risk, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
-    """From the same cloud, along a run from k = 0 until no particle has neighbours."""
+    """Both start from the same cloud, along a run from k = 0 until no particle has neighbours."""
     problem, cloud = wdbc.to("cpu", dtype), paper_cloud(wdbc, 120, generator).to("cpu", dtype)
     fused = FusedStep(problem, WDBC, 120, threads=1)
     seen = set()
@@ -100,7 +100,7 @@ def test_every_reading_equals_the_reference(
 
 
 def some_cloud(seed: int, N: int, p: int, kind: str, orders: float, dtype: torch.dtype, unit: float) -> PointCloud:
-    """Distances are counted in units of sqrt(epsilon), the length that the kernel sees."""
+    """Return a cloud whose distances are in units of sqrt(epsilon), the length scale of the kernel."""
     generator = torch.Generator().manual_seed(seed)
     theta = torch.randn(N, p, generator=generator, dtype=torch.float64)
     if kind == "spread":
@@ -140,7 +140,7 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
     orientation: options.Orientation,
     noise_scale: float,
 ) -> None:
-    """Two steps: the second one uses the screen of the first; one feature and large steps: lists for one step."""
+    """The second step uses the screen of the first; with one feature and large steps, lists are for one step."""
     cloud = some_cloud(seed, N, features + 2, kind, orders, dtype, unit=epsilon**0.5)
     generator = torch.Generator().manual_seed(seed + 1)
     X, y = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((7, features), (7,)))
@@ -181,7 +181,7 @@ def test_screening_is_exact_for_any_cloud_and_any_weights(
 def test_the_result_depends_on_the_state_alone_and_not_on_the_engines_past(
     wdbc: Risk, generator: torch.Generator
 ) -> None:
-    """A resume relies on this: a new engine continues with the same bits."""
+    """Resuming relies on this: a new engine continues with the same bits."""
     problem, cloud = wdbc.to("cpu", torch.float32), paper_cloud(wdbc, 60, generator).to("cpu", torch.float32)
     veteran = FusedStep(problem, WDBC, 60, threads=2)
     for k in range(300):
@@ -215,7 +215,7 @@ def test_saturated_rows_are_left_out_and_the_gradient_is_the_same(wdbc: Risk, ge
 def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domain(
     standardised: Risk, generator: torch.Generator
 ) -> None:
-    """beta = 1e4 and a kappa of 1e-3: z spans hundreds of orders of magnitude."""
+    """With beta = 1e4 and a kappa of 1e-3, z spans hundreds of orders of magnitude."""
     hyper = Hyper(beta=1e4, h=0.1, epsilon=1e-8, delta=1e-3, L=40, tolerance="log", drift="first_variation")
     problem = standardised.to("cpu", torch.float32)
     cloud = paper_cloud(standardised, 40, generator)
@@ -227,7 +227,7 @@ def test_potentials_beyond_the_range_of_plain_numbers_fall_back_to_the_log_domai
 
 
 def test_a_screen_is_kept_while_it_is_valid_and_costs_no_new_list(wdbc: Risk, generator: torch.Generator) -> None:
-    """A spread cloud: one list serves many steps, and the weights stay as they are, bit for bit."""
+    """In a spread cloud, one list is used for many steps, and the weights do not change by a bit."""
     problem, cloud = wdbc.to("cpu", torch.float32), paper_cloud(wdbc, 80, generator)
     cloud = replace(cloud, theta=60 * cloud.theta).to("cpu", torch.float32)
     fused = FusedStep(problem, WDBC, 80, threads=1)
@@ -282,7 +282,7 @@ def test_screened_equals_dense_log_along_each_papers_run(dataset: str, request: 
 def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
     wdbc: Risk, generator: torch.Generator, bad: float
 ) -> None:
-    """The loop sees it and stops or changes precision; the engine must not stumble over it first."""
+    """The training loop detects it and stops or changes the precision; the engine must not fail first."""
     cloud = paper_cloud(wdbc, 30, generator)
     noise, z0 = randomness(cloud, generator)
     noise[3, 4] = bad
@@ -294,7 +294,7 @@ def test_a_cloud_that_leaves_the_finite_range_is_returned_as_it_is(
 def test_a_range_too_wide_for_float32_is_first_tried_in_float64(
     standardised: Risk, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tuned run's first step: epsilon is a tenth of the neighbours' squared distances, and z spans e^100."""
+    """In the first step of a tuned run, epsilon is a tenth of the neighbours' squared distances, and z spans e^100."""
     hyper = Hyper(
         beta=1e5,
         h=0.5,

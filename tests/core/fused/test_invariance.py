@@ -1,4 +1,4 @@
-"""What does not change: the bits with the number of threads, and the mass with the number of steps."""
+"""Invariants: the bits for any number of threads, and the mass for any number of steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = ("banana", "diabetes", "twonorm", "shd")
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """torch's products on two threads, which the settings of the tests limit to one."""
+    """Let torch's products use two threads, although the settings of the tests limit them to one."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -30,7 +30,7 @@ def two_threads() -> Iterator[None]:
 
 
 def last_cloud(steps: Iterable[tuple[PointCloud, object]]) -> PointCloud:
-    """Return the cloud after the last step; the others are not kept."""
+    """Return the cloud after the last step without keeping the others."""
     ((cloud, _),) = deque(steps, maxlen=1)
     return cloud
 

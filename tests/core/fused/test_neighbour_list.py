@@ -1,4 +1,4 @@
-"""Neighbour lists against looking at every pair."""
+"""Neighbour lists, compared with a search over all pairs."""
 
 from __future__ import annotations
 

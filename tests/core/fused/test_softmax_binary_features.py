@@ -1,4 +1,4 @@
-"""Looked up or multiplied out, the softmax drift is the same to rounding; and it is looked up where that pays."""
+"""The softmax drift by look-ups equals the matrix products up to rounding, and is used if it is faster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def black_and_white(
     dtype: torch.dtype = torch.float64,
     values: str = "signs",
 ) -> Risk:
-    """A third of the pixels are set; a few columns are constant, the rest share two values, or have two values each."""
+    """Return features of which a third are set; some columns are constant, and the others have two values."""
     generator = torch.Generator().manual_seed(seed)
     above = torch.rand(n, n_x, generator=generator) < torch.rand(n_x, generator=generator).round(decimals=1)
     if values == "own":
@@ -50,7 +50,7 @@ def black_and_white(
 
 
 def some_cloud(problem: Risk, N: int, seed: int) -> tuple[torch.Tensor, np.ndarray, torch.Tensor]:
-    """theta, rho and noise."""
+    """Return theta, rho and noise."""
     X, generator = problem.samples.X, torch.Generator().manual_seed(seed)
     p = sum(problem.neuron.coordinates(X.shape[1]).values())
     theta, noise = torch.randn(2, N, p, generator=generator, dtype=torch.float64).to(X.dtype)
@@ -59,7 +59,7 @@ def some_cloud(problem: Risk, N: int, seed: int) -> tuple[torch.Tensor, np.ndarr
 
 
 def tolerance(problem: Risk, theta: torch.Tensor) -> float:
-    """What rounding may do to a logit, and that to a gradient."""
+    """Return the tolerance for the rounding of a logit and its effect on a gradient."""
     X = problem.samples.X
     largest = float(X.abs().max())
     return 40 * torch.finfo(X.dtype).eps * (1 + largest) * (1 + largest * float(theta.abs().sum(1).max()))
@@ -187,7 +187,7 @@ def test_chosen_where_it_is_right_and_pays(dtype: torch.dtype, intercept: bool) 
 
 
 def test_never_chosen_for_batches() -> None:
-    """A first batch of two values says nothing of the next one, and a resumed run would draw another first one."""
+    """The values of a first batch say nothing about the next, and a resumed run would draw another first batch."""
     problem = black_and_white(0, 2 * LEAST, LEAST)
     cloud = paper_cloud(problem, LANES, torch.Generator().manual_seed(0))
     kinds = []

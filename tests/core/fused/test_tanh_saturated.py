@@ -1,4 +1,4 @@
-"""Rows that are not computed again change what a step costs, and nothing else."""
+"""Skipping rows that do not change affects the cost of a step, but not its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["
 
 
 def some_problem(seed: int, n: int, n_x: int, scale: float, dtype: torch.dtype) -> Risk:
-    """Columns whose scales differ by orders of magnitude, all of one sign or of both."""
+    """Return columns whose scales differ by orders of magnitude, with one sign or both."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(n, n_x, generator=generator, dtype=torch.float64)
     X = scale * 10 ** (2 * torch.rand(n_x, generator=generator, dtype=torch.float64) - 2) * X
@@ -51,7 +51,7 @@ def some_problem(seed: int, n: int, n_x: int, scale: float, dtype: torch.dtype) 
 def test_the_bits_are_those_of_a_drift_without_a_past(
     seed: int, N: int, n: int, n_x: int, scale: float, stride: float, dtype: torch.dtype, blocks: int
 ) -> None:
-    """The same clouds through a drift with lists of earlier steps and through a new one, which computes every row."""
+    """The same clouds pass through a drift with earlier lists and through a new one, which computes every row."""
     problem = some_problem(seed, n, n_x, scale, dtype)
     generator = torch.Generator().manual_seed(seed)
     hyper = replace(WDBC, noise_scale=stride)
@@ -72,7 +72,7 @@ def test_the_bits_are_those_of_a_drift_without_a_past(
 def test_the_bits_are_the_same_after_many_steps(
     wdbc: Risk, generator: torch.Generator, dtype: torch.dtype, size: float
 ) -> None:
-    """Lists that fill, stay valid and are built again: WDBC's samples, from few saturated neurons to nearly all."""
+    """Lists fill, stay valid and are rebuilt, on WDBC's samples, from few saturated neurons to nearly all."""
     N, problem = 60, wdbc.to("cpu", dtype)
     theta = size * torch.randn(N, 32, generator=generator, dtype=dtype)
     # Planes through the data, as in a trained cloud.
@@ -104,7 +104,7 @@ def test_the_drift_is_that_of_the_products(
     potential: options.Potential,
     size: float,
 ) -> None:
-    """Few, some and most rows saturated."""
+    """Few, some or most rows are saturated."""
     N, problem = 103, wdbc.to("cpu", dtype)
     cloud = paper_cloud(wdbc, N, generator)
     cloud = replace(cloud, theta=size * cloud.theta).to("cpu", dtype)
@@ -131,7 +131,7 @@ def test_tanh_is_exactly_one_from_where_rows_are_called_saturated(dtype: type) -
 
 
 def test_a_spread_cloud_computes_a_part_of_its_rows(wdbc: Risk, generator: torch.Generator) -> None:
-    """As at k = 1e5 of the paper's run: the list of a row is valid for many steps."""
+    """As at k = 1e5 of the paper's run, the list of a row is valid for many steps."""
     N, problem = 400, wdbc.to("cpu", torch.float32)
     theta = 63 * torch.randn(N, 32, generator=generator)
     rho = np.full(N, 2.3e-8, np.float32)
@@ -167,7 +167,7 @@ def test_rows_that_are_not_finite_are_computed_and_stay_so(
 def test_what_is_no_number_spreads_as_it_does_through_products(
     wdbc: Risk, generator: torch.Generator, dtype: torch.dtype
 ) -> None:
-    """An infinite weight of a feature that is 0 for a few samples, so few that the row is not dense."""
+    """An infinite weight belongs to a feature that is 0 for a few samples, so few that the row is not dense."""
     problem = wdbc.to("cpu", dtype)
     zeros = (problem.samples.X == 0).sum(0)
     feature = int(zeros.argmax())

@@ -1,4 +1,4 @@
-"""Threads of the passes: in forked processes, and where OpenMP cannot be loaded."""
+"""Threads of the passes in forked processes, and if OpenMP cannot be loaded."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ print(numba.threading_layer())
 
 
 def run(code: str) -> str:
-    """In a process of its own: threads start once in a process. A hang ends by the time-out."""
+    """Run code in a separate process, because threads start once per process; a hang ends by a time-out."""
     done = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
     )
@@ -61,12 +61,12 @@ def run(code: str) -> str:
 
 
 def test_a_pool_of_forked_processes_can_fit_after_a_fit() -> None:
-    """GNU OpenMP does not survive a fork: the children use one thread, and end."""
+    """GNU OpenMP does not survive a fork; the children use one thread and end."""
     assert run(FORKED) == "done"
 
 
 def test_another_layer_of_threads_serves_where_openmp_cannot_be_loaded() -> None:
-    """As on macOS without libomp, which is simulated."""
+    """This simulates macOS without libomp."""
     assert run(WITHOUT_OPENMP) in ("tbb", "workqueue")
 
 

@@ -1,4 +1,4 @@
-"""The streamed kernel against every pair in float64, against its stored entries, and against its own promises."""
+"""The streamed kernel, compared with all pairs in float64, with its stored entries, and with its guarantees."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """Run on one thread: the sweeps are short, and threads that wait for each other would take most of the time."""
+    """Run on one thread, because the sweeps are short and waiting threads would take most of the time."""
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     yield
@@ -116,7 +116,7 @@ class Sweeps:
 
 
 def sweep_results(tiles: TileKernel, problem: Problem) -> list[np.ndarray]:
-    """Return all results of a build with its sweep, a further sweep, and the same after a second build."""
+    """Return all results of a build and its sweep, of a further sweep, and of the same after a second build."""
     results, kernel = [], Sweeps(tiles, problem.log_rho)
     for shift in (problem.log_z0, problem.log_xi):
         kernel.rebuild(shift)
@@ -169,7 +169,7 @@ def test_what_is_skipped_changes_the_weights_by_no_more_than_the_bound(problem: 
 @given(problems, st.integers(0, 10**6))
 @settings(max_examples=150, deadline=None)
 def test_no_pair_within_the_cutoff_is_skipped(problem: Problem, seed: int) -> None:
-    """With z^ = 1 for one column and 0 for all others, u is that column of K, and 0 where a tile was skipped."""
+    """With z^ = 1 for one column and 0 for all others, u is that column of K, with 0 for skipped tiles."""
     distances, rng = problem.distances(), np.random.default_rng(seed)
     N = len(distances)
     # Exactly the distance of a pair, so that rounding could lose it.
@@ -186,7 +186,7 @@ def test_no_pair_within_the_cutoff_is_skipped(problem: Problem, seed: int) -> No
 
 
 def test_tiles_beyond_the_cutoff_are_skipped() -> None:
-    """Two distant clusters of three leaves each: half of the tiles; a uniform cloud in space: a small share."""
+    """Half of the tiles remain for two distant clusters of three leaves each, and a small share for a uniform cloud."""
     rng = np.random.default_rng(0)
     clusters = rng.normal(size=(6 * LEAF, 2)) + 100 * (np.arange(6 * LEAF) % 2)[:, None]
     assert TileKernel(clusters, clusters, 1.0, 20.0).entries == (6 * LEAF) ** 2 / 2

@@ -1,4 +1,4 @@
-"""The compiled elementary functions against the library's."""
+"""The compiled elementary functions, compared with those of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log kernel as a formula of pykeops, with its back end for the CPU: the same kernel, and tiles where it fails."""
+"""The log kernel as a formula of pykeops, on its CPU back end: the same kernel, and tiles if pykeops fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiled kernels equal the whole one to rounding, lose no mass, and wait for the device at most once per round."""
+"""Tiled kernels equal the whole kernel up to rounding, lose no mass, and wait for the device at most once per round."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNIT = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 
 
 class Case:
-    """Two clouds, weights over twelve orders of magnitude and a potential, all from one seed."""
+    """Two clouds, weights over twelve orders of magnitude, and a potential, all from one seed."""
 
     def __init__(self, seed: int, N: int, kind: str, dtype: torch.dtype, epsilon: float = 0.5) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -62,7 +62,7 @@ cases = given(
 
 
 def rounding(case: Case, dtype: torch.dtype) -> float:
-    """Error of a logarithm: some units in the last place of the largest number that went into it."""
+    """Return the error of a logarithm: some units in the last place of the largest number involved."""
     exact = case.whole(torch.float64)
     nearby = exact.log_Gamma[exact.log_Gamma > -200]
     return 32 * UNIT[dtype] * (10 + float(nearby.abs().max()) + float(exact.row_shift.abs().max()))
@@ -133,7 +133,7 @@ def test_kept_tiles_give_the_same_bits_as_rebuilt_ones(
 def test_the_transport_is_right_for_potentials_of_any_size(
     seed: int, N: int, kind: str, dtype: torch.dtype, size: int, keep: bool
 ) -> None:
-    """Shares below the smallest float64 are still logarithms, and mass is not lost."""
+    """Shares below the smallest float64 are still represented by logarithms, and no mass is lost."""
     case = Case(seed, N, kind, dtype)
     log_z = 2000 * case.log_z
     tiled, whole = case.tiled(TiledLogKernel, size, keep), case.whole(dtype)
@@ -157,7 +157,7 @@ def test_one_tile_has_the_bits_of_the_whole_kernel(generator: torch.Generator) -
 
 
 class CallCounter(TorchDispatchMode):
-    """Count the calls of an operation, and record the largest number of elements of a result."""
+    """A counter of the calls of an operation, which also records the largest number of elements of a result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ def test_the_absorbed_kernel_uses_products_near_the_fixed_point_and_the_log_doma
 
 
 def test_potentials_that_jump_far_after_small_changes_stay_right() -> None:
-    """The limit on the changes decides: products while it is small, the log domain where it is large or NaN."""
+    """The limit on the changes decides: products are used while it is small, the log domain if it is large or NaN."""
     case = Case(7, 25, "spread", torch.float64, epsilon=50.0)
     kernel, whole = case.tiled(TiledAbsorbedKernel, 4, True), case.whole(torch.float64)
     log_z = case.log_z

@@ -1,4 +1,4 @@
-"""Kernels: both hold the same Gamma, and the log kernel never leaves the range."""
+"""Both kernels hold the same Gamma, and the log kernel never leaves the floating-point range."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_offdiagonal_share_is_the_couplings(seed: int, N: int, epsilon: floa
 
 
 def test_distances_are_exact_in_float32_for_a_spread_cloud(generator: torch.Generator) -> None:
-    """The matrix-product shortcut would be off by .25 on values near 1.3."""
+    """The error of the matrix-product shortcut would be .25 for values near 1.3."""
     old = 500 * torch.randn(100, 32, generator=generator, dtype=torch.float64)
     new = old + 0.2 * torch.randn(100, 32, generator=generator, dtype=torch.float64)
     actual = squared_distances(new.float(), old.float())
@@ -74,7 +74,7 @@ def test_log_kernel_keeps_the_mass_in_float32_at_any_epsilon(
 
 
 def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Risk, generator: torch.Generator) -> None:
-    """beta = 1e4 makes xi overflow even float64, and duplicated particles make the nearest point another one."""
+    """With beta = 1e4, xi overflows even in float64, and duplicated particles make another point the nearest one."""
     cloud = paper_cloud(wdbc, 20, generator)
     cloud = PointCloud(cloud.theta[torch.arange(20) // 2], cloud.log_rho).to("cpu", torch.float32)
     problem = wdbc.to("cpu", torch.float32)
@@ -96,7 +96,7 @@ def test_log_kernel_stands_coincident_particles_and_huge_potentials(wdbc: Risk, 
 )
 @settings(max_examples=80, deadline=None)
 def test_every_operation_equals_the_reference(seed: int, N: int, epsilon: float, size: float, blocks: int) -> None:
-    """Potentials of any size: those of diverging runs span tens of thousands."""
+    """Potentials may have any size; those of diverging runs span tens of thousands."""
     generator = torch.Generator().manual_seed(seed)
     rows, steps = (torch.randn(N, 3, generator=generator, dtype=torch.float64) for _ in range(2))
     columns = rows + 0.1 * steps

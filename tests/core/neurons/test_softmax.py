@@ -1,4 +1,4 @@
-"""The softmax neuron: its closed form is what autodiff finds, and a recursion with it is the paper's own."""
+"""The softmax neuron: its closed form agrees with autodiff, and a recursion with it agrees with the paper's."""
 
 from __future__ import annotations
 

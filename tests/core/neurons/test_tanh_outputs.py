@@ -1,4 +1,4 @@
-"""The tanh neuron of many outputs: closed form = autodiff, step = the paper's print, fused = reference."""
+"""The tanh neuron with several outputs: closed form = autodiff, step = the printed algorithm, fused = reference."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_fused_equals_reference(dtype: torch.dtype, drift: options.Drift, potent
 
 
 def test_scores_of_many_outputs_are_those_of_their_mean() -> None:
-    """Regressed answers are no probabilities: negative ones count as 0, the rest is normalised."""
+    """Regressed outputs are not probabilities: negative ones count as 0, and the rest are normalised."""
     generator = torch.Generator().manual_seed(2)
     neuron, labels = Perceptron(num_outputs=3), torch.randint(0, 3, (20,), generator=generator)
     X = torch.randn(20, 2, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The tiled response of every neuron is its whole one to rounding, whatever is kept of it."""
+"""The tiled response of every neuron equals the whole one up to rounding, whichever tiles are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package that adds a neuron, a loss, a weight update, a dataset and a logger to proxlearn by entry points."""
+"""A package that adds a neuron, a loss, a weight update, a dataset and a logger to proxlearn through entry points."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proxlearn.loggers.logger import Row, RunInfo, read_rows
 
 
 class Bump(Neuron):
-    """height exp(-|exp(width) (x - centre)|^2 / 2), with a width per feature."""
+    """The neuron height exp(-|exp(width) (x - centre)|^2 / 2), with one width per feature."""
 
     name = "gaussian bump"
 
@@ -41,7 +41,7 @@ class Bump(Neuron):
 
 
 class LogCosh(Loss):
-    """log cosh(f - y); the derivative is found by automatic differentiation."""
+    """The loss log cosh(f - y), whose derivative is computed by automatic differentiation."""
 
     name = "logcosh"
     tasks = ("regression",)
@@ -52,7 +52,7 @@ class LogCosh(Loss):
 
 
 def tempered_weights(cloud: PointCloud, theta: Tensor, w: Tensor, hyper: Hyper, z0: Tensor) -> tuple[Tensor, None]:
-    """rho ~ rho_{k-1} exp(-h w / 2), with the same mass."""
+    """Return rho ~ rho_{k-1} exp(-h w / 2), with the same mass."""
     log_rho = cloud.log_rho - hyper.h * w / 2
     return log_rho + (torch.logsumexp(cloud.log_rho, 0) - torch.logsumexp(log_rho, 0)), None
 
@@ -75,7 +75,7 @@ hills = SimpleNamespace(
 
 
 class JsonLines:
-    """Appends the rows to ``logger.uri``, one JSON object per line."""
+    """A logger that appends the rows to ``logger.uri``, one JSON object per line."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         self.path = Path(config.uri or "rows.jsonl")

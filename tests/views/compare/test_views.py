@@ -1,4 +1,4 @@
-"""The tables: two blocks with the same reference lines, the same figures in every form, the paper's beside ours."""
+"""The tables of a comparison: two blocks with the same reference methods, and the same values in every format."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def accuracy(method: str, split: int) -> float:
 def write_comparison(
     folder: Path, protocol: str = "matched", missing: str | None = None, ours: dict | None = None, authors: str = ""
 ) -> Path:
-    """A comparison of figures that are known, with nothing fitted."""
+    """Write a comparison with known values, without any fit."""
     datasets = tuple(config_of(f"dataset={name}").dataset for name in ("banana", "twonorm"))
     spec = ComparisonSpec(datasets, tuple(METHODS[name] for name in ACCURACY), SPLITS, "light", protocol, 1.0)
     cells, cache = [], ResultCache(folder / CELLS)
@@ -180,7 +180,7 @@ def test_without_proxlearn_there_are_no_differences_and_without_blocks_the_lines
         names = {path.name for path in render_comparison(folder)}
         document = (folder / "compare.md").read_text()
         assert section in document
-        assert "difference to ProxLearn" not in document
+        assert "difference from ProxLearn" not in document
         assert "Differences" not in document + summary(folder)
         # Nothing is left of what an earlier command has drawn.
         assert {path.name for path in folder.iterdir()} == {*names, PLAN}

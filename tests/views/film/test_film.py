@@ -139,7 +139,7 @@ def test_damaged_checkpoints_are_skipped(sine: Path, tmp_path: Path) -> None:
 
 
 def decoded(film: Path, size: tuple[int, int]) -> np.ndarray:
-    """Every frame as ffmpeg itself plays it, in greys: frames x height x width."""
+    """Return every frame as ffmpeg plays it, in grey: frames x height x width."""
     command = [find_ffmpeg(), "-loglevel", "error", "-i", str(film), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
     played = subprocess.run(command, capture_output=True, check=True).stdout
     return np.frombuffer(played, dtype=np.uint8).reshape(-1, size[1], size[0])
@@ -194,8 +194,8 @@ def test_wrong_arguments_are_one_line_and_write_nothing(
         ("nowhere",): "the folder nowhere does not exist",
         (str(empty),): "not a run folder",
         (str(cleared),): "holds no valid checkpoint",
-        (here, "-o", "film.avi"): "cannot write a film as a .avi file; give a file that ends in .mp4 or .gif",
-        (here, "-o", "film"): "give a file that ends in .mp4 or .gif",
+        (here, "-o", "film.avi"): "cannot write a film as a .avi file; give a file name that ends in .mp4 or .gif",
+        (here, "-o", "film"): "give a file name that ends in .mp4 or .gif",
         (here, "-o", "nowhere/film.gif"): "cannot write to nowhere/film.gif",
         (here, "--frames", "0"): "--frames must be a whole number >= 1",
         (here, "--seconds", "nan"): "--seconds must be a finite number",
@@ -220,7 +220,7 @@ def test_without_ffmpeg_an_mp4_is_refused_with_the_remedy(
 def test_an_ffmpeg_that_fails_is_one_line(
     sine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A real process that ends before it has read the film."""
+    """A real process ends before it has read the film."""
     (tmp_path / "ffmpeg").write_text("#!/bin/sh\necho 'Unknown encoder libx264' >&2\nexit 1\n")
     (tmp_path / "ffmpeg").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")

@@ -179,7 +179,7 @@ def test_the_papers_values_are_shown_only_for_a_run_of_its_experiment_and_length
         set_step(tmp_path, 250_000, results_step)
         data = PageBuilder([tmp_path]).data()["runs"][0]
         assert "paper's" not in data["results"]["columns"]
-        assert any("these results are of another step, so" in note for note in data["notes"])
+        assert any("these results belong to another step, so" in note for note in data["notes"])
 
 
 SAME = object()
@@ -226,7 +226,7 @@ def test_runs_that_differ_in_many_settings_are_named_by_their_titles(tmp_path):
 
 
 class Tags(html.parser.HTMLParser):
-    """Collects the names and the text of all elements."""
+    """A parser that collects the names and the text of all elements."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Curves of runs that went wrong are drawn like any other."""
+"""The curves of runs that failed are drawn like any others."""
 
 from dataclasses import replace
 

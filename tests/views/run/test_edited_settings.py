@@ -1,4 +1,4 @@
-"""Views refuse results whose settings were edited after the run."""
+"""Views reject results whose settings were edited after the run."""
 
 import json
 import shutil

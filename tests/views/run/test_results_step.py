@@ -22,7 +22,7 @@ NOTE = f"results of step {FINISHED}; the run is at step {KILLED}"
 
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What kill -9 at step 23 leaves of a run that was finished at 10 and extended: a copy of its folder."""
+    """A copy of the folder that kill -9 at step 23 leaves of a run that had finished at step 10 and was extended."""
     return killed_copy(tmp_path, monkeypatch, small)
 
 

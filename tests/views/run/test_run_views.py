@@ -1,4 +1,4 @@
-"""Views are drawn from the run folder alone."""
+"""Views are drawn only from the run folder."""
 
 from __future__ import annotations
 

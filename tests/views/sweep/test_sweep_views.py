@@ -17,7 +17,7 @@ GRID = [(beta, epsilon, seed) for beta in (0.1, 0.4) for epsilon in (0.01, 0.1) 
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
-    """beta x epsilon x seed, small; one job that cannot be run, one that was killed."""
+    """A small sweep over beta, epsilon and seed, with one job that cannot be run and one that was killed."""
     folder = tmp_path_factory.mktemp("outputs")
     sweep = SweepFolder(folder / "sweeps" / "mine")
     jobs = []

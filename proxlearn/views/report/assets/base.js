@@ -69,7 +69,7 @@ const VIRIDIS = [
 const DISTINCT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6fd0", "#8c8c8c"];
 
 function viridis(share) {
-  // The darkest end is invisible on dark, the lightest on white.
+  // The darkest end is invisible on a dark background, and the lightest on white.
   const place = (isDark() ? 0.28 + 0.72 * share : 0.9 * share) * (VIRIDIS.length - 1);
   const below = Math.min(Math.floor(place), VIRIDIS.length - 2);
   const mixed = VIRIDIS[below].map((from, i) => Math.round(from + (place - below) * (VIRIDIS[below + 1][i] - from)));

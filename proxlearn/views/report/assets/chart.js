@@ -1,9 +1,9 @@
-// A chart of curves over the recursions: hover, zoom by mouse, fingers and keys. uPlot draws.
+// A chart of curves over the recursions, drawn by uPlot, with hover and zoom by mouse, touch and keys.
 
 const plots = new Map();
 const HEIGHT = { large: 300, small: 190 };
 
-/** Draws a chart, also again. spec: {title, size, curves: [{label, colour, dash, width, steps, values}], logY, marks}. */
+/** Draws or redraws a chart. spec: {title, size, curves: [{label, colour, dash, width, steps, values}], logY, marks}. */
 function drawChart(host, spec) {
   plots.get(host)?.destroy();
   plots.delete(host);

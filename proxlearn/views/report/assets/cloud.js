@@ -49,7 +49,7 @@ function drawCloud(place) {
       values: [at[0](i), at[1](i)],
     };
   });
-  // The heaviest first, so that they do not hide others.
+  // The heaviest particles are drawn first, so that they do not hide others.
   for (const each of [...drawnParticles].sort((a, b) => b.radius - a.radius)) {
     const colour = weightColour(each.weight * N).join(" ");
     ctx.fillStyle = `rgb(${colour} / .5)`;
@@ -87,7 +87,7 @@ function frameNow() {
 
 function setFrame(frame) {
   const last = currentCloud().steps.length - 1;
-  // At the newest frame, the page stays at the newest frame when more are stored.
+  // If the newest frame is shown, the page moves to the newest frame when more are stored.
   view.frame = frame >= last ? Infinity : Math.max(0, frame);
   showFrame(frameNow());
 }
@@ -197,7 +197,7 @@ function renderCloud() {
       : `All ${cloud.particles.length} particles`;
   const when =
     cloud.steps.length > 1
-      ? `${cloud.steps.length} stored checkpoints; positions between them are interpolated while it plays.`
+      ? `${cloud.steps.length} stored checkpoints; positions between them are interpolated during playback.`
       : `Only one checkpoint is stored, at k = ${cloud.steps[0]}.`;
   const left = cloud.omitted ? ` ${cloud.omitted} coordinates that vary less are not in this page.` : "";
   $("cloud-caption").textContent =

@@ -43,7 +43,7 @@ function runColours() {
   return data.runs.map((run, i) => colours.get(byRun ? i : (run.values[view.colour] ?? "")));
 }
 
-/** The curves of one metric: all of a single run; of several runs the selected parts and estimates. */
+/** The curves of one metric: all curves of a single run, or the selected parts and estimates of several runs. */
 function quantityCurves(quantity) {
   const colours = runColours(),
     found = [];

@@ -23,7 +23,7 @@ function describeLearnt(learnt) {
   }[learnt.kind];
 }
 
-/** The numbers of one frame, by one estimate. */
+/** The values of one estimate in one frame. */
 function answers(learnt, estimate, frame) {
   const values = decoded(learnt.estimates[estimate]),
     size = learnt.ranges.reduce((product, range) => product * range[2], 1);
@@ -33,7 +33,7 @@ function answers(learnt, estimate, frame) {
 function drawFunction(surface, learnt, frame) {
   const { ctx } = surface,
     [low, high, count] = learnt.ranges[0];
-  // The range of the data: a function that diverges leaves the axes, and the rest stays readable.
+  // The axes span the range of the data, so that the rest stays readable if the function diverges.
   const { px, py } = drawAxes(surface, [low, high], ends(learnt.target, 0.35), [learnt.features[0], "f"]);
   ctx.fillStyle = css("quiet");
   ctx.globalAlpha = 0.6;
@@ -107,7 +107,7 @@ function drawRegions(surface, learnt, frame) {
   }
 }
 
-/** Where a share is one half: marching squares, with the pieces joined into paths so that dashes run along them. */
+/** The lines on which a share is one half (marching squares), joined into paths so that dashes run along them. */
 function boundary(values, across, up) {
   const at = (column, row) => values[row * across + column] - 0.5,
     next = new Map();
@@ -133,7 +133,7 @@ function boundary(values, across, up) {
           b = at(...to);
         if (a > 0 === b > 0) return;
         const share = a / (a - b);
-        // The neighbouring cell names the same edge alike, from its smaller corner.
+        // The neighbouring cell gives the same edge the same name, based on its smaller corner.
         const key =
           [...from, ...to].join() < [...to, ...from].join() ? [...from, ...to].join() : [...to, ...from].join();
         crossed.push({ key, place: [from[0] + share * (to[0] - from[0]), from[1] + share * (to[1] - from[1])] });
@@ -151,7 +151,7 @@ function boundary(values, across, up) {
     }
     return path;
   };
-  // Open paths from their ends first; what is left closes upon itself.
+  // Open paths are followed from their ends first; the remaining paths are closed.
   const spots = new Map([...next.values()].flat().map((spot) => [spot.key, spot]));
   for (const closed of [false, true]) {
     for (const [key, spot] of spots) {
@@ -163,7 +163,7 @@ function boundary(values, across, up) {
   return paths;
 }
 
-/** [r, g, b] of a colour of ours: #rrggbb or rgb(...). */
+/** The components [r, g, b] of one of the page's colours, #rrggbb or rgb(...). */
 function channels(colour) {
   if (colour.startsWith("#")) return [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
   return colour.match(/\d+/g).map(Number);
