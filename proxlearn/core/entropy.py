@@ -1,0 +1,133 @@
+"""Estimates of the differential entropy of the law that the particles of a cloud are drawn from.
+
+The entropy is H(p) = -int p log p, in nats, and the paper's free energy is F_beta = F - H / beta. The particles are
+draws from p, so that the entropy is a matter of their locations: the weights of a cloud enter neither the law of its
+particles nor ``entropy``. ``entropy_from_weights`` is the estimate that weights allow if they are proportional to
+the density at the particles.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["MOST_DIMENSIONS", "MOST_QUERIES", "entropy", "entropy_from_weights", "entropy_terms"]
+
+NEIGHBOURS = 3
+"""Rank of the neighbour whose distance is used. Compared with the first, the third halves the variance in one
+dimension, and raises the bias in 32 dimensions by a quarter."""
+MOST_QUERIES = 1000
+"""Number of particles whose neighbours are searched for; in larger clouds they are a sample, evenly spaced by index.
+Their neighbours are searched for among all particles, so that the bias is that of the whole cloud."""
+MOST_DIMENSIONS = 64
+"""Number of dimensions above which a cloud of usual size says nothing about its entropy: with N = 1000 draws of a
+standard normal law, the bias is 3.2 nats in 32 dimensions and 10 in 64."""
+TILE = 2**22
+"""Entries of a tile of the matrix of distances: 32 MB."""
+
+
+def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
+    """Return the estimate of Kozachenko and Leonenko, from the distances of particles to their nearest neighbours.
+
+    With r_i the distance of theta_i to its k-th neighbour and V_d the volume of the unit ball, it is the mean of
+
+        psi(N) - psi(k) + log V_d + d log r_i.
+
+    The estimate is consistent for every density with finite moments. Its bias grows with the dimension d: with N = 1000
+    draws of a standard normal law it is within 0.11 nats for d <= 10, 3.2 in 32 dimensions and 10 in 64. The bias is
+    nearly the same for clouds of the same N and shape, so differences along a run are more accurate than values.
+
+    Parameters
+    ----------
+    theta : Tensor, shape (N, d)
+        Locations of the particles. Above ``MOST_QUERIES`` particles, the mean is over a sample of them.
+    neighbours : int, default=3
+        Rank k of the neighbour.
+
+    Returns
+    -------
+    Tensor
+        The entropy in nats, a scalar in float64. NaN if N <= k or if a location is not finite; -inf if more than k
+        particles have the same location, because a law with an atom has no density.
+    """
+    return entropy_terms(theta, neighbours).mean()
+
+
+def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
+    """Return the terms whose mean is ``entropy``: minus the logarithm of a density estimate at each queried particle.
+
+    The result has min(N, ``MOST_QUERIES``) entries; they belong to the particles ``queried(N)``.
+    """
+    N, d = theta.shape
+    rows = queried(N, theta.device)
+    if neighbours >= N or not bool(torch.isfinite(theta).all()):
+        return torch.full((len(rows),), math.nan, dtype=torch.float64, device=theta.device)
+    # Centred, and in float64: the squared distances below are differences of squared norms.
+    points = theta.double() - theta.double().mean(dim=0)
+    norms = points.square().sum(dim=1)
+    size = max(1, TILE // N)
+    radii = torch.cat(
+        [_neighbour_distances(points, norms, rows[i : i + size], neighbours) for i in range(0, len(rows), size)]
+    )
+    log_ball = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
+    digammas = torch.digamma(torch.tensor([N, neighbours], dtype=torch.float64))
+    return float(digammas[0] - digammas[1]) + log_ball + d * radii.log()
+
+
+def queried(N: int, device: torch.device | None = None) -> Tensor:
+    """Return the indices of the particles whose neighbours are searched for: all of them, or a sample."""
+    count = min(N, MOST_QUERIES)
+    return torch.arange(count, device=device) * N // count
+
+
+def _neighbour_distances(points: Tensor, norms: Tensor, rows: Tensor, neighbours: int) -> Tensor:
+    """Return the distances of some particles to their k-th neighbours."""
+    squared = torch.addmm(norms, points[rows], points.T, alpha=-2)
+    squared[torch.arange(len(rows), device=rows.device), rows] = math.inf
+    # A matrix product finds the neighbours fast but up to rounding, so the distances of some more are recomputed.
+    candidates = squared.topk(min(neighbours + 2, len(points) - 1), largest=False).indices
+    distances = (points[candidates] - points[rows, None]).square().sum(dim=2).sqrt()
+    return distances.kthvalue(neighbours, dim=1).values
+
+
+def entropy_from_weights(theta: Tensor, log_rho: Tensor, epsilon: float) -> Tensor:
+    """Return the entropy of the law of the particles if their weights are proportional to its density.
+
+    If w_i = rho_i / sum rho = p(theta_i) / (N int p^2), then
+
+        H(p) = -log int p^2 - (1/N) sum_i log(N w_i),
+
+    where the first term is the Renyi entropy of order 2, which a constant factor of the weights does not reveal. Here
+    int p^2 is the mean over all pairs of particles of a Gaussian kernel of variance epsilon: that of the proximal step.
+
+    Parameters
+    ----------
+    theta : Tensor, shape (N, d)
+        Locations of the particles.
+    log_rho : Tensor, shape (N,)
+        Logarithms of the weights, up to a constant.
+    epsilon : float
+        Variance of the kernel, in each coordinate.
+
+    Returns
+    -------
+    Tensor
+        The entropy in nats, a scalar in float64; inf if no two particles are within reach of the kernel, or if a
+        particle has no mass.
+    """
+    N, d = theta.shape
+    points = theta.double()
+    size = max(1, TILE // N)
+    sums = []
+    for first in range(0, N, size):
+        rows = torch.arange(first, min(first + size, N), device=theta.device)
+        exponents = torch.cdist(points[rows], points, compute_mode="donot_use_mm_for_euclid_dist").square()
+        exponents /= -2 * epsilon
+        exponents[rows - first, rows] = -math.inf
+        sums.append(torch.logsumexp(exponents, dim=1).logsumexp(dim=0))
+    log_pairs = torch.stack(sums).logsumexp(dim=0) - math.log(N) - math.log(max(N - 1, 1))
+    log_integral = log_pairs - 0.5 * d * math.log(2 * math.pi * epsilon)
+    log_shares = torch.log_softmax(log_rho.double(), dim=0) + math.log(N)
+    return -log_integral - log_shares.mean()
