@@ -66,10 +66,10 @@ coverage: $(READY)  ## the tests of `make test` with the share of lines that the
 bits: $(READY)  ## clouds after 300 steps against those of the last commit of 0.1, bit for bit (half an hour)
 	$(BIN)/python scripts/compare_bits.py
 
-TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 shd health
+TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 curves shd health
 
 .PHONY: paper
-paper: $(READY)  ## all tables and figures from the stored runs; table1 .. fig5, shd, health: one, with its runs
+paper: $(READY)  ## all tables and figures from the stored runs; table1 .. fig5, curves, shd, health: one, with its runs
 	$(PAPER) all
 
 .PHONY: $(TABLES_AND_FIGURES)

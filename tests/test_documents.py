@@ -11,8 +11,14 @@ import pytest
 from PIL import Image
 
 from proxlearn.compare.spec import CELLS
+from proxlearn.core.hyper import BLIND_KAPPA, energy_share
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.paper.archive import Archive
+from proxlearn.paper import curves_page
+from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.health_measures import first_and_last, free_energy_rises, kappa
+from proxlearn.paper.published_curves import curve_distance, find_panel
+from proxlearn.views.style import ESTIMATE_COLOURS
+from tests.core.test_entropy import BIAS
 
 ROOT = Path(__file__).parents[1]
 OUTPUTS = ROOT / "outputs"
@@ -56,6 +62,15 @@ def test_readmes_table_of_tuned_fits_is_the_generated_one(dataset: str) -> None:
     ):
         assert quoted == "-" if not stored else abs(float(quoted) - float(stored)) <= 0.51e-3
     assert row[3] == times["seconds, mean (max)"].split()[0]
+    hours = times["paper's time"] or "-"
+    assert f"{row[0]}{hours} |" in text_of("README.md")
+
+
+def test_readme_gives_the_accuracy_on_the_papers_split() -> None:
+    row = tables_of(OUTPUTS / "tuned.md")["Test accuracy"]["wdbc, paper's split"]
+    quoted = tuple(f"{float(row[name].split()[0]):.3f}".replace("0.", ".") for name in ("accuracy", "majority class"))
+    words = "On the paper's own split of WDBC the tuned accuracy is {} (majority class {})"
+    assert words.format(*quoted) in text_of("README.md")
 
 
 def test_readme_says_which_differences_between_weights_are_clear() -> None:
@@ -67,13 +82,15 @@ def test_readme_says_which_differences_between_weights_are_clear() -> None:
         for column, cell in cells.items()
         if cell.endswith("*")
     }
-    assert clear == {("banana", "− fisher_rao", "accuracy"), ("digits", "− fisher_rao", "risk")}
+    own = "− fisher_rao, own selection"
+    assert clear == {("banana", own, "accuracy"), ("sine", own, "risk")}
+    assert tables["Test risk (lower is better)"]["banana"][own] == "diverged (7 of 20)"
     sentence = (
         "no difference to `weights=uniform`, in accuracy or in risk, is beyond its interval corrected for overlapping"
     )
     assert sentence in text_of("README.md")
-    assert "to `weights=fisher_rao` two are, both in favour" in text_of("README.md")
-    assert "(accuracy on banana, risk on digits)" in text_of("README.md")
+    assert "to `weights=fisher_rao` with settings selected for it two are, both in favour" in text_of("README.md")
+    assert "(accuracy on banana, where 7 of its 20 fits diverge, and risk on the sine)" in text_of("README.md")
 
 
 def test_no_network_of_the_comparison_differs_clearly_and_the_largest_difference_is_the_table_s() -> None:
@@ -165,3 +182,95 @@ def test_one_run_gets_no_verdict_in_health() -> None:
 def test_readmes_film_has_as_many_pictures_as_it_says() -> None:
     with Image.open(OUTPUTS / "readme" / "film.gif") as film:
         assert f"fewer than you ask for ({film.n_frames} here)" in text_of("README.md")
+
+
+def archived(entry: str, **settings: object) -> list[ArchivedRun]:
+    """Runs of an entry of the plan with some settings."""
+    runs = Archive(OUTPUTS / "paper").runs(entry)
+    return [run for run in runs if all(run[name] == value for name, value in settings.items())]
+
+
+def test_docs_give_the_distances_from_the_published_curves() -> None:
+    text = text_of("docs/reproduction.md")
+    largest = {}
+    for name in ("fig2a", "fig2b", "fig3"):
+        panel = find_panel(name)
+        for estimate in ESTIMATE_COLOURS:
+            distances = [
+                curve_distance(run, panel, estimate)
+                for run in curves_page.panel_runs(Archive(OUTPUTS / "paper"), panel)
+            ]
+            largest[name, estimate] = max(100 * abs(distance.largest) for distance in distances if distance is not None)
+    left = max(largest["fig2a", estimate] for estimate in ESTIMATE_COLOURS)
+    right = max(largest["fig2b", estimate] for estimate in ESTIMATE_COLOURS)
+    assert f"both curves, on the *training* rows, within {left:.1f} % from k = 2e5 on" in text
+    assert f"both curves within {right:.1f} % at k = 2.4e5, three seeds" in text
+    assert f"weighted: within {largest['fig3', 'weighted']:.1f} % at every k" in text
+    assert f"unweighted: {largest['fig3', 'unweighted']:.1f} % at k = 3.2e4, where 3 % are allowed" in text
+    assert f"its two curves differ by up to {100 * curves_page.between_estimates('fig3'):.1f} %" in text
+    assert left < 5
+    assert largest["fig3", "weighted"] < 3
+
+
+def test_docs_explain_table_3_by_the_bytes_of_the_committed_cloud() -> None:
+    (run,) = archived("free-energy-wdbc")
+    f, labels = curves_page.test_outputs(run, 250_000)
+    ours = curves_page.risk_paper(curves_page.snapped(curves_page.logistic(f)), labels)
+    read = curves_page.misread_risk(f, labels)
+    assert ours == pytest.approx(run.final("test_risk_paper_unweighted"), rel=1e-4)
+    sentence = f"gives {1e3 * read:.1f}e-3 in the place of {1e3 * ours:.1f}e-3"
+    assert sentence in text_of("docs/reproduction.md")
+
+
+def test_docs_say_where_the_free_energy_falls_and_where_it_rises() -> None:
+    text = text_of("docs/reproduction.md")
+    runs = {run["dataset"]["name"]: run for entry in curves_free_energy() for run in archived(entry)}
+    assert set(runs) == {"wdbc", "banana", "diabetes", "twonorm", "sine"}
+    rises = {name: free_energy_rises(run) for name, run in runs.items()}
+    assert {name for name, steps in rises.items() if steps} == {"wdbc"}
+    assert "F_β falls on banana, diabetes, twonorm and the sine" in text
+    wdbc = runs["wdbc"]
+    assert wdbc.free_energy is not None
+    lowest = wdbc.free_energy.loc[wdbc.free_energy["free_energy"].idxmin(), "step"]
+    assert f"it falls until k = {lowest:.0e}".replace("e+0", "e") in text
+    assert first_and_last(wdbc, "free_energy")[1] > first_and_last(wdbc, "free_energy")[0]
+    first, last = first_and_last(wdbc, "risk")
+    assert f"from {first:.1f} to {last:.1e}".replace("e+0", "e") in text
+    assert f"classifies {100 * wdbc.final('test_accuracy_unweighted'):.0f} % of the test rows" in text
+    banana = runs["banana"].free_energy
+    assert banana is not None
+    last_row = banana.iloc[-1]
+    figures = (last_row["weights_correlation"], last_row["entropy_from_weights"], last_row["entropy"])
+    words = "(correlation {:.2f}), they give an entropy of {:.2f}, and the nearest neighbours {:.2f}"
+    assert words.format(*figures) in text
+
+
+def curves_free_energy() -> tuple[str, ...]:
+    from proxlearn.paper.health_page import FREE_ENERGY
+
+    return FREE_ENERGY
+
+
+def test_the_bias_of_the_entropy_is_stated_as_it_was_measured() -> None:
+    for name in ("outputs/paper/health.md", "README.md"):
+        text = text_of(name)
+        assert f"{BIAS[32]:.1f}" in text, name
+        assert f"{max(abs(bias) for d, bias in BIAS.items() if d <= 10):.2f}" in text, name
+
+
+def test_kappa_of_the_papers_runs_and_the_threshold_of_the_notice_are_as_documents_say() -> None:
+    values = {run["dataset"]["name"]: kappa(run) for entry in ("table4", "table5") for run in archived(entry, seed=0)}
+    low, high = (min(values, key=values.__getitem__), max(values, key=values.__getitem__))
+    span = f"kappa = {values[low]:.0f} ({low}) to {values[high]:.0f} ({high})"
+    for name in ("README.md", "docs/reproduction.md"):
+        text = text_of(name)
+        assert span in text, name
+        assert f"kappa above {BLIND_KAPPA:g}" in text, name
+    assert energy_share(BLIND_KAPPA) == pytest.approx(0.1)
+
+
+def test_readme_says_from_when_on_the_weights_of_wdbc_stay() -> None:
+    (run,) = archived("free-energy-wdbc")
+    moving = run.metrics[run.metrics["weights_change"] > 2.0**-24]["step"].max()
+    first = run.metrics[run.metrics["step"] > moving]["step"].min()
+    assert f"From recursion {first} on, no logged proximal step changed the weights." in text_of("README.md")

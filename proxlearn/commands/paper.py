@@ -19,6 +19,7 @@ is `runs`, the missing runs are trained first.
 targets:
   table1 .. table5, shd    a table as .md, .csv and .tex; sources.txt has the commands of its runs
   fig2 .. fig5             a figure as .png and .pdf
+  curves                   distances from the curves that the paper published, and Figures 4 and 5: curves.md
   health                   the effect of the proximal step in every experiment: health.md
   tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
   weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md

@@ -15,7 +15,7 @@ from proxlearn.core import options
 from proxlearn.core.registry import WEIGHTS_GROUP, registered
 from proxlearn.validators import Check, choice, integer, optional, real
 
-__all__ = ["Hyper", "Hyperparameters"]
+__all__ = ["Hyper", "Hyperparameters", "blind_step_notice", "energy_share", "kappa_sentence"]
 
 Number = TypeVar("Number", float, float | None)
 NOISE_SCALE: Check = real(at_least=0, example=1.0)
@@ -171,3 +171,33 @@ class Hyper(Hyperparameters[float]):
         """Raise InputError for a value outside its range."""
         for entry in fields(self):
             entry.metadata["check"](entry.name, getattr(self, entry.name))
+
+
+BLIND_KAPPA = 18.0
+"""Value of kappa above which the energy has a share of less than a tenth in the weights."""
+
+
+def energy_share(kappa: float) -> float:
+    """Return the share of the energy in log rho, 2 / (2 + kappa); the positions of the particles have the rest.
+
+    It is the limit of many particles and small h and epsilon at equilibrium, with orientation=consistent, which
+    `proxlearn verify` derives and measures.
+    """
+    return 2 / (2 + kappa)
+
+
+def kappa_sentence(kappa: float) -> str:
+    """Return a sentence on what a value of kappa means for the weights of a run."""
+    if kappa > BLIND_KAPPA:
+        meaning = "the weights follow the density of the particles, like a kernel density estimate, and not the risk"
+    else:
+        meaning = "the weights depend on the risk and on the density of the particles"
+    return f"kappa = beta epsilon / h = {kappa:.4g}: {meaning} (share of the risk: about {energy_share(kappa):.2g})."
+
+
+def blind_step_notice(kappa: float) -> str | None:
+    """Return a notice if a proximal step cannot see the energy, and None otherwise."""
+    if kappa <= BLIND_KAPPA:
+        return None
+    share = f"its share in the weights is about {energy_share(kappa):.1g}; with kappa <= 1 it can"
+    return f"kappa = beta epsilon / h = {kappa:.4g}: the proximal step cannot see the risk ({share})"

@@ -69,6 +69,16 @@ def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Te
     return train_risk + weight_entropy(log_rho) / beta
 
 
+def free_energy(train_risk: float, entropy: float, beta: float, noise_scale: float) -> float:
+    """Return the paper's F_beta = F - H / beta of the law of the particles.
+
+    The entropy H is that of the particles' locations, so the training risk must be that of their plain mean. The beta
+    is that of the locations: noise that is multiplied by ``noise_scale`` has the temperature noise_scale^2 / beta. The
+    proximal step uses beta itself.
+    """
+    return train_risk - entropy * noise_scale**2 / beta
+
+
 def effective_sample_size(log_rho: Tensor) -> Tensor:
     """Return (sum rho)^2 / sum rho^2, the number of equally weighted particles that give an equivalent estimate."""
     log_w = torch.log_softmax(log_rho, dim=0)

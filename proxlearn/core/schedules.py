@@ -79,6 +79,13 @@ def hyper_of_last_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
     return hyper_for_step(hyper, replace(cloud, step=max(cloud.step - 1, 0)))
 
 
+def first_kappa(hyper: Hyper, cloud: PointCloud) -> float | None:
+    """Return kappa of the proximal step that starts from ``cloud``, or None if the weights are updated otherwise."""
+    if hyper.weights != "proximal":
+        return None
+    return hyper_for_step(hyper, with_measured_epsilon(hyper, cloud)).kappa
+
+
 def neighbour_quantile(theta: Tensor, q: float) -> float | None:
     """Return the q-quantile of the particles' squared distances to their nearest neighbours.
 

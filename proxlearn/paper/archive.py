@@ -72,6 +72,12 @@ class ArchivedRun:
         points = self.packed.points
         return None if points is None else pd.read_csv(io.StringIO(points.text()), index_col=False)
 
+    @cached_property
+    def free_energy(self) -> pd.DataFrame | None:
+        """The free energy of the stored clouds of the run, with the columns of free_energy.py, or None."""
+        table = self.packed.free_energy
+        return None if table is None else pd.read_csv(io.StringIO(table.text()), index_col=False)
+
     @property
     def clouds(self) -> Mapping[int, PointCloud]:
         """The archived clouds of the run by step."""

@@ -5,6 +5,7 @@
     metrics.csv           the metrics of every run, with the name of the run in the first column
     points.csv            the data points that a table needs, stored once for all runs that share them
     clouds.safetensors    the clouds that a table or a figure needs, in the precision of the run
+    free_energy.csv       the free energy of the clouds of some runs, which are too large to be kept
 
 Numbers are copied as text without parsing, so that an archived run gives exactly the same results as its run folder.
 Runs are sorted by name, so that the same runs give identical files.
@@ -33,6 +34,7 @@ from proxlearn.files.safe_read import PARSE_ERRORS, AbsentFile, UnreadableFile, 
 
 FORMAT = "proxlearn-paper-run-1"
 RUNS, METRICS, POINTS, CLOUDS = "runs.jsonl", "metrics.csv", "points.csv", "clouds.safetensors"
+FREE_ENERGY = "free_energy.csv"
 MAX_BYTES = 2**29
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 CLOUD_KEY = re.compile(r"(.+)@(\d+)/theta")
@@ -74,6 +76,7 @@ class PackedRun:
     points: TextTable | None = None
     clouds: Mapping[int, PointCloud] = field(default_factory=dict)
     """Clouds by step."""
+    free_energy: TextTable | None = None
 
     def record(self) -> dict[str, Any]:
         """Return the JSON object of the run for runs.jsonl."""
@@ -95,7 +98,7 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
         return {}
     try:
         metrics, points = _read_tables(folder / METRICS), _read_tables(folder / POINTS)
-        clouds = _read_clouds(folder / CLOUDS)
+        clouds, free_energies = _read_clouds(folder / CLOUDS), _read_tables(folder / FREE_ENERGY)
         return {
             name: PackedRun(
                 name,
@@ -106,6 +109,7 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
                 record["model"],
                 None if record["points"] is None else points[record["points"]],
                 clouds.get(name, {}),
+                free_energies.get(name),
             )
             for name, record in records.items()
         }
@@ -121,6 +125,8 @@ def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
     _write_tables(folder / POINTS, "points", points)
     _write_clouds(folder / CLOUDS, ordered)
     _write_tables(folder / METRICS, "run", {run.name: run.metrics for run in ordered})
+    free_energies = {run.name: run.free_energy for run in ordered if run.free_energy is not None}
+    _write_tables(folder / FREE_ENERGY, "run", free_energies)
     # This file is written last, because a run is in the archive only if it has a line in this file.
     write_atomically(folder / RUNS, "".join(json.dumps(run.record()) + "\n" for run in ordered).encode())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from proxlearn.paper import datasets_table, figures, health_page, shd_table, sine_table, wdbc_tables
+from proxlearn.paper import curves_page, datasets_table, figures, health_page, shd_table, sine_table, wdbc_tables
 from proxlearn.paper.archive import Archive
 from proxlearn.paper.result_table import ResultTable
 from proxlearn.paper.run_plan import PLAN, PlanEntry
@@ -24,6 +24,7 @@ PAGES: dict[str, Callable[[Archive], list[Path]]] = {
     "fig3": figures.fig3,
     "fig4": figures.fig4,
     "fig5": figures.fig5,
+    "curves": curves_page.curves,
     "health": health_page.health,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.published_curves import PublishedPanel, curve_distance, find_panel, published_curve
 from proxlearn.paper.result_table import sources
 from proxlearn.views.style import (
     ESTIMATE_COLOURS,
@@ -26,19 +28,25 @@ from proxlearn.views.style import (
 
 
 def fig2(archive: Archive) -> list[Path]:
-    """Draw the risk on WDBC over the recursions k: a line for beta=0.05 and a shaded range over all beta."""
+    """Draw the risk on WDBC over the recursions k: a line for beta=0.05 and a shaded range over all beta.
+
+    The left panel shows the risk on the training rows, as the published figure does, although the paper says test data.
+    """
     panels = (archive.runs("table1-float64", "table1"), archive.runs("table2"))
     with house_style():
-        drawing, axes = figure(7.0, 2.9, columns=2)
-        for panel, runs in zip(axes, panels, strict=True):
+        drawing, axes = figure(7.0, 3.1, columns=2)
+        for panel, runs, name in zip(axes, panels, ("fig2a", "fig2b"), strict=True):
             main = [run for run in runs if run["beta"] == 0.05][:1]
             by_beta = {run["beta"]: run for run in reversed(runs)}
+            published = find_panel(name)
             for estimate in ESTIMATE_COLOURS:
-                _line_and_range(panel, main, list(by_beta.values()), f"test_risk_paper_{estimate}", estimate)
-            _logarithmic(panel, "test risk, 0.5 ‖label − g‖ / n")
-        precision = "".join(f"line in {run['device']['dtype']}, shade in float32" for run in panels[0][:1])
-        axes[0].set_title(f"Table 1: {precision}")
-        axes[1].set_title("Table 2: float32, then float64 if need be")
+                _line_and_range(panel, main, list(by_beta.values()), published.column(estimate), estimate)
+                _published_points(panel, published, main, estimate)
+            part = "training" if published.part == "train" else "test"
+            _logarithmic(panel, f"{part} risk, 0.5 ‖label − g‖ / n")
+        precision = "".join(f" (line in {run['device']['dtype']}, shade in float32)" for run in panels[0][:1])
+        axes[0].set_title(f"Table 1, training rows{precision}", fontsize=8)
+        axes[1].set_title("Table 2, test rows (float32, then float64 if need be)", fontsize=8)
         _headline(drawing, axes[0], "WDBC; line: β = 0.05, shade: from β = 0.03 to 0.07")
         return save(drawing, archive.root, "fig2", about=_about("fig2", [run for runs in panels for run in runs]))
 
@@ -47,13 +55,15 @@ def fig3(archive: Archive) -> list[Path]:
     """Draw the risk on SHD over the recursions k: the range of the short runs, and the long run."""
     short, long = archive.runs("fig3-start"), archive.runs("fig3")
     with house_style():
-        drawing, axes = figure(7.0, 2.9, columns=2)
+        drawing, axes = figure(7.0, 3.1, columns=2)
         formulas = {"risk": "mean of (1 − f)²", "risk_paper": "‖1 − f‖ / n"}
         for panel, (metric, formula) in zip(axes, formulas.items(), strict=True):
             for estimate in ESTIMATE_COLOURS:
                 _line_and_range(panel, long, short, f"test_{metric}_{estimate}", estimate)
+                if metric == find_panel("fig3").metric:
+                    _published_points(panel, find_panel("fig3"), long, estimate)
             _logarithmic(panel, f"test risk, {formula}")
-        _headline(drawing, axes[0], f"SHD; line: one long run, shade: range of {len(short)} runs from its first cloud")
+        _headline(drawing, axes[0], f"SHD; line: one long run, shade: range of {len(short)} short runs")
         return save(drawing, archive.root, "fig3", about=_about("fig3", [*short, *long]))
 
 
@@ -122,6 +132,23 @@ def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun]
         axes.plot(table.index, table.mean(axis=1), label=label, **ESTIMATE_LINES[label] | {"linewidth": width})
 
 
+def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun], estimate: str) -> None:
+    """Draw the points of a published curve, and state their largest distance from the run at the lower left."""
+    curve = published_curve(panel.figure, estimate)
+    marker = {"weighted": "o", "unweighted": "x"}[estimate]
+    colour = ESTIMATE_COLOURS[estimate]
+    # The face colour matters for the circles only, which are drawn empty.
+    style: dict[str, Any] = {"color": colour, "markerfacecolor": "none", "markersize": 3.2, "markeredgewidth": 0.8}
+    axes.plot(curve["k"], curve["risk"], marker, label=f"{estimate}, published", **style)
+    distances = [curve_distance(run, panel, estimate) for run in runs]
+    for distance in distances:
+        if distance is not None:
+            since = f" from k = {panel.first_step:.0e}".replace("e+0", "e") if panel.first_step > 1 else ""
+            text = f"{estimate}: within {100 * abs(distance.largest):.1f} %{since}"
+            height = 0.05 if estimate == "unweighted" else 0.12
+            axes.text(0.03, height, text, transform=axes.transAxes, fontsize=7.5, color=colour)
+
+
 def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
     """Return a metric of several runs, with one column per run, at the steps that all of them have logged."""
     series = [run.metrics.set_index("step")[column].drop(0, errors="ignore") for run in runs]
@@ -130,8 +157,10 @@ def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
 
 def _headline(drawing: Figure, panel: Axes, text: str) -> None:
     """Put the title and the legend above the panels, because there may be no space inside them."""
-    drawing.suptitle(text, fontsize=9, x=0.02, ha="left")
-    drawing.legend(*panel.get_legend_handles_labels(), loc="upper right", ncols=2)
+    # The second, empty line of the title keeps the space in which the legend is drawn.
+    drawing.suptitle(f"{text}\n", fontsize=9, x=0.02, y=0.985, ha="left")
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.01, 0.945), "borderpad": 0.2}
+    drawing.legend(*panel.get_legend_handles_labels(), ncols=4, **place)
 
 
 def _logarithmic(axes: Axes, label: str) -> None:

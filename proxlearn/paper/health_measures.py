@@ -109,3 +109,31 @@ def range_text(values: Sequence[float]) -> str:
     """Return the range of sorted values as a string; infinity is shown as "never"."""
     texts = ["never" if math.isinf(value) else f"{value:g}" for value in values]
     return "" if not texts else texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+
+
+def free_energy_verdicts(run: ArchivedRun) -> tuple[int, int, int]:
+    """Return how many changes of F_beta between consecutive clouds are falls, rises, and within two standard errors."""
+    assert run.free_energy is not None
+    changes = run.free_energy.dropna(subset=["change"])
+    clear = changes["change"].abs() > 2 * changes["change_error"]
+    falls, rises = (int((clear & (sign * changes["change"] > 0)).sum()) for sign in (-1, 1))
+    return falls, rises, len(changes) - falls - rises
+
+
+def free_energy_rises(run: ArchivedRun) -> list[int]:
+    """Return the steps of the clouds whose F_beta is above that of the previous cloud by two standard errors."""
+    assert run.free_energy is not None
+    rises = run.free_energy[run.free_energy["change"] > 2 * run.free_energy["change_error"]]
+    return [int(step) for step in rises["step"]]
+
+
+def first_and_last(run: ArchivedRun, column: str) -> tuple[float, float]:
+    """Return a figure of the free energy's table at the first and at the last cloud."""
+    assert run.free_energy is not None
+    return float(run.free_energy[column].iloc[0]), float(run.free_energy[column].iloc[-1])
+
+
+def change(run: ArchivedRun, column: str) -> float:
+    """Return the change of a figure of the free energy's table from the first to the last cloud."""
+    first, last = first_and_last(run, column)
+    return last - first

@@ -15,9 +15,12 @@ from proxlearn.errors import InputError
 from proxlearn.files.safe_read import MAX_TABLE_BYTES, AbsentFile, read_json, read_text
 from proxlearn.paper.archive import Archive
 from proxlearn.paper.archive_files import PackedRun, TextTable
+from proxlearn.paper.free_energy import free_energy_table
 from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlannedRun
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
+from proxlearn.run.experiment import build_experiment
+from proxlearn.run.log_schedule import is_film
 from proxlearn.run.metrics_version import VERSION, metrics_file_version
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import read_identity, require_same_run
@@ -58,7 +61,7 @@ def pack_run(run: PlannedRun) -> PackedRun:
     metrics = read_text(folder.metrics, MAX_TABLE_BYTES)
     if metrics_file_version(metrics.partition("\n")[0]) != VERSION:
         raise InputError(f"{folder.metrics} was written by version 0.1.0", "continue the run first")
-    clouds = _nearest_clouds(folder, run.cloud_steps)
+    clouds = _nearest_clouds(folder, run.cloud_steps) if run.cloud_steps else {}
     return PackedRun(
         name=run.name,
         status={key: value for key, value in data.status.items() if key not in OMITTED_KEYS},
@@ -68,7 +71,16 @@ def pack_run(run: PlannedRun) -> PackedRun:
         model=data.model if clouds else None,
         points=TextTable.parse(read_text(folder.points, MAX_TABLE_BYTES)) if run.keeps_points else None,
         clouds=clouds,
+        free_energy=_free_energy(folder) if run.keeps_free_energy else None,
     )
+
+
+def _free_energy(folder: RunFolder) -> TextTable:
+    """Return the free energy of the clouds that are kept for films, and of the first and the last one."""
+    experiment = build_experiment(folder.read_config())
+    clouds = _stored_clouds(folder)
+    steps = [step for step in clouds if is_film(step) or step == max(clouds)]
+    return free_energy_table(experiment.source, experiment.hyper, (clouds[step] for step in steps))
 
 
 def _is_new(folder: Path, stored: Mapping[str, Any] | None) -> bool:
@@ -95,16 +107,21 @@ def _matrices(confusion: pd.DataFrame) -> dict[str, list[list[int]]]:
 
 def _nearest_clouds(folder: RunFolder, steps: Iterable[int]) -> dict[int, PointCloud]:
     """Return, by step, the stored clouds of the run that are nearest to ``steps`` on a logarithmic scale."""
-    identity, clouds = read_identity(folder), {}
-    for step, path in list_checkpoints(folder.checkpoints):
-        if step > 0:
-            try:
-                stored = checkpoint.load(path)
-                require_same_run(stored.run, identity)
-            except InvalidCheckpoint:
-                continue
-            clouds[step] = stored.cloud
+    clouds = {step: cloud for step, cloud in _stored_clouds(folder).items() if step > 0}
     if not clouds:
         return {}
     nearest = {min(clouds, key=lambda step: abs(math.log(step / needed))) for needed in steps}
     return {step: clouds[step] for step in sorted(nearest)}
+
+
+def _stored_clouds(folder: RunFolder) -> dict[int, PointCloud]:
+    """Return the clouds of all valid checkpoints of the run, by step and in order."""
+    identity, clouds = read_identity(folder), {}
+    for step, path in list_checkpoints(folder.checkpoints):
+        try:
+            stored = checkpoint.load(path)
+            require_same_run(stored.run, identity)
+        except InvalidCheckpoint:
+            continue
+        clouds[step] = stored.cloud
+    return dict(sorted(clouds.items()))

@@ -55,6 +55,9 @@ class FitMeasurement:
     """Function that returns the text of the page below its title, given the results per dataset."""
     common: tuple[str, ...] = ()
     """Overrides of every fit."""
+    further: tuple[FitMeasurement, ...] = ()
+    """Measurements of the same splits with other settings. Their results are stored in the same file, and those of each
+    split are added to the result of that split; a page must expect that some are missing."""
 
     def config(self, dataset: str, split: int) -> TrainConfig:
         """Return the config of one fit, before hyperparameters are selected."""
@@ -72,17 +75,23 @@ class FitMeasurement:
         place = folder / self.name
         place.mkdir(parents=True, exist_ok=True)
         with FolderLock(place):
-            jobs = []
-            for dataset in self.overrides:
-                for split in range(self.splits):
-                    config = self.config(dataset, split)
-                    identity = self.identity(dataset, split) | {"data_sha256": registry.load(config.dataset).sha256}
-                    jobs.append(Job(f"{dataset}-{split:02d}", f"{dataset} {split}", self.fit, (config,), identity))
+            jobs = [job for number, part in enumerate((self, *self.further)) for job in part._jobs(number)]
             cached = ResultCache(self._results(folder))
             launcher = LocalPool(parallel, threads=1)
             return run_jobs(
                 jobs, place / ".proxlearn-jobs", launcher, cache=cached, preload=PRELOAD, caption=self.name
             ).exit_code
+
+    def _jobs(self, number: int) -> list[Job]:
+        """Return the jobs of all fits; ``number`` distinguishes the measurements that share a folder."""
+        jobs = []
+        for dataset in self.overrides:
+            for split in range(self.splits):
+                config = self.config(dataset, split)
+                identity = self.identity(dataset, split) | {"data_sha256": registry.load(config.dataset).sha256}
+                name = f"{dataset}-{split:02d}" + (f"-{number}" if number else "")
+                jobs.append(Job(name, f"{dataset} {split}", self.fit, (config,), identity))
+        return jobs
 
     def results(self, folder: Path) -> dict[str, list[FitResult]]:
         """Return the stored results per dataset, in the order of the splits; the data files are not needed."""
@@ -92,8 +101,16 @@ class FitMeasurement:
             stored[canonical_json(identity)] = record.result
         results = {}
         for dataset in self.overrides:
-            keys = [canonical_json(self.identity(dataset, split)) for split in range(self.splits)]
-            results[dataset] = [stored[key] for key in keys if key in stored]
+            fits = []
+            for split in range(self.splits):
+                parts = [
+                    stored.get(canonical_json(part.identity(dataset, split)))
+                    for part in (self, *self.further)
+                    if dataset in part.overrides and split < part.splits
+                ]
+                if parts[0] is not None:
+                    fits.append({name: value for part in parts if part is not None for name, value in part.items()})
+            results[dataset] = fits
         return {dataset: fits for dataset, fits in results.items() if fits}
 
     def write(self, folder: Path) -> Path | None:

@@ -36,6 +36,8 @@ class PlannedRun:
     """Steps whose clouds are archived; see PlanEntry."""
     keeps_points: bool = False
     """Whether the data points are archived; see PlanEntry."""
+    keeps_free_energy: bool = False
+    """Whether the free energy of the stored clouds is archived; see PlanEntry."""
 
     @property
     def command(self) -> str:
@@ -61,6 +63,8 @@ class PlanEntry:
     """Steps whose clouds a table or a figure needs; the archive keeps the stored clouds nearest to them."""
     keeps_points: bool = False
     """Whether the archive keeps the data points of the runs, because a table needs them."""
+    keeps_free_energy: bool = False
+    """Whether the archive keeps a table of the free energy of the runs' clouds, which are too large to be kept."""
 
     @cached_property
     def jobs(self) -> tuple[tuple[str, ...], ...]:
@@ -92,9 +96,8 @@ class PlanEntry:
                 name = f"{self.name}/{'-'.join(_label(override) for override in job)}"
                 overrides = (f"experiment={self.experiment}", *fixed, *job)
                 folder = root / RUNS_FOLDER / name
-                runs.append(
-                    PlannedRun(name, self.experiment, overrides, folder, quick, self.cloud_steps, self.keeps_points)
-                )
+                kept = (self.cloud_steps, self.keeps_points, self.keeps_free_energy)
+                runs.append(PlannedRun(name, self.experiment, overrides, folder, quick, *kept))
         return runs
 
 
@@ -108,6 +111,16 @@ PLAN = (
     PlanEntry("fig4", "fig4", ("films=true",), cloud_steps=FIG4_STEPS),
     PlanEntry("fig5", "fig5", quick_seeds=2, cloud_steps=(3200,)),
     PlanEntry("table4", "table4"),
+    # One seed of each experiment whose particles have few enough parameters for an estimate of their entropy.
+    PlanEntry("free-energy-sine", "table5", ("N=1000", "seed=0", "films=true"), keeps_free_energy=True),
+    PlanEntry("free-energy", "table4", ("seed=0", "films=true"), keeps_free_energy=True),
+    PlanEntry(
+        "free-energy-wdbc",
+        "table2",
+        ("beta=0.05", "films=true"),
+        cloud_steps=(250_000,),
+        keeps_free_energy=True,
+    ),
     PlanEntry("table2", "table2"),
     PlanEntry("table2-seeds", "table2", ("beta=0.05", "seed=1,2"), quick_seeds=0),
     # epsilon=1 is the same as beta=0.05 in Table 2.

@@ -17,10 +17,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "shd": ("fig3-cloud", "fig3-start", "fig3"),
     "fig4": ("fig4",),
     "fig5": ("fig5",),
+    "curves": ("table2", "table2-seeds", "table1-float64", "fig3", "fig4", "fig5", "free-energy-wdbc"),
     "health": (),
 }
-"""Tables, figures and the health page, with the entries of the plan (run_plan.py) from which each is built; health is
-built from all entries."""
+"""Tables, figures and the pages on curves and health, with the entries of the plan (run_plan.py) from which each is
+built; health is built from all entries."""
 MEASUREMENTS = ("tuned", "weights", "losses")
 """Pages that are built from stored results of fits instead of runs."""
 GROUPS = {

@@ -21,6 +21,7 @@ from proxlearn.training.fit import fit
 from proxlearn.training.successive_halving import select
 
 SELECTED = ("init_scale", "h", "beta", "epsilon", "steps")
+PAPER_SPLIT = "paper's split"
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,11 @@ class PaperAccuracy:
     time: str = "not stated"
 
 
+TABLE2_BEST = max(published.TABLE2.values(), key=lambda row: row[1])
 PAPER = {
     "wdbc": PaperAccuracy(
-        max(weighted for _, weighted in published.TABLE1.values()) / 100, f"{published.TABLE1_HOURS:g} h"
+        max(TABLE2_BEST[1], *(weighted for _, weighted in published.TABLE1.values())) / 100,
+        f"{TABLE2_BEST[2]:.1f} h and {published.TABLE1_HOURS:g} h (Tables 2, 1)",
     ),
     **{name: PaperAccuracy(weighted.mean) for name, (weighted, _) in published.TABLE4.items()},
     "shd": PaperAccuracy(published.SHD["test"] / 100, f"{published.SHD_HOURS:g} h"),
@@ -79,6 +82,11 @@ def measure_fit(config: TrainConfig) -> FitResult:
     }
 
 
+def measure_paper_split(config: TrainConfig) -> FitResult:
+    """Return the results of a fit on the paper's split under a name of their own."""
+    return {PAPER_SPLIT: measure_fit(config)}
+
+
 def warm_up(experiment: Experiment) -> None:
     """Load the compiled passes with a short fit; loading happens once per process and is not part of a fit."""
     settings = replace(experiment.settings, N=50, init_scale=1.0, h=0.1, beta=1e4, epsilon=1.0)
@@ -89,8 +97,8 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
     accuracies = [["dataset", "fits", "majority class", "accuracy", "risk", "paper's accuracy"]]
     times = [["dataset", "seconds, mean (max)", "selection only", "seconds to the paper's", "paper's time"]]
     reached = 0
-    for dataset, fits in results.items():
-        paper = PAPER.get(dataset)
+    for dataset, fits in with_paper_splits(results).items():
+        paper = PAPER.get(dataset.partition(",")[0])
         accuracy, majority, to_paper = (_values(fits, name) for name in ("accuracy", "majority", "to_paper"))
         seconds = _values(fits, "seconds")
         accuracies.append(
@@ -103,6 +111,9 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
                 "" if paper is None else f"{paper.accuracy:.4f}",
             ]
         )
+        if dataset not in results:
+            # The paper's split was measured for its accuracy, beside other work, and not for its time.
+            continue
         times.append(
             [
                 dataset,
@@ -112,7 +123,7 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
                 "" if paper is None else paper.time,
             ]
         )
-        reached += paper is not None and mean(accuracy) >= paper.accuracy
+        reached += dataset in PAPER and mean(accuracy) >= PAPER[dataset].accuracy
     compared = sum(dataset in PAPER for dataset in results)
     longest = max(mean(_values(fits, "seconds")) for fits in results.values())
     return BODY.format(
@@ -121,6 +132,16 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
         accuracies=markdown_table(accuracies),
         times=markdown_table(times),
     )
+
+
+def with_paper_splits(results: Mapping[str, list[FitResult]]) -> dict[str, list[FitResult]]:
+    """Return the results with a row for the paper's split after each dataset whose splits are not the paper's."""
+    rows = {}
+    for dataset, fits in results.items():
+        rows[dataset] = fits
+        if paper_split := [result[PAPER_SPLIT] for result in fits if PAPER_SPLIT in result]:
+            rows[f"{dataset}, {PAPER_SPLIT}"] = paper_split
+    return rows
 
 
 def _values(fits: list[FitResult], name: str) -> list[float]:
@@ -134,7 +155,9 @@ BODY = """\
 
 {accuracies}
 - Settings: weights=proximal, N = 500. Results of the weighted estimate on the test part. The splits are random halves
-  of the data with split_seed 0 to 4; shd has the paper's split and sine its only split, both with the seeds 0 to 4.
+  of the data with split_seed 0 to 4, which are the paper's kind of split for banana, diabetes and twonorm; shd has the
+  paper's split and sine its only split, both with the seeds 0 to 4. The paper's split of wdbc: the first 399 rows of
+  the file for training, the last 170 for testing, with the seeds 0 to 4.
 - The risk is the mean of the logistic loss (two classes), of the cross-entropy (more classes), or of the squared error
   in units of the target's variance (sine).
 - Majority class: the test accuracy of always predicting the more frequent class of the training part.
@@ -156,3 +179,4 @@ TUNED = FitMeasurement(
     3,
     page_body,
 )
+TUNED = replace(TUNED, further=(replace(TUNED, overrides={"wdbc": ()}, fit=measure_paper_split),))

@@ -1,7 +1,9 @@
 """Write the page on the effect of the proximal weights, which compares three weight updates on every dataset.
 
-For each split, the hyperparameters are selected once, on the training part with weights=proximal. The three fits share
-these hyperparameters, the initial cloud and the noise, and differ only in the weight update.
+For each split, the hyperparameters are selected on the training part with weights=proximal, and three fits share these
+hyperparameters, the initial cloud and the noise: they differ only in the weight update. Fisher-Rao weights are not
+stable with every step size that suits the other two, so a fourth fit has hyperparameters that were selected with
+weights=fisher_rao.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from proxlearn.core.options import Weights
 from proxlearn.core.tasks import scores
 from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult, majority_accuracy
 from proxlearn.paper.result_table import markdown_table
-from proxlearn.run.experiment import build_experiment
+from proxlearn.run.experiment import Experiment, build_experiment
 from proxlearn.training.fit import fit
+from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import select
 
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
-OTHERS = UPDATES[1:]
+SELECTED = "fisher_rao, own selection"
+"""Name of the fits whose hyperparameters were selected with weights=fisher_rao."""
+OTHERS = ("uniform", SELECTED)
+"""The fits with which the proximal weights are compared; the last table adds fisher_rao with their hyperparameters."""
 DIVERGED_RISK = 10.0
 """Test risk above which a fit has diverged; the risk of always predicting 0 is about 1."""
 
@@ -34,23 +40,35 @@ DIVERGED_RISK = 10.0
 def measure_updates(config: TrainConfig) -> FitResult:
     """Return the test metrics of the weighted estimate per weight update, and the accuracy of the majority class."""
     experiment = build_experiment(config)
-    problem, test, seed = experiment.source, experiment.prepared.test, config.seed
     result: FitResult = {"majority": majority_accuracy(experiment.prepared)}
     start = time.monotonic()
-    shared = select(problem, experiment.settings, seed=seed, threads=1).settings
+    shared = select(experiment.source, experiment.settings, seed=config.seed, threads=1).settings
     for weights in UPDATES:
-        settings = replace(shared, weights=weights)
-        cloud = fit(problem, settings, seed=seed, threads=1).cloud.to("cpu", torch.float64)
-        figures = scores(problem.neuron, cloud, test, problem.loss)
-        result[weights] = {
-            "risk": figures["risk_weighted"],
-            "accuracy": figures.get("accuracy_weighted"),
-            "ess": float(effective_sample_size(cloud.log_rho)),
-            "seconds": time.monotonic() - start,
-            **{name: getattr(settings, name) for name in ("h", "beta", "epsilon", "init_scale", "steps")},
-        }
+        result[weights] = _fit_and_score(experiment, replace(shared, weights=weights), start)
         start = time.monotonic()
     return result
+
+
+def measure_own_selection(config: TrainConfig) -> FitResult:
+    """Return the test metrics of the weighted estimate with hyperparameters that suit the config's weight update."""
+    experiment = build_experiment(config)
+    start = time.monotonic()
+    selected = select(experiment.source, experiment.settings, seed=config.seed, threads=1).settings
+    return {f"{config.weights}, own selection": _fit_and_score(experiment, selected, start)}
+
+
+def _fit_and_score(experiment: Experiment, settings: Settings, start: float) -> FitResult:
+    """Fit the training part, and return the test metrics and the settings; the seconds are counted from ``start``."""
+    problem, test = experiment.source, experiment.prepared.test
+    cloud = fit(problem, settings, seed=experiment.config.seed, threads=1).cloud.to("cpu", torch.float64)
+    figures = scores(problem.neuron, cloud, test, problem.loss)
+    return {
+        "risk": figures["risk_weighted"],
+        "accuracy": figures.get("accuracy_weighted"),
+        "ess": float(effective_sample_size(cloud.log_rho)),
+        "seconds": time.monotonic() - start,
+        **{name: getattr(settings, name) for name in ("h", "beta", "epsilon", "init_scale", "steps")},
+    }
 
 
 def split_ratio(dataset: str) -> float:
@@ -60,26 +78,29 @@ def split_ratio(dataset: str) -> float:
     return (1 - fractions[0]) / fractions[0] if fractions else 0.0
 
 
-def difference(dataset: str, fits: list[FitResult], figure: str, other: Weights) -> Interval | None:
+def difference(dataset: str, fits: list[FitResult], figure: str, other: str) -> Interval | None:
     """Return the mean difference between the proximal and another update, with its confidence intervals.
 
     The result is None if the metric is absent, or if it is the risk and a fit has diverged.
     """
-    if fits[0]["proximal"][figure] is None or (figure == "risk" and diverged(fits, other)):
+    both = [result for result in fits if other in result]
+    if not both or both[0]["proximal"][figure] is None or (figure == "risk" and diverged(both, other)):
         return None
-    first, second = (dict(enumerate(result[weights][figure] for result in fits)) for weights in ("proximal", other))
+    first, second = (dict(enumerate(result[name][figure] for result in both)) for name in ("proximal", other))
     return paired(first, second, split_ratio(dataset))
 
 
-def diverged(fits: list[FitResult], weights: Weights) -> int:
-    return sum(not result[weights]["risk"] <= DIVERGED_RISK for result in fits)
+def diverged(fits: list[FitResult], name: str) -> int:
+    return sum(not result[name]["risk"] <= DIVERGED_RISK for result in fits if name in result)
 
 
-def difference_text(dataset: str, fits: list[FitResult], figure: str, other: Weights) -> str:
+def difference_text(dataset: str, fits: list[FitResult], figure: str, other: str) -> str:
+    measured = sum(other in result for result in fits)
+    partial = f" ({measured} of {len(fits)} splits)" if 0 < measured < len(fits) else ""
     if figure == "risk" and (count := diverged(fits, other)):
-        return f"diverged ({count} of {len(fits)})"
+        return f"diverged ({count} of {measured})"
     interval = difference(dataset, fits, figure, other)
-    return "" if interval is None else interval.text(shown_digits(interval))
+    return "" if interval is None else interval.text(shown_digits(interval)) + partial
 
 
 def shown_digits(interval: Interval) -> int:
@@ -89,21 +110,35 @@ def shown_digits(interval: Interval) -> int:
 
 def page_body(results: Mapping[str, list[FitResult]]) -> str:
     complete = {dataset: fits for dataset, fits in results.items() if len(fits) > 1}
-    tables = {}
-    for figure in ("risk", "accuracy"):
-        rows = [["dataset", "splits", "proximal", *(f"− {other}" for other in OTHERS)]]
-        for dataset, fits in complete.items():
-            if fits[0]["proximal"][figure] is not None:
-                own = f"{mean(result['proximal'][figure] for result in fits):.4f}"
-                others = [difference_text(dataset, fits, figure, other) for other in OTHERS]
-                rows.append([dataset, str(len(fits)), own, *others])
-        tables[figure] = markdown_table(rows)
-    references = [["dataset", "majority class", "ESS / N, proximal", "ESS / N, fisher_rao"]]
+    tables = {figure: markdown_table(difference_rows(complete, figure)) for figure in ("risk", "accuracy")}
+    shared = [["dataset", "risk: proximal − fisher_rao", "accuracy: proximal − fisher_rao"]]
+    for dataset, fits in complete.items():
+        cells = (difference_text(dataset, fits, figure, "fisher_rao") for figure in ("risk", "accuracy"))
+        shared.append([dataset, *cells])
+    sizes = ("proximal", SELECTED, "fisher_rao")
+    references = [["dataset", "majority class", *(f"ESS / N: {name}" for name in sizes)]]
     for dataset, fits in complete.items():
         majority = [result["majority"] for result in fits if result["majority"] is not None]
-        sizes = [f"{mean(result[name]['ess'] for result in fits) / 500:.2f}" for name in ("proximal", "fisher_rao")]
-        references.append([dataset, f"{mean(majority):.4f}" if majority else "", *sizes])
-    return BODY.format(conclusion=conclusion(complete), references=markdown_table(references), **tables)
+        sample_sizes = ([result[name]["ess"] / 500 for result in fits if name in result] for name in sizes)
+        shares = (f"{mean(values):.2f}" if values else "" for values in sample_sizes)
+        references.append([dataset, f"{mean(majority):.4f}" if majority else "", *shares])
+    return BODY.format(
+        conclusion=conclusion(complete),
+        shared=markdown_table(shared),
+        references=markdown_table(references),
+        ratio=f"{math.sqrt(1 + 20 * split_ratio('wdbc')):.1f}",
+        **tables,
+    )
+
+
+def difference_rows(results: Mapping[str, list[FitResult]], figure: str) -> list[list[str]]:
+    rows = [["dataset", "splits", "proximal", *(f"− {other}" for other in OTHERS)]]
+    for dataset, fits in results.items():
+        if fits[0]["proximal"][figure] is not None:
+            own = f"{mean(result['proximal'][figure] for result in fits):.4f}"
+            others = [difference_text(dataset, fits, figure, other) for other in OTHERS]
+            rows.append([dataset, str(len(fits)), own, *others])
+    return rows
 
 
 def conclusion(results: Mapping[str, list[FitResult]]) -> str:
@@ -117,6 +152,8 @@ def conclusion(results: Mapping[str, list[FitResult]]) -> str:
             if (interval := difference(dataset, fits, figure, other)) is not None and interval.excludes_zero
         ]
         answer = f"a clear difference: {', '.join(clear)}" if clear else "no clear difference on any dataset"
+        lost = [name for name, fits in results.items() if diverged(fits, other)]
+        answer += f" (some fits diverged on {' and '.join(lost)})" if lost else ""
         sentences.append(f"compared with weights={other}, {answer}")
     text = "; ".join(sentences)
     return f"Proximal weights, over {len(results)} datasets: {text}."
@@ -131,17 +168,22 @@ BODY = """\
 ## Test accuracy (higher is better)
 
 {accuracy}
+## Fisher-Rao weights with the hyperparameters of the proximal ones
+
+{shared}
 ## Majority class and effective sample size
 
 {references}
 - Settings: recipe=tuned loss=quadratic, N = 500. Results of the weighted estimate on the test part. The splits are
-  paired: all three updates share the rows, the initial cloud, the noise and the hyperparameters, which are selected
-  with weights=proximal.
+  paired: proximal, uniform and the fisher_rao of the third table share the rows, the initial cloud, the noise and the
+  hyperparameters, which are selected with weights=proximal. "Own selection" is fisher_rao with hyperparameters that are
+  selected with weights=fisher_rao, by the same rules on the same rows.
 - Differences are proximal minus the other update, with half-widths of 95 % intervals over the splits: ± Student's,
   which is too narrow because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one
-  (4.6 times as wide for halves). * marks a clear difference, whose corrected interval does not contain 0.
-- Measured with revision 1 of the recursion (version 0.1). Revision 2 has different noise and different last bits, but
-  the same distribution.
+  ({ratio} times as wide for halves), which decides here and in compare.md. * marks a clear difference, whose corrected
+  interval does not contain 0.
+- Measured with revision 1 of the recursion (version 0.1), "own selection" with revision 2, which has different noise
+  and different last bits, but the same distribution.
 - Diverged: fits with a test risk above 10; the risk of always predicting 0 is about 1.
 - Majority class: the accuracy of always predicting the more frequent class of the training part.
 - sine has one split and 20 seeds, whose results are independent, so both intervals are the same.
@@ -162,3 +204,5 @@ WEIGHTS = FitMeasurement(
     page_body,
     common=("loss=quadratic",),
 )
+OWN_SELECTION = replace(WEIGHTS, fit=measure_own_selection, revision=2, common=("loss=quadratic", "weights=fisher_rao"))
+WEIGHTS = replace(WEIGHTS, further=(OWN_SELECTION,))

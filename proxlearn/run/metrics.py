@@ -3,6 +3,8 @@
 The columns h, beta and epsilon, which exist if these values change during the run, and the columns of the proximal step
 describe the step that led to the row; they are empty in the row of step 0. Files of version 0.1.0 hold other values in
 these columns (see metrics_version.py).
+
+A run keeps the columns that it began with: a metric that was added later is left out of a file without its column.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -17,9 +20,10 @@ from pathlib import Path
 from types import TracebackType
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.entropy import MOST_DIMENSIONS, entropy
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.metrics import discrete_free_energy, effective_sample_size
+from proxlearn.core.metrics import discrete_free_energy, effective_sample_size, free_energy
 from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_of_last_step
 from proxlearn.core.step import Info
@@ -49,9 +53,24 @@ def measure(
     if problem.strengths is not None:
         train_risk = train_risk + cloud.shares @ problem.confining(cloud.theta)
     row["discrete_free_energy"] = float(discrete_free_energy(train_risk, cloud.log_rho, used.beta))
+    row |= entropy_figures(problem, cloud, used, row["train_risk_unweighted"])
     row["ess"] = float(effective_sample_size(cloud.log_rho))
     row["mass"] = float(cloud.log_rho.exp().sum())
     return row | {name: None if proximal is None else proximal.get(name) for name in PROXIMAL}
+
+
+def entropy_figures(problem: Risk, cloud: PointCloud, hyper: Hyper, train_risk: Number) -> Row:
+    """Return the entropy of the particles' law and the free energy, given the training risk of the plain mean.
+
+    Both are None in more than ``MOST_DIMENSIONS`` dimensions, and if the cloud has no finite entropy. Above
+    ``MOST_QUERIES`` particles the entropy is that of a sample, so that it takes half a second at most for N = 100000.
+    """
+    value = float(entropy(cloud.theta)) if cloud.theta.shape[1] <= MOST_DIMENSIONS else math.nan
+    if train_risk is None or not math.isfinite(value):
+        return {"entropy": None, "free_energy": None}
+    if problem.strengths is not None:
+        train_risk += float(problem.confining(cloud.theta).mean())
+    return {"entropy": value, "free_energy": free_energy(train_risk, value, hyper.beta, hyper.noise_scale)}
 
 
 def proximal_figures(info: Info | None) -> Row:
@@ -84,6 +103,8 @@ class MetricsLog:
         self.path = path
         self._handle: int | None = None
         self._size, self._sha256 = 0, hashlib.sha256()
+        self._columns: list[str] | None = None
+        """The columns of the file, if it has any rows."""
 
     @property
     def mark(self) -> MetricsPosition:
@@ -117,6 +138,7 @@ class MetricsLog:
         content = self._content()
         kept = content[: mark.size]
         self._size, self._sha256 = len(kept), hashlib.sha256(kept)
+        self._columns = kept.partition(b"\n")[0].decode().split(",") if kept else None
         closing_row = b"" if closing is None else _closing_row(content, mark, closing)
         break_hard_links(self.path)
         self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | PLAIN, 0o666)
@@ -129,9 +151,11 @@ class MetricsLog:
         assert self._handle is not None
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        if self._size == 0:
+        if self._columns is None:
+            self._columns = list(row)
             writer.writerow(row)
-        writer.writerow("" if value is None else repr(value) for value in row.values())
+        values = (row.get(name) for name in self._columns)
+        writer.writerow("" if value is None else repr(value) for value in values)
         content = text.getvalue().encode()
         write_all(self._handle, content)
         if scheduled:

@@ -51,6 +51,8 @@ class RunSnapshot:
     data_sha256: str = ""
     settings_sha256: str | None = None
     """Digest of the settings that determine the trajectory, or None if no file contains it."""
+    kappa: float | None = None
+    """beta epsilon / h of the newest step; None without a proximal step, and in runs of earlier versions."""
     newest: dict[str, float] = field(default_factory=dict)
     """The metrics of NEWEST in the newest row of metrics.csv."""
     newest_step: int | None = None
@@ -103,6 +105,7 @@ def take_snapshot(folder: Path) -> RunSnapshot:
         error=str(status["error"]) if status.get("error") else None,
         data_sha256=str(status.get("data_sha256", "")),
         settings_sha256=_settings_sha256(folder, status),
+        kappa=float(status["kappa"]) if _is_number(status.get("kappa")) else None,
         newest=newest,
         newest_step=newest_step,
     )

@@ -14,6 +14,8 @@ import torch
 
 from proxlearn import __version__
 from proxlearn.config.run_name import digest, trajectory
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.schedules import hyper_of_last_step
 from proxlearn.core.step import REVISION
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
@@ -40,7 +42,7 @@ class Status(Observer):
     ) -> None:
         # Determined before the session writes its first checkpoint.
         protected = folder.protected_steps(experiment.config, previous)
-        self._folder = folder
+        self._folder, self._hyper = folder, experiment.hyper
         self._previous_seconds, self._start = previous.seconds, time.monotonic()
         self._written = self._start
         self._step_rate: StepRate | None = None
@@ -54,6 +56,8 @@ class Status(Observer):
             "dtype": experiment.config.device.dtype,
             "switched_at": None,
             "unmet": 0,
+            # beta epsilon / h of the newest step; null if it is not known yet, and without a proximal step.
+            "kappa": None,
             "figures_step": previous.figures_step,
             # The selected values; they stay null in the config, whose hash identifies the run.
             "selected": {name: getattr(experiment.settings, name) for name in experiment.config.selected},
@@ -97,8 +101,14 @@ class Status(Observer):
                 "unmet": checkpoint.unmet,
                 "switched_at": checkpoint.switched_at,
                 "dtype": dtype,
+                "kappa": self._kappa(checkpoint.cloud),
             }
         self._folder.write_status(self.values)
+
+    def _kappa(self, cloud: PointCloud) -> float | None:
+        if self._hyper.weights != "proximal" or (self._hyper.epsilon_quantile is not None and cloud.epsilon is None):
+            return None
+        return hyper_of_last_step(self._hyper, cloud).kappa
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 
 from proxlearn.config.schema import TrainConfig
+from proxlearn.core.hyper import blind_step_notice
+from proxlearn.core.schedules import first_kappa
 from proxlearn.core.thread_limit import usable_threads
 from proxlearn.errors import SAME_COMMAND, InputError, StoppedBySignal, continue_command
 from proxlearn.files.atomic import CONTINUES_FROM_CHECKPOINT, disk_errors_as_run_error
@@ -96,6 +98,9 @@ def _train(
     with disk_errors_as_run_error(path, remedy):
         experiment = complete or run_selection(experiment, work, threads, stop)
     checkpoint = load_resume_point(work, experiment, previous, warnings.append) or first_checkpoint(experiment)
+    if options.progress and checkpoint.cloud.step == 0:
+        kappa = first_kappa(experiment.hyper, checkpoint.cloud)
+        warnings += [text] if kappa is not None and (text := blind_step_notice(kappa)) else []
     if experiment.steps < previous.steps:
         warnings.append(
             f"the run was set to {previous.steps} steps and now ends at {experiment.steps};"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from proxlearn.core.hyper import BLIND_KAPPA
 from proxlearn.jobs.records import DONE
 from proxlearn.printable_text import printable
 from proxlearn.run.folder_recognition import STAGES
@@ -14,8 +15,12 @@ from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import JobState, SweepFolder
 
-HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "remark")
-RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy")
+HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa", "remark")
+RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa")
+KAPPA_NOTE = (
+    f"kappa = beta epsilon / h: above {BLIND_KAPPA:g} the weights follow the density of the particles, not the risk; "
+    "at 1 or less they mostly follow the risk.\n"
+)
 DEPTH = 4
 """Number of levels below a folder that are searched for runs; outputs/<dataset>/<run> is two levels below outputs."""
 
@@ -40,6 +45,9 @@ def status_tables(folders: list[Path]) -> str:
             table_row(f"{state.job.number}: {state.job.title}", state.run, state.state, state.error) for state in states
         ]
         parts.append(f"{printable(str(path))}: {done} of {len(states)} finished\n{format_table(rows)}")
+    snapshots = [*runs.values(), *(state.run for states in sweeps.values() for state in states)]
+    if any(run is not None and run.kappa is not None for run in snapshots):
+        parts.append(KAPPA_NOTE)
     return "\n".join(parts) or "there are no runs below " + ", ".join(str(folder) for folder in folders) + "\n"
 
 
@@ -64,7 +72,7 @@ def table_row(
 ) -> tuple[str, ...]:
     """Return the cells of a row in the order of HEADER; ``state`` and ``remark`` replace those of the run."""
     if run is None or run.state == "absent":
-        return (name, state or "not started", "", "", "", "", "", "", "", remark or "")
+        return (name, state or "not started", "", "", "", "", "", "", "", "", remark or "")
     left = "" if run.seconds_left is None else format_duration(run.seconds_left)
     metrics = (run.newest.get(f"test_{metric}_weighted") for metric in ("risk", "accuracy"))
     risk, accuracy = ("" if metric is None else f"{metric:.4g}" for metric in metrics)
@@ -74,7 +82,9 @@ def table_row(
     remark = remark or run.error or ""
     if (state or run.state) == "dead":
         remark = f"process {run.pid} on {run.host} is no longer running"
-    return (name, state or run.state, str(run.step), share, f"{run.rate:.4g}", left, logged, risk, accuracy, remark)
+    kappa = "" if run.kappa is None else f"{run.kappa:.4g}"
+    progress = (str(run.step), share, f"{run.rate:.4g}", left, logged)
+    return (name, state or run.state, *progress, risk, accuracy, kappa, remark)
 
 
 def format_duration(seconds: float) -> str:

@@ -10,11 +10,22 @@ from types import ModuleType
 from typing import Any, Generic
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxlearn.config.run_name import run_name
 from proxlearn.config.schema import TrainConfig, config_values
 from proxlearn.core import hyper
-from proxlearn.core.hyper import Hyper, Hyperparameters, Number, hyperparameter
+from proxlearn.core.hyper import (
+    BLIND_KAPPA,
+    Hyper,
+    Hyperparameters,
+    Number,
+    blind_step_notice,
+    energy_share,
+    hyperparameter,
+    kappa_sentence,
+)
 from proxlearn.errors import InputError
 from proxlearn.run.experiment import settings_from_config
 from proxlearn.training.settings import Settings
@@ -98,3 +109,22 @@ def test_beta_h_and_epsilon_may_be_open_in_a_config_only() -> None:
     assert (tuned.beta, tuned.h, tuned.epsilon) == (None, None, None)
     with pytest.raises(AssertionError, match="beta"):
         tuned.hyper  # noqa: B018
+
+
+@given(st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
+def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(first: float, second: float) -> None:
+    low, high = sorted((first, second))
+    assert 1 > energy_share(low) >= energy_share(high) > 0
+    for kappa in (low, high):
+        notice, sentence = blind_step_notice(kappa), kappa_sentence(kappa)
+        assert (notice is None) == (kappa <= BLIND_KAPPA) == ("not the risk" not in sentence)
+        for text in (notice or "", sentence):
+            assert "\n" not in text
+            assert len(text) < 180
+
+
+def test_the_papers_wdbc_has_kappa_50_and_gets_one_line() -> None:
+    assert blind_step_notice(PAPER.kappa) == (
+        "kappa = beta epsilon / h = 50: the proximal step cannot see the risk (its share in the weights is about 0.04; "
+        "with kappa <= 1 it can)"
+    )

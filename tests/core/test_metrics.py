@@ -14,6 +14,7 @@ from proxlearn.core.metrics import (
     calibration_error,
     discrete_free_energy,
     effective_sample_size,
+    free_energy,
     weight_entropy,
 )
 
@@ -64,3 +65,9 @@ def test_uniform_weights_have_no_entropy_and_one_heavy_particle_has_log_N() -> N
     assert float(weight_entropy(uniform)) == pytest.approx(0, abs=1e-12)
     assert float(weight_entropy(single)) == pytest.approx(math.log(8))
     assert float(discrete_free_energy(torch.tensor(0.5), single, beta=2.0)) == pytest.approx(0.5 + math.log(8) / 2)
+
+
+def test_the_free_energy_has_the_temperature_of_the_noise() -> None:
+    assert free_energy(0.5, 3.0, beta=2.0, noise_scale=1.0) == pytest.approx(-1.0)
+    assert free_energy(0.5, 3.0, beta=0.5, noise_scale=0.01) == pytest.approx(0.5 - 3 / 5000)
+    assert free_energy(0.5, 3.0, beta=2.0, noise_scale=0.0) == 0.5

@@ -14,7 +14,7 @@ from proxlearn.paper.run_plan import PLAN
 TABLES = [f"{name}.{ending}" for name in ("table1", "table2", "table3", "table4", "table5", "shd")
           for ending in ("csv", "md", "tex")]  # fmt: skip
 FIGURES = [f"fig{number}.{ending}" for number in (2, 3, 4, 5) for ending in ("png", "pdf")]
-HEALTH = ["health.md", "sources.txt"]
+HEALTH = ["health.md", "curves.md", "sources.txt"]
 
 
 def paper(root: Path, *words: str, **environment: str) -> None:
@@ -38,7 +38,7 @@ def test_quick_builds_all_and_the_archive_alone_rebuilds_it_identically(paper_fi
         (root / name).unlink()
     # As `make paper` in a clean clone: neither the run folders nor the data are there.
     shutil.rmtree(root / "runs")
-    paper(root, "tables", "figures", "health", PROXLEARN_DATA=str(tmp_path))
+    paper(root, "tables", "figures", "curves", "health", PROXLEARN_DATA=str(tmp_path))
     assert files(root) == built
     for name in ("sources.txt", "table2.tex", "fig4.png"):
         assert b"proxlearn train experiment=" in built[name], f"{name} does not name the command that made it"

@@ -18,7 +18,7 @@ from proxlearn.paper import weight_updates_page as weights_page
 from proxlearn.paper.losses_page import LOSSES
 from proxlearn.paper.repeated_fits import HALF, FitMeasurement, FitResult
 from proxlearn.paper.tuned_page import PAPER, TUNED, measure_fit
-from proxlearn.paper.weight_updates_page import WEIGHTS, measure_updates
+from proxlearn.paper.weight_updates_page import WEIGHTS, measure_own_selection, measure_updates
 
 
 def count_call(config: TrainConfig) -> FitResult:
@@ -26,6 +26,14 @@ def count_call(config: TrainConfig) -> FitResult:
     with open(f"calls-{config.dataset.name}", "a", encoding="utf-8") as file:
         file.write(f"{config.split_seed} {config.seed}\n")
     return {"split": config.split_seed, "seed": config.seed}
+
+
+def name_split(config: TrainConfig) -> FitResult:
+    return {"split": config.split_seed}
+
+
+def name_seed(config: TrainConfig) -> FitResult:
+    return {"seed": config.seed}
 
 
 def list_splits(results: Mapping[str, list[FitResult]]) -> str:
@@ -56,16 +64,17 @@ def test_fits_are_made_once_stored_and_shown_in_the_order_of_splits(tmp_path: Pa
 def test_the_stored_identity_holds_what_determines_a_result(measurement: FitMeasurement) -> None:
     outputs = Path(__file__).parents[2] / "outputs"
     records = list(ResultCache(outputs / measurement.name / "results.jsonl"))
-    assert len(records) == measurement.splits * len(measurement.overrides)
+    parts = (measurement, *measurement.further)
+    assert len(records) == sum(part.splits * len(part.overrides) for part in parts)
     for record in records:
-        assert record.identity["revision"] == measurement.revision
+        assert record.identity["revision"] in {part.revision for part in parts}
         assert len(record.identity["data_sha256"]) == 64
         assert {"N", "beta", "seed", "split_seed", "drift", "weights"} <= set(record.identity["settings"])
         assert not {"threads", "steps", "logger"} & set(record.identity["settings"])
 
 
 def test_the_paper_s_figures_are_the_published_ones() -> None:
-    assert PAPER["wdbc"] == tuned_page.PaperAccuracy(0.9294, "33 h")
+    assert PAPER["wdbc"] == tuned_page.PaperAccuracy(0.9294, "1.5 h and 33 h (Tables 2, 1)")
     assert PAPER["banana"].accuracy == published.TABLE4["banana"][0].mean == 0.551
     assert PAPER["shd"] == tuned_page.PaperAccuracy(pytest.approx(0.61079), "5.3 h")
 
@@ -95,7 +104,7 @@ def test_the_three_updates_share_their_settings() -> None:
 def fits(proximal: list[float], other: list[float]) -> list[dict[str, Any]]:
     return [
         {"majority": 0.5, **{name: {"risk": 1 - a, "accuracy": a, "ess": 250.0} for name, a in zip(
-            ("proximal", "uniform", "fisher_rao"), (first, first, second), strict=True)}}
+            ("proximal", "uniform", "fisher_rao", weights_page.SELECTED), (first, first, second, second), strict=True)}}
         for first, second in zip(proximal, other, strict=True)
     ]  # fmt: skip
 
@@ -104,10 +113,31 @@ def test_the_conclusion_names_clear_differences_and_divergence_has_no_interval()
     clear = {"wdbc": fits([0.9, 0.91, 0.9], [0.5, 0.52, 0.5])}
     line = weights_page.conclusion(clear)
     assert "compared with weights=uniform, no clear difference on any dataset" in line
-    assert "weights=fisher_rao, a clear difference: better accuracy on wdbc, better risk on wdbc" in line
+    named = "weights=fisher_rao, own selection, a clear difference: better accuracy on wdbc, better risk on wdbc"
+    assert named in line
     diverged = fits([0.9, 0.91, 0.9], [0.5, -1e17, 0.5])
     assert weights_page.difference_text("wdbc", diverged, "risk", "fisher_rao") == "diverged (1 of 3)"
     assert weights_page.difference("wdbc", diverged, "risk", "fisher_rao") is None
+
+
+def test_further_fits_are_stored_in_the_same_file_and_added_to_the_result_of_their_split(tmp_path: Path) -> None:
+    further = replace(COUNTED, overrides={"wdbc": ()}, fit=name_seed)
+    both = replace(COUNTED, fit=name_split, further=(further,))
+    assert both.measure(tmp_path, 1) == 0
+    assert len(list(ResultCache(tmp_path / "counted" / "results.jsonl"))) == 6
+    assert both.results(tmp_path) == {
+        "wdbc": [{"split": 0, "seed": 0}, {"split": 1, "seed": 1}],
+        "sine": [{"split": 0}, {"split": 1}],
+    }
+    assert replace(both, further=()).results(tmp_path)["wdbc"] == [{"split": 0}, {"split": 1}]
+
+
+def test_fisher_rao_weights_get_settings_of_their_own() -> None:
+    config = WEIGHTS.further[0].config("sine", 1)
+    assert config.weights == "fisher_rao"
+    ((name, result),) = measure_own_selection(small(config)).items()
+    assert name == weights_page.SELECTED
+    assert {"risk", "accuracy", "ess", "h", "steps"} <= set(result)
 
 
 @pytest.mark.parametrize("student, digits", [(0.01, 4), (0.0, 4), (math.nan, 4), (7e-6, 6), (2e-5, 5)])

@@ -119,7 +119,8 @@ def test_status_names_the_step_of_its_metrics(folder, capsys):
 
     def status_table():
         assert main(["status", str(folder)]) == 0
-        head, line = capsys.readouterr().out.splitlines()
+        head, line, blank, note = capsys.readouterr().out.splitlines()
+        assert (blank, note.partition(":")[0]) == ("", "kappa = beta epsilon / h")
         return head.split(), line.split()
 
     assert "logged" not in status_table()[0]

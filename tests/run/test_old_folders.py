@@ -51,6 +51,8 @@ def test_the_same_command_finds_the_folder_and_continues_it_with_a_notice(folder
     assert list(metrics["step"]) == list(expected["step"])
     stored = expected["step"] <= stopped_at
     assert 0 < stored.sum() < len(expected)
+    # A file keeps the columns that it began with, up to the order of those that version 2 of the file moved.
+    assert set(metrics.columns) == set(before[0].split(","))
     risk = metrics["test_risk_weighted"]
     np.testing.assert_allclose(risk[stored], expected["test_risk_weighted"][stored], rtol=1e-6)
     assert risk.notna().all()

@@ -58,7 +58,7 @@ def test_metrics_have_every_name_at_log_spaced_steps(tmp_path: Path) -> None:
     names = {f"{part}_{name}_{est}" for part in ("train", "test") for est in ("weighted", "unweighted")
              for name in ("risk", "accuracy", "log_loss", "risk_paper")}  # fmt: skip
     names |= {"test_accuracy_unweighted_saturated", "discrete_free_energy", "prox_objective_before", "ess", "mass"}
-    names |= {"prox_objective_after", "kernel_offdiag", "weights_change"}
+    names |= {"prox_objective_after", "kernel_offdiag", "weights_change", "entropy", "free_energy"}
     names |= {"sinkhorn_rounds", "sinkhorn_error", "sinkhorn_contraction", "converged"}
     assert names <= set(found[0])
     # Each step solves its convex problem: the objective cannot end above doing nothing.
@@ -70,6 +70,27 @@ def test_metrics_have_every_name_at_log_spaced_steps(tmp_path: Path) -> None:
     assert any(ratio <= 1 / 51 + 1e-12 for ratio in measured)
     assert not any(ratio > 1 / 51 + 1e-12 for ratio in measured)
     assert all(float(r["mass"]) == pytest.approx(float(found[0]["mass"]), rel=1e-5) for r in found)
+    for row in found:
+        risk, entropy, energy = (float(row[name]) for name in ("train_risk_unweighted", "entropy", "free_energy"))
+        assert energy == pytest.approx(risk - entropy / 0.05, rel=1e-12)
+
+
+def test_a_notice_precedes_a_new_run_whose_step_cannot_see_the_risk(tmp_path: Path, capfd) -> None:
+    train(config("steps=2"), tmp_path, "")
+    assert capfd.readouterr().err.count("cannot see the risk") == 1
+    assert json.loads((tmp_path / "status.json").read_text())["kappa"] == pytest.approx(50)
+    train(config("steps=3"), tmp_path, "")
+    assert "cannot see the risk" not in capfd.readouterr().err, "a continued run"
+    for name, override in (("small", "epsilon=0.01"), ("uniform", "weights=uniform")):
+        train(config("steps=2", override), tmp_path / name, "")
+        assert "cannot see the risk" not in capfd.readouterr().err
+    assert json.loads((tmp_path / "uniform" / "status.json").read_text())["kappa"] is None
+
+
+def test_clouds_of_many_dimensions_have_no_entropy(tmp_path: Path) -> None:
+    """SHD has 2560 parameters per particle, digits 660: more than a cloud of usual size can say something about."""
+    train(config("dataset=digits", "steps=1"), tmp_path, "")
+    assert {(row["entropy"], row["free_energy"]) for row in rows(tmp_path)} == {("", "")}
 
 
 def test_regression_reports_rmse_and_r2(tmp_path: Path) -> None:

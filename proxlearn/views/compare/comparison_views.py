@@ -29,10 +29,10 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
     "network": (
         BLOCK_FILES["network"],
         "A. Two-layer networks",
-        "f is a mean of {N} tanh neurons, fitted to -1/+1 with the squared error; probabilities are (1 + f)/2, "
-        "clipped to [0, 1]. Each method selects its settings on a held-out quarter of the training part, with at "
-        "most 200 neurons. If a fit is unstable (Fisher-Rao weights with a large step), the selected number of steps "
-        "may not suit the full number of neurons.",
+        "f is a mean of {N} tanh neurons, fitted with the logistic loss; the probability of +1 is 1/(1 + exp(-f)). "
+        "Each method, also Fisher-Rao weights, selects its own settings on a held-out quarter of the training part, "
+        "with at most 200 neurons. If a fit is unstable (Fisher-Rao weights with a large step), the selected number of "
+        "steps may not suit the full number of neurons.",
     ),
     "sampler": (
         BLOCK_FILES["sampler"],

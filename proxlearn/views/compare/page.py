@@ -25,8 +25,8 @@ INTRODUCTION = (
 DIFFERENCES = (
     "Differences are paired: the method minus ProxLearn on the same split. ± is the half-width of Student's 95 % "
     "interval over the splits. The splits are drawn from the same rows and overlap, so this interval is too narrow; "
-    "the interval in brackets is Nadeau and Bengio's corrected one, and * marks a difference whose corrected interval "
-    "excludes 0."
+    "the interval in brackets is Nadeau and Bengio's corrected one, which decides here and in weights.md: * marks a "
+    "difference whose corrected interval excludes 0."
 )
 NOTES = (
     "Log-likelihood: the mean of log p, where p is the probability of the true class, at least 1e-6. Calibration "

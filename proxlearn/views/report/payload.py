@@ -33,7 +33,7 @@ MOST_ROWS, LEAST_ROWS = 600, 40
 MOST_CLASSES = 60
 """Maximum number of classes for which a page shows the confusion matrix."""
 METRIC_COLUMN = re.compile(r"(train|test)_(\w+?)_(weighted|unweighted|unweighted_saturated|particle)")
-HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "discrete_free_energy")
+HEALTH_COLUMNS = ("ess", "kernel_offdiag", "sinkhorn_rounds", "free_energy", "entropy", "discrete_free_energy")
 
 
 def page_payload(report: ReportRuns, clouds: list[dict[str, Any] | None]) -> dict[str, Any]:
@@ -81,6 +81,7 @@ def run_properties(entry: RunEntry) -> list[list[str]]:
         "state": entry.state,
         "recursions": f"{status['step']} of {status.get('steps')}",
         "selected": ", ".join(f"{key}={value}" for key, value in _items(status.get("selected"))),
+        "kappa": None if entry.run.kappa is None else f"{entry.run.kappa:.4g}",
         "seconds": status.get("seconds"),
         "started": status.get("started"),
         "machine": f"{status.get('host')}: {status.get('device')}, {status.get('threads')} threads",

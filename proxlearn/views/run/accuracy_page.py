@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from proxlearn.core.estimates import ESTIMATES
+from proxlearn.core.hyper import kappa_sentence
 from proxlearn.files.atomic import write_atomically
 from proxlearn.views.markdown import markdown
 from proxlearn.views.run.run_data import RunData
@@ -70,6 +71,8 @@ def remarks(run: RunData) -> list[str]:
         sentences.append(
             f"The target was standardised, so risk and rmse are in units of its standard deviation, {1 / factor:.4g}."
         )
+    if run.kappa is not None:
+        sentences.append(kappa_sentence(run.kappa))
     step = weights_constant_from(run)
     if step is not None:
         sentences.append(f"From recursion {step} on, no logged proximal step changed the weights.")

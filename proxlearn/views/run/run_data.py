@@ -7,6 +7,7 @@ otherwise, reading raises an error that names the file.
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,22 @@ class RunData:
         unit = "" if config.get("epsilon_quantile") is None else "×NN²"
         hyperparameters = f"β={config['beta']:g}, ε={config['epsilon']:g}{unit}"
         return f"{config['dataset']['name']}, {hyperparameters}, N={config['N']}"
+
+    @property
+    def kappa(self) -> float | None:
+        """beta epsilon / h of the newest step; None without a proximal step, or if an earlier version did not keep it.
+
+        Runs of earlier versions have it in their config, unless h, beta or epsilon changed along the run.
+        """
+        config, stored = self.config, self.status.get("kappa")
+        if config.get("weights", "proximal") != "proximal":
+            return None
+        if isinstance(stored, int | float) and 0 < stored < math.inf:
+            return float(stored)
+        schedules = {config.get(f"{name}_schedule", "constant") for name in ("h", "beta")}
+        if config.get("epsilon_quantile") is not None or schedules != {"constant"}:
+            return None
+        return float(config["beta"] * config["epsilon"] / config["h"])
 
     @property
     def rounding_unit(self) -> float:

@@ -19,6 +19,8 @@ const HEALTH = [
   ["ess", "effective sample size", false],
   ["kernel_offdiag", "off-diagonal kernel share", true],
   ["sinkhorn_rounds", "Sinkhorn rounds", false],
+  ["free_energy", "free energy F_β", false],
+  ["entropy", "entropy of the particles", false],
   ["discrete_free_energy", "discrete free energy", false],
 ];
 const REPEATS = ["seed", "split_seed"];

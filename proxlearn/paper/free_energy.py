@@ -1,0 +1,96 @@
+"""Measure the free energy F_beta of the paper along a run, from the clouds that the run stored.
+
+F_beta = F - H / beta, where F is the training risk of the plain mean of the particles and H the entropy of their law,
+estimated by nearest neighbours. Standard errors are those of the jackknife: the particles are divided into groups, and
+every figure is computed again without each group, so that a change between two clouds has an error that accounts for
+their common particles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.entropy import entropy, entropy_from_weights, entropy_terms, queried
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.metrics import free_energy
+from proxlearn.paper.archive_files import TextTable
+
+GROUPS = 20
+"""Number of groups of the jackknife."""
+COLUMNS = (
+    "step",
+    "risk",
+    "entropy",
+    "free_energy",
+    "free_energy_error",
+    "change",
+    "change_error",
+    "entropy_from_weights",
+    "weights_correlation",
+)
+"""Columns of the table: the changes are those since the previous cloud, and the errors are standard errors. The last
+column is the correlation of log rho with the logarithm of the density estimate at the particles."""
+SHOWN_DIGITS = 8
+
+
+def free_energy_table(risk: Risk, hyper: Hyper, clouds: Iterable[PointCloud]) -> TextTable:
+    """Return the free energy of each cloud as a table, with its change since the previous cloud."""
+    rows: list[tuple[str, ...]] = []
+    previous: Tensor | None = None
+    for cloud in clouds:
+        cloud = cloud.to("cpu", torch.float64)
+        everything = torch.ones(len(cloud.theta), dtype=torch.bool)
+        loss, spread = _risk_and_entropy(risk, cloud.theta)
+        values = torch.tensor([_free_energy(risk, hyper, cloud.theta[kept]) for kept in (everything, *_groups(cloud))])
+        change = values - (math.nan if previous is None else previous)
+        numbers = (
+            loss,
+            spread,
+            float(values[0]),
+            jackknife_error(values[1:]),
+            float(change[0]),
+            jackknife_error(change[1:]),
+            float(entropy_from_weights(cloud.theta, cloud.log_rho, hyper.epsilon)),
+            weights_correlation(cloud),
+        )
+        shown = ("" if not math.isfinite(number) else f"{number:.{SHOWN_DIGITS}g}" for number in numbers)
+        rows.append((str(cloud.step), *shown))
+        previous = values
+    return TextTable(COLUMNS, tuple(rows))
+
+
+def _risk_and_entropy(risk: Risk, theta: Tensor) -> tuple[float, float]:
+    equal = torch.full((len(theta),), 1 / len(theta), dtype=theta.dtype)
+    return float(risk.value(theta, equal)), float(entropy(theta))
+
+
+def _free_energy(risk: Risk, hyper: Hyper, theta: Tensor) -> float:
+    loss, spread = _risk_and_entropy(risk, theta)
+    return free_energy(loss, spread, hyper.beta, hyper.noise_scale)
+
+
+def _groups(cloud: PointCloud) -> list[Tensor]:
+    """Return, for each group, a mask of the particles that are not in it."""
+    numbers = torch.arange(len(cloud.theta)) % GROUPS
+    return [numbers != group for group in range(GROUPS)]
+
+
+def jackknife_error(values: Tensor) -> float:
+    """Return the standard error of an estimate, given its values without each of the groups."""
+    count = len(values)
+    return math.sqrt((count - 1) / count * float((values - values.mean()).square().sum()))
+
+
+def weights_correlation(cloud: PointCloud) -> float:
+    """Return the correlation of log rho with the log-density by nearest neighbours; NaN for equal weights."""
+    log_density = -entropy_terms(cloud.theta)
+    log_rho = cloud.log_rho[queried(len(cloud.theta))]
+    if float(log_rho.std()) < 1e-12 * max(1.0, float(log_rho.abs().max())):
+        return math.nan
+    return float(torch.corrcoef(torch.stack((log_rho, log_density)))[0, 1])
