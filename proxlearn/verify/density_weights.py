@@ -1,0 +1,141 @@
+"""The weights against the density at the particles, beside controls that know less than the proximal step.
+
+All variants share the particles: the same initial cloud and the same noise. The controls answer what the proximal step
+adds: with w = 0 it is a pure smoothing; Gamma 1 is a kernel density estimate of the same variance epsilon that needs no
+recursion; Gibbs weights need no positions; frozen weights need no step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proxlearn import flow as recursion
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.functional import Functional
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.kernels.kernel import squared_distances
+from proxlearn.core.metrics import effective_sample_size
+from proxlearn.verify.known_flow import BlindFunctional, KnownFlow, generator
+
+BANDWIDTHS = 2.0 ** torch.arange(-8, 7)
+"""Multiples of the rule-of-thumb variance among which ``kde_best`` has the smallest total variation."""
+
+
+@dataclass(frozen=True)
+class WeightsSetting:
+    """The numbers of one comparison."""
+
+    N: int
+    h: float
+    epsilon: float
+    orientation: str = "consistent"
+    prox_potential: str = "first_variation"
+
+    def hyper(self, beta: float) -> Hyper:
+        return Hyper(
+            beta=beta,
+            h=self.h,
+            epsilon=self.epsilon,
+            orientation=self.orientation,  # type: ignore[arg-type]
+            prox_potential=self.prox_potential,  # type: ignore[arg-type]
+            drift="first_variation",
+            tolerance="log",
+            delta=1e-6,
+            L=2000,
+        )
+
+
+def rule_of_thumb(p: int, N: int, variance: float) -> float:
+    """Return Silverman's variance of the kernel for N draws of a normal law in p dimensions."""
+    return float(variance * (4 / (p + 2)) ** (2 / (p + 4)) * N ** (-2 / (p + 4)))
+
+
+def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[float], seed: int) -> dict[str, Any]:
+    """Return figures of every variant at each time: {time: {variant: figures}}."""
+    rng = generator(seed, setting.N, flow.p)
+    theta = flow.draw(setting.N, rng)
+    noise_seed = int(torch.randint(2**31, (), generator=rng))
+    density = torch.log_softmax(flow.log_density(theta, 0.0), dim=0)
+    equal = torch.full_like(density, -math.log(len(density)))
+    hyper = setting.hyper(flow.beta)
+    result: dict[str, Any] = {f"{time:g}": {} for time in times}
+    blind = BlindFunctional(flow.functional)
+    variants: dict[str, tuple[Functional, Tensor]] = {
+        "proximal": (flow.functional, density),
+        "w = 0": (blind, density),
+        "uniform first": (flow.functional, equal),
+    }
+    for name, (functional, log_rho) in variants.items():
+        clouds = followed(functional, PointCloud(theta, log_rho), hyper, times, noise_seed)
+        for time, cloud in zip(times, clouds, strict=True):
+            log_p, result_at = flow.log_density(cloud.theta, time), result[f"{time:g}"]
+            kde = kernel_density(cloud.theta, setting.epsilon)
+            result_at[name] = agreement(cloud.log_rho, log_p, kde)
+            if name == "proximal":
+                result_at |= static_controls(flow, cloud, density, log_p, kde)
+    return result
+
+
+def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Tensor, kde: Tensor) -> dict[str, Any]:
+    """Return the figures of weights that no recursion computes, at the particles of a cloud."""
+    equal = torch.full_like(log_p, 1 / len(log_p))
+    gibbs = -flow.beta * flow.functional.first_variation(cloud.theta, equal)
+    scale = rule_of_thumb(flow.p, len(log_p), float(cloud.theta.var(0).mean()))
+    estimates = [agreement(kernel_density(cloud.theta, float(b) * scale), log_p, kde) for b in BANDWIDTHS]
+    best = min(range(len(BANDWIDTHS)), key=lambda i: estimates[i]["tv"])
+    return {
+        "kde": agreement(kde, log_p, kde),
+        "kde_best": estimates[best] | {"epsilon": float(BANDWIDTHS[best]) * scale},
+        "gibbs": agreement(gibbs, log_p, kde),
+        "frozen": agreement(first, log_p, kde),
+        "uniform": agreement(equal.log(), log_p, kde),
+    }
+
+
+def followed(
+    functional: Functional, cloud: PointCloud, hyper: Hyper, times: Sequence[float], seed: int
+) -> list[PointCloud]:
+    """Return the clouds at the times."""
+    steps = [round(time / hyper.h) for time in times]
+    clouds = []
+    for after, _ in recursion.iterate(functional, cloud, hyper, steps[-1], seed=seed):
+        clouds += [after] * steps.count(after.step)
+    return clouds
+
+
+def kernel_density(theta: Tensor, epsilon: float) -> Tensor:
+    """Return log(Gamma 1) at the particles, each of which counts itself."""
+    return torch.logsumexp(-squared_distances(theta, theta) / (2 * epsilon), dim=1)
+
+
+def agreement(log_rho: Tensor, log_p: Tensor, log_kde: Tensor) -> dict[str, float]:
+    """Return how far weights agree with the density at the particles.
+
+    ``slope`` and ``corr`` are those of log rho on log p, ``tv`` is the total variation between the normalised weights
+    and the normalised density values, ``corr_kde`` the correlation with the logarithm of a kernel density estimate, and
+    ``beyond`` the correlation of log rho with log p after both have been freed of that estimate by regression:
+    what the weights know of the density that the estimate does not.
+    """
+    x, y, k = (values - values.mean() for values in (log_p, log_rho, log_kde))
+    difference = torch.softmax(log_rho, 0) - torch.softmax(log_p, 0)
+    return {
+        "slope": float(x @ y / (x @ x)),
+        "corr": correlation(x, y),
+        "tv": float(difference.abs().sum() / 2),
+        "corr_kde": correlation(k, y),
+        "beyond": correlation(x - k * (k @ x / (k @ k)), y - k * (k @ y / (k @ k))),
+        "ess": float(effective_sample_size(log_rho)) / len(log_rho),
+    }
+
+
+def correlation(x: Tensor, y: Tensor) -> float:
+    """Return the correlation of centred values; 0 where one of them does not vary beyond rounding."""
+    norms = float(x.norm()), float(y.norm())
+    small = 1e-9 * math.sqrt(len(x))
+    return 0.0 if min(norms) < small or not all(map(math.isfinite, norms)) else float(x @ y) / (norms[0] * norms[1])

@@ -1,0 +1,89 @@
+"""Flows of isotropic normal laws, in closed form: linear drift towards the origin and towards the cloud's mean.
+
+The drift of a particle is -stiffness x - attraction (x - m), with m the mean of the law. A normal initial law stays
+normal: its mean decays with the rate ``stiffness`` and its variance relaxes with 2 (stiffness + attraction).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.special import gammaln, hyp1f1
+from torch import Tensor
+
+from proxlearn.core.functionals.functional import Functional
+from proxlearn.verify.known_flow import KnownFlow
+
+
+class GaussianFlow(KnownFlow):
+    """A linear flow from N(mean_0, variance_0 I)."""
+
+    horizon = 1.0
+    beta = 1.0
+
+    def __init__(
+        self, functional: Functional, p: int, stiffness: float, attraction: float, mean: float, variance: float
+    ) -> None:
+        self.functional, self.p = functional, p
+        self.stiffness, self.attraction = stiffness, attraction
+        self.initial_mean, self.initial_variance = mean, variance
+
+    @property
+    def rate(self) -> float:
+        """Rate at which a particle approaches the mean."""
+        return self.stiffness + self.attraction
+
+    def mean(self, time: float) -> float:
+        return self.initial_mean * math.exp(-self.stiffness * time)
+
+    def variance(self, time: float) -> float:
+        last = 1 / (self.beta * self.rate)
+        return last + (self.initial_variance - last) * math.exp(-2 * self.rate * time)
+
+    def draw(self, N: int, generator: torch.Generator) -> Tensor:
+        numbers = torch.randn(N, self.p, generator=generator, dtype=torch.float64)
+        return self.initial_mean + math.sqrt(self.initial_variance) * numbers
+
+    def log_density(self, theta: Tensor, time: float) -> Tensor:
+        variance = self.variance(time)
+        squares = (theta - self.mean(time)).square().sum(1)
+        return -squares / (2 * variance) - self.p / 2 * math.log(2 * math.pi * variance)
+
+    def free_energy(self, time: float) -> float:
+        # The interaction of two independent particles is (attraction / 4) E|X - Y|^2 = (attraction / 2) p variance.
+        variance = self.variance(time)
+        potential = self.stiffness / 2 * (variance + self.mean(time) ** 2) + self.attraction / 2 * variance
+        return self.p * (potential - math.log(2 * math.pi * math.e * variance) / (2 * self.beta))
+
+    def exact_step(self, theta: Tensor, h: float, noise: Tensor, further: Tensor) -> Tensor:
+        """Return the exact solution of the N coupled equations after a time h, for a given Brownian increment.
+
+        ``noise`` is the increment divided by sqrt(h), as an Euler-Maruyama step uses it. The exact solution depends on
+        int exp(-rate (h - s)) dB_s, which is normal with a known covariance with the increment; the part of it that is
+        independent of the increment is made of ``further``. The mean of the particles and their deviations from it
+        are independent linear equations with their own rates.
+        """
+        theta_mean, noise_mean, further_mean = (values.mean(0) for values in (theta, noise, further))
+        deviations = (theta - theta_mean, noise - noise_mean, further - further_mean)
+        mean = self._linear_step(theta_mean, noise_mean, further_mean, self.stiffness, h)
+        return mean + self._linear_step(*deviations, self.rate, h)
+
+    def _linear_step(self, theta: Tensor, noise: Tensor, further: Tensor, rate: float, h: float) -> Tensor:
+        x = rate * h
+        # expm1, so that a rate of 0 and small steps are exact: the integrals of exp(-rate s) and exp(-2 rate s).
+        covariance = -math.expm1(-x) / rate if x else h
+        variance = -math.expm1(-2 * x) / (2 * rate) if x else h
+        residual = math.sqrt(max(variance - covariance**2 / h, 0.0))
+        integral = covariance / math.sqrt(h) * noise + residual * further
+        return math.exp(-x) * theta + math.sqrt(2 / self.beta) * integral
+
+    def squared_energy_distance(self, theta: Tensor, time: float) -> float:
+        deviation, p, N = math.sqrt(self.variance(time)), self.p, len(theta)
+        # E|y - Y| for Y ~ N(0, I) is sqrt(2) Gamma((p+1)/2) / Gamma(p/2) 1F1(-1/2; p/2; -|y|^2/2).
+        factor = math.sqrt(2) * math.exp(gammaln((p + 1) / 2) - gammaln(p / 2))
+        squares = ((theta - self.mean(time)) / deviation).square().sum(1).numpy()
+        cross = factor * float(np.mean(hyp1f1(-0.5, p / 2, -squares / 2)))
+        within = 2 * float(torch.pdist(theta / deviation).sum()) / N**2
+        return deviation * (2 * cross - within - math.sqrt(2) * factor)

@@ -1,0 +1,87 @@
+"""The interface of a flow whose law is known at every time, and the experiments' common tools.
+
+The law p_t of the particles solves dp/dt = div(p grad phi_p) + (1/beta) Laplace(p), where phi_p is the first variation
+of the functional F. The solution is in closed form or computed by finite volumes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn.core.functionals.functional import Functional, Potentials
+from proxlearn.core.hyper import Hyper
+
+Seed = tuple[int, ...]
+
+
+class KnownFlow(ABC):
+    """A flow with a known solution."""
+
+    name: str
+    """Name in tables; it ends with the dimension where a flow exists in several."""
+    p: int
+    """Dimension of a particle."""
+    beta: float
+    horizon: float
+    """Time until which the flow is followed."""
+    functional: Functional
+    moments: tuple[str, ...]
+    """Moments whose error has a leading term of order h: ``mean`` and ``second``."""
+
+    @abstractmethod
+    def draw(self, N: int, generator: torch.Generator) -> Tensor:
+        """Draw N independent particles of the initial law, shape (N, p)."""
+
+    @abstractmethod
+    def log_density(self, theta: Tensor, time: float) -> Tensor:
+        """Return log p_t at locations, shape (N,)."""
+
+    @abstractmethod
+    def free_energy(self, time: float) -> float:
+        """Return F_beta(p_t) = F(p_t) + (1/beta) int p_t log p_t."""
+
+    @abstractmethod
+    def squared_energy_distance(self, theta: Tensor, time: float) -> float:
+        """Return the energy distance between the empirical law of the locations and p_t.
+
+        It is 2 E|X - Y| - E|X - X'| - E|Y - Y'|, with X of the empirical law and Y of the solution.
+        """
+
+
+class BlindFunctional(Functional):
+    """A functional whose gradient moves the particles, and whose potential w is 0 in the proximal step.
+
+    The weights of such a flow see the locations of the particles and nothing of the functional.
+    """
+
+    def __init__(self, functional: Functional) -> None:
+        self.functional = functional
+
+    @property
+    def blocks(self) -> dict[str, int]:
+        return dict(self.functional.blocks)
+
+    @property
+    def has_paper_readings(self) -> bool:
+        return self.functional.has_paper_readings
+
+    def value(self, theta: Tensor, rho: Tensor) -> Tensor:
+        return self.functional.value(theta, rho)
+
+    def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
+        potentials = self.functional.potentials(theta, rho, hyper)
+        return Potentials(torch.zeros_like(potentials.w), potentials.gradient)
+
+
+def generator(*seed: int) -> torch.Generator:
+    """Return a generator of a stream that the numbers determine."""
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
+
+
+def moment_values(theta: Tensor) -> dict[str, float]:
+    """Return the mean of a coordinate and of its square, over particles and coordinates."""
+    return {"mean": float(theta.mean()), "second": float(theta.square().mean())}

@@ -1,0 +1,156 @@
+"""The law of the particles against the solution: errors over the step size h and the number of particles N.
+
+The leading error of Euler-Maruyama is O(h), far below the Monte Carlo error of a cloud. Every error over h is therefore
+the difference of two solutions for the same Brownian path: the recursion and the exact solution of the N coupled
+equations where it is known, otherwise the recursions with h and with h/2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn import flow as recursion
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.hyper import Hyper
+from proxlearn.verify.finite_volumes import GridFlow
+from proxlearn.verify.gaussian_flow import GaussianFlow
+from proxlearn.verify.known_flow import KnownFlow, generator, moment_values
+
+CONFIDENCE = 0.95
+
+
+def uniform_hyper(flow: KnownFlow, h: float) -> Hyper:
+    """Return hyperparameters whose steps leave the weights alone; epsilon has no effect."""
+    return Hyper(beta=flow.beta, h=h, epsilon=1.0, drift="first_variation", weights="uniform")
+
+
+def moved(flow: KnownFlow, theta: Tensor, h: float, noise: Tensor) -> Tensor:
+    """Return the locations after one step of the recursion with equal weights."""
+    cloud = PointCloud.from_arrays(theta)
+    after, _ = recursion.step(flow.functional, cloud, uniform_hyper(flow, h), noise, torch.ones(len(theta)))
+    return after.theta
+
+
+def weak_errors(flow: KnownFlow, N: int, steps: Sequence[int], seed: int) -> dict[str, list[float]]:
+    """Return, per moment, the difference for every number of steps until the horizon.
+
+    The difference is to the exact solution of a Gaussian flow, and to the recursion with h/2 of any other.
+    """
+    errors: dict[str, list[float]] = {name: [] for name in flow.moments}
+    for number in steps:
+        h = flow.horizon / number
+        rng = generator(seed, number)
+        theta = other = flow.draw(N, rng)
+        for _ in range(number):
+            first, second = (torch.randn(N, flow.p, generator=rng, dtype=torch.float64) for _ in range(2))
+            if isinstance(flow, GaussianFlow):
+                theta, other = moved(flow, theta, h, first), flow.exact_step(other, h, first, second)
+            else:
+                theta = moved(flow, theta, h, (first + second) / math.sqrt(2))
+                for half in (first, second):
+                    other = moved(flow, other, h / 2, half)
+        values, references = moment_values(theta), moment_values(other)
+        for name in flow.moments:
+            errors[name].append(values[name] - references[name])
+    return errors
+
+
+def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dict[str, list[float]]:
+    """Return the root of the energy distance to the solution for every N, and W2 in one dimension."""
+    result: dict[str, list[float]] = {"energy": []}
+    for N in sizes:
+        rng = generator(seed, N)
+        cloud = PointCloud.from_arrays(flow.draw(N, rng))
+        steps = round(flow.horizon / h)
+        noise_seed = int(torch.randint(2**31, (), generator=rng))
+        for cloud, _ in recursion.iterate(flow.functional, cloud, uniform_hyper(flow, h), steps, seed=noise_seed):
+            pass
+        result["energy"].append(math.sqrt(max(flow.squared_energy_distance(cloud.theta, flow.horizon), 0.0)))
+        if flow.p == 1:
+            result.setdefault("W2", []).append(wasserstein(flow, cloud.theta, flow.horizon))
+    return result
+
+
+def wasserstein(flow: KnownFlow, theta: Tensor, time: float, per_particle: int = 64) -> float:
+    """Return W2 between the empirical law and the solution in one dimension, from their quantile functions."""
+    N = len(theta)
+    levels = (np.arange(N * per_particle) + 0.5) / (N * per_particle)
+    ordered = np.repeat(np.sort(theta[:, 0].numpy()), per_particle)
+    if isinstance(flow, GridFlow):
+        quantiles = flow.quantiles(levels, time)
+    else:
+        assert isinstance(flow, GaussianFlow)
+        from scipy.special import ndtri
+
+        quantiles = flow.mean(time) + math.sqrt(flow.variance(time)) * ndtri(levels)
+    return float(np.sqrt(np.mean((ordered - quantiles) ** 2)))
+
+
+@dataclass(frozen=True)
+class Order:
+    """A fitted order with the half-width of its 95 % confidence interval."""
+
+    value: float
+    half_width: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.value:.2f} ± {self.half_width:.2f}"
+
+    def within(self, low: float, high: float) -> bool:
+        """Return whether the whole interval lies in [low, high]."""
+        return low <= self.value - self.half_width and self.value + self.half_width <= high
+
+
+def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Order:
+    """Return the slope of log|error| on log(scale), fitted for each seed, with Student's interval over the seeds.
+
+    ``errors`` has one row per seed. The seeds are independent, so the interval holds whatever the errors' law is, apart
+    from the bias of a logarithm of noisy numbers.
+    """
+    from scipy.stats import t
+
+    x = np.log(np.asarray(scales))
+    x = x - x.mean()
+    slopes = np.log(np.abs(np.asarray(errors, dtype=float))) @ x / (x @ x)
+    k = len(slopes)
+    if k < 2:
+        return Order(float(slopes.mean()), math.nan)
+    half = float(t.ppf((1 + CONFIDENCE) / 2, k - 1)) * float(slopes.std(ddof=1)) / math.sqrt(k)
+    return Order(float(slopes.mean()), half)
+
+
+def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int) -> dict[str, Any]:
+    """Return the second moment of the particles with proximal and with equal weights, for the same noise.
+
+    The drift of an interaction or a risk integrates against the weights, so that weights which follow the density
+    replace the law p in it by p^2.
+    """
+    rng = generator(seed, N)
+    theta = flow.draw(N, rng)
+    noise_seed, steps = int(torch.randint(2**31, (), generator=rng)), round(flow.horizon / h)
+    result: dict[str, Any] = {}
+    for weights in ("uniform", "proximal"):
+        cloud = PointCloud.from_arrays(theta)
+        hyper = Hyper(
+            beta=flow.beta,
+            h=h,
+            epsilon=epsilon,
+            weights=weights,
+            drift="first_variation",
+            prox_potential="first_variation",
+            orientation="consistent",
+            tolerance="log",
+        )
+        for cloud, _ in recursion.iterate(flow.functional, cloud, hyper, steps, seed=noise_seed):
+            pass
+        result[weights] = moment_values(cloud.theta)
+        result[f"{weights}_F"] = float(flow.functional.value(cloud.theta, torch.full((N,), 1 / N).double()))
+    return result

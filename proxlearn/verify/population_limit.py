@@ -1,0 +1,92 @@
+r"""What the proximal weights converge to when the number of particles grows: the law of the weighted cloud.
+
+Write the weights as rho_i = r(theta_i) / N at particles of density p, so that the weighted cloud has the density
+mu = r p. "The weights are the density" means r = p up to a factor, hence mu = p^2. Theorem 1 of the paper is the claim
+that this is kept along the flow. It is not, in general:
+
+**The smoothing step** (kappa -> infinity). The fixed point has log z = (log xi - log(Gamma^T q)) / (1 + kappa), so
+z -> 1 and rho_k -> Gamma^T (rho_{k-1} / Gamma 1): the energy has left the step. If the particles do not move, this is
+rho_k = P^T rho_{k-1} with the Markov matrix P = diag(Gamma 1)^-1 Gamma. Since Gamma is symmetric,
+(Gamma 1)_i P_ij = Gamma_ij: P is reversible, and its stationary law is Gamma 1, a kernel density estimate of variance
+epsilon. The distance to it, in the norm with the weights 1/(Gamma 1), falls by the second eigenvalue of P at every
+step. For N -> infinity and p = N(0, v), a draw y of the row of x is N(x v/(v + epsilon), .), so that the
+eigenvalues are (1 + epsilon/v)^-j: the first weights are forgotten in v/epsilon steps, which is the *time*
+h v / epsilon = beta v / kappa.
+
+**Any kappa**, for N -> infinity and h, epsilon -> 0 with kappa = beta epsilon / h fixed (orientation=consistent). The
+coupling's row of x is proportional to exp(-|x - y|^2 / 2 epsilon) z(y) p(y), a normal law of variance epsilon whose
+mean is shifted by epsilon grad log(z p), and the optimality condition rho = xi z^-kappa says
+log z = -(beta w + log r) / kappa. Hence, with epsilon / h = kappa / beta,
+
+    d mu/dt = div(mu grad w) + ((1 + kappa/2)/beta) Laplace(mu) - ((1 + kappa)/beta) div(mu grad log p).        (*)
+
+The particles appear in (*) as a reference measure, because the entropy of the proximal step counts particles. With
+dp/dt = div(p grad w) + Laplace(p)/beta, inserting mu = g p^2 gives for g = r/p
+
+    dg/dt = ((1 + kappa/2)/beta) Laplace(g) + <grad w + ((3 + kappa)/beta) grad log p, grad g>
+            - g Laplace(w + log(p)/beta).
+
+So r = p is kept exactly where w + log(p)/beta is harmonic, in particular at equilibrium, where p = exp(-beta w) and any
+other g decays with a rate near (2 + kappa)/(beta v). Away from equilibrium the last term drives r from p, by a relative
+amount of order 1/(2 + kappa): Theorem 1 holds at equilibrium, or for kappa -> infinity, where the weights are a kernel
+density estimate whatever the energy is.
+
+**The share of the energy.** If the proximal step is given w = 0 and the particles have their equilibrium p, then (*)
+is stationary at mu = p^((1 + kappa)/(1 + kappa/2)), so r = p^(kappa/(2 + kappa)), against r = p with w: the step
+takes the share kappa/(2 + kappa) of log p from the positions of the particles and 2/(2 + kappa) from the energy.
+With a potential w' = c w (c = 1/2 for the interaction energy of prox_potential=paper) the exponent is
+(2 c + kappa)/(2 + kappa).
+
+**orientation=paper** moves the mass with the particle, transports it back to the old positions and moves it again: this
+adds two times the particles' own motion, 2 (div(mu grad w) + Laplace(mu)/beta), to (*). The exponents become
+(2 + kappa)/(6 + kappa) with w, and kappa/(6 + kappa) with w = 0: the weights are too flat unless kappa is large.
+
+``gaussian_exponents`` is the same limit N -> infinity without h, epsilon -> 0: for normal laws and a quadratic energy,
+z, q and r stay log-quadratic, and the fixed point is a recursion of four numbers. Isotropic laws factorise over the
+coordinates, so it holds in every dimension: the dimension enters through the number of particles alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+ROUNDS = 100_000
+
+
+def exponent(kappa: float, orientation: str = "consistent", share_of_w: float = 1.0) -> float:
+    """Return b of the stationary weights r = p^b at equilibrium, for N -> infinity and h, epsilon -> 0.
+
+    ``share_of_w`` is the c of the proximal step's potential c w; 0 removes the energy from the step.
+    """
+    extra = 4.0 if orientation == "paper" else 0.0
+    return (2 * share_of_w + kappa) / (2 + extra + kappa)
+
+
+def energy_share(kappa: float) -> float:
+    """Return the share of log p that the weights take from the energy, and not from the particles' positions."""
+    return 2 / (2 + kappa)
+
+
+def gaussian_exponents(
+    variance: float, h: float, epsilon: float, beta: float, steps: int, *, share_of_w: float = 1.0
+) -> list[float]:
+    """Return the slope of log r on log p after every step, for N = infinity (orientation=consistent).
+
+    The particles follow Euler-Maruyama steps of V = |theta|^2 / 2 from N(0, variance), and the first weights are the
+    density. All precisions are those of exp(-a |theta|^2 / 2).
+    """
+    kappa = beta * epsilon / h
+    weights, slopes, log_z = 1 / variance, [], 0.0
+    for _ in range(steps):
+        moved = (1 - h) ** 2 * variance + 2 * h / beta
+        for _ in range(ROUNDS):
+            columns = log_z + 1 / moved
+            log_q = weights - columns / (1 + epsilon * columns)
+            rows = log_q + 1 / variance
+            next_z = (beta * share_of_w - rows / (1 + epsilon * rows)) / (1 + kappa)
+            if math.isclose(next_z, log_z, rel_tol=1e-12, abs_tol=1e-12):
+                break
+            log_z = next_z
+        weights, variance = log_z + rows / (1 + epsilon * rows), moved
+        slopes.append(weights * variance)
+    return slopes
