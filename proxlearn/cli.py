@@ -53,6 +53,9 @@ COMMANDS = {
         "proxlearn.commands.bench", "measure the speed of the recursion and of the paper's algorithms as printed"
     ),
     "compare": Command("proxlearn.commands.compare", "compare networks, samplers and baselines on the same splits"),
+    "verify": Command(
+        "proxlearn.commands.verify", "compare the recursion with flows whose solutions are known, and test the weights"
+    ),
     "paper": Command(
         "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or make the missing runs"
     ),

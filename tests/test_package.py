@@ -44,6 +44,7 @@ LAYERS = (
     ("train_and_draw",),
     ("sweeps",),
     ("paper",),
+    ("verify",),
     ("commands",),
     ("cli", "runs"),
     ("__init__", "__main__"),

@@ -23,6 +23,9 @@ from torch import Tensor
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.verify.known_flow import KnownFlow
 
+LARGEST_EXPONENT = 700.0
+"""Largest x whose exponential is a float64."""
+
 Potential = Callable[[np.ndarray], np.ndarray]
 """Function of the masses of the cells that returns the first variation at their centres."""
 
@@ -49,9 +52,9 @@ class Grid:
 
 
 def bernoulli(x: np.ndarray) -> np.ndarray:
-    """Return x / (exp(x) - 1), which is 1 - x/2 near 0."""
+    """Return x / (exp(x) - 1), which is 1 - x/2 near 0 and 0 where exp(x) overflows."""
     small = np.abs(x) < 1e-6
-    safe = np.where(small, 1.0, x)
+    safe = np.clip(np.where(small, 1.0, x), None, LARGEST_EXPONENT)
     return np.where(small, 1 - x / 2, safe / np.expm1(safe))
 
 

@@ -20,15 +20,16 @@ from proxlearn.core.schedules import neighbour_quantile
 from proxlearn.data import registry
 from proxlearn.errors import RunError
 from proxlearn.run.config_validation import validate_config
-from proxlearn.verify.known_flow import generator
+from proxlearn.verify.pieces import rounded
 
 DESIGN = """\
 **Question.** Is there a setting in which proximal weights lower the test risk of a small network in low dimension?
 
 **Problems.** teacher-1, teacher-2, teacher-4: x ~ N(0, I) with 1, 2 or 4 features, a teacher of five tanh neurons, 200
 training rows with noise of standard deviation 0.1, 1000 test rows without noise; sine: sin(x) on [-pi, pi], 100
-training rows with the same noise, 1000 without; banana: random halves of the 5300 rows, standardised, targets -1 and
-+1. The first four draw new data, a new teacher, cloud and noise for every seed; banana a new split, cloud and noise.
+training rows with the same noise, 1000 without; banana: 500 training and 500 test rows drawn from its 5300,
+standardised, targets -1 and +1. The first four draw new data, a new teacher, cloud and noise for every seed; banana
+new rows, cloud and noise.
 
 **Fits.** N = 20, 50, 200 tanh neurons, a ~ N(0, 1), b ~ N(0, 4), w ~ N(0, 4 / n_x), quadratic loss, h = 0.2,
 400 recursions, drift and prox_potential = first_variation, orientation = consistent, tolerance = log. The motion has
@@ -43,7 +44,7 @@ make in the same processor time (one thread, both measured in the same process, 
 
 **Test.** 20 paired seeds per cell, Student's t for the mean of the logarithms. One family per update and comparison,
 of 5 problems x 3 N x 2 epsilon x 4 kappa = 120 cells; intervals are simultaneous (Bonferroni, 95 % for the family).
-For banana, whose splits overlap, the variance is Nadeau and Bengio's with test/training = 1. A cell counts as *helps*
+For banana, whose seeds share rows, the variance is Nadeau and Bengio's with test/training = 1. A cell counts as *helps*
 (*hurts*) if its whole interval is below (above) 0. A fit whose risk is not finite or above 100 has diverged; a cell
 with such a fit has no interval and is counted apart. No cell is left out and no setting is added afterwards.
 """
@@ -59,14 +60,14 @@ h, STEPS, TEMPERATURE, INITIAL_SCALE = 0.2, 400, 1e-4, 2.0
 LONGEST = 4
 """Multiple of STEPS up to which the fit with uniform weights is followed."""
 DIVERGED = 100.0
-TEACHER_NEURONS, NOISE = 5, 0.1
+TEACHER_NEURONS, NOISE, BANANA_ROWS = 5, 0.1, 500
 
 
 def make_problem(name: str, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return X and y of the training rows, then of the test rows."""
     rng = np.random.default_rng((seed, PROBLEMS.index(name)))
     if name == "banana":
-        return _banana_halves(rng)
+        return _banana_rows(rng)
     if name == "sine":
         X, X_test = rng.uniform(-math.pi, math.pi, (100, 1)), np.linspace(-math.pi, math.pi, 1000)[:, None]
         y, y_test = np.sin(X[:, 0]), np.sin(X_test[:, 0])
@@ -81,11 +82,11 @@ def make_problem(name: str, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return X, y, X_test, y_test
 
 
-def _banana_halves(rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _banana_rows(rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     table = banana_table()
     order = torch.from_numpy(rng.permutation(len(table.X)))
     X, y = torch.as_tensor(table.X).double(), 2 * torch.as_tensor(table.target).double() - 1
-    train, test = order[: len(order) // 2], order[len(order) // 2 :]
+    train, test = order[:BANANA_ROWS], order[BANANA_ROWS : 2 * BANANA_ROWS]
     mean, deviation = X[train].mean(0), X[train].std(0)
     return (X[train] - mean) / deviation, y[train], (X[test] - mean) / deviation, y[test]
 
@@ -96,7 +97,10 @@ def banana_table() -> Any:
 
 
 def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
-    """Return the fits of one problem, N and seed: the risks of all updates, and the processor time of a step."""
+    """Return the fits of one problem, N and seed: the risks of all updates, and the processor time of a step.
+
+    A cell "MULTIPLE KAPPA" holds the risk and the time of every update, in the order of UPDATES.
+    """
     X, y, X_test, y_test = make_problem(problem, seed)
     risk = Risk(X, y)
     cloud = recursion.init(risk, N, seed, scale=INITIAL_SCALE, dtype=torch.float64)
@@ -119,12 +123,13 @@ def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
         return _timed_fit(risk, cloud, hyper, recorded, seed, X_test, y_test)
 
     later = sorted({round(STEPS * 2 ** (j / 8)) for j in range(8 * round(math.log2(LONGEST)) + 1)})
-    result: dict[str, Any] = {"uniform": fit("uniform", 1.0, 1.0, later), "cells": {}}
+    uniform = fit("uniform", 1.0, 1.0, later)
+    cells = {}
     for multiple, kappa in itertools.product(MULTIPLES, KAPPAS):
         epsilon = multiple * distance
-        cell = {update: fit(update, epsilon, kappa * h / epsilon, [STEPS]) for update in UPDATES}
-        result["cells"][f"{multiple:g} {kappa:g}"] = cell
-    return result
+        fits = [fit(update, epsilon, kappa * h / epsilon, [STEPS]) for update in UPDATES]
+        cells[f"{multiple:g} {kappa:g}"] = [[one["risks"][0], one["seconds"]] for one in fits]
+    return rounded({"uniform": uniform | {"steps": later}, "cells": cells})
 
 
 def _timed_fit(
@@ -146,4 +151,4 @@ def _timed_fit(
             risks.append(error if error <= DIVERGED else None)
     except RunError:
         risks += [None] * (len(recorded) - len(risks))
-    return {"risks": risks, "seconds": seconds / max(last.step, 1)} | ({"steps": recorded} if len(recorded) > 1 else {})
+    return {"risks": risks, "seconds": seconds / max(last.step, 1)}

@@ -1,0 +1,93 @@
+"""Measurements in pieces of seconds, each of which is a job whose result is stored in a cache.
+
+The same command again computes the missing pieces. A piece is a function with JSON arguments; its identity is the name
+of the function, its revision and its arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxlearn.errors import InputError
+from proxlearn.files.atomic import remove_temporaries, write_atomically
+from proxlearn.jobs.job import Job
+from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.jobs.runner import run_jobs
+from proxlearn.run.folder_checks import check_writable
+from proxlearn.run.lock import FolderLock
+
+DIGITS = 5
+"""Significant digits of stored results: enough for every table, and the file stays small."""
+PRELOAD = ("proxlearn.verify.plan", "proxlearn.core.fused.fused_step")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One call of a function with named arguments."""
+
+    part: str
+    """Name of the part of the page that uses the result."""
+    title: str
+    function: Callable[..., Mapping[str, Any]]
+    arguments: Mapping[str, Any]
+    revision: int = 1
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"part": self.part, "revision": self.revision, **self.arguments}
+
+    def job(self, number: int) -> Job:
+        return Job(f"{self.part}-{number:04d}", self.title, call, (self.function, dict(self.arguments)), self.identity)
+
+
+def call(function: Callable[..., Mapping[str, Any]], arguments: dict[str, Any]) -> Mapping[str, Any]:
+    return function(**arguments)
+
+
+def compute(pieces: Sequence[Piece], results: Path, parallel: int, caption: str) -> int:
+    """Compute the pieces without a stored result, with one thread each, and return an exit code."""
+    folder = results.parent
+    check_writable(folder, "choose another --output")
+    folder.mkdir(parents=True, exist_ok=True)
+    with FolderLock(folder):
+        remove_temporaries(folder)
+        jobs = [piece.job(number) for number, piece in enumerate(pieces)]
+        launcher = LocalPool(parallel, threads=1)
+        outcome = run_jobs(
+            jobs, folder / ".proxlearn-jobs", launcher, cache=ResultCache(results), preload=PRELOAD, caption=caption
+        )
+        return outcome.exit_code
+
+
+def stored(pieces: Sequence[Piece], results: Path) -> Iterator[tuple[Piece, dict[str, Any]]]:
+    """Yield the pieces that have a stored result, in order, with their results."""
+    cache = ResultCache(results)
+    for piece in pieces:
+        result = cache.get(piece.identity)
+        if result is not None:
+            yield piece, result
+
+
+def write_page(path: Path, title: str, text: str) -> Path:
+    """Write a page; a file of the same name with another title is not replaced."""
+    heading = f"# {title}\n"
+    if path.exists() and not path.read_bytes().startswith(heading.encode()):
+        raise InputError(f"{path} is not a page of `proxlearn verify`", "move it, or choose another --output")
+    write_atomically(path, f"{heading}\n{text}".encode())
+    return path
+
+
+def rounded(value: Any) -> Any:
+    """Return JSON values with DIGITS significant digits; a number that is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {key: rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,256 @@
+"""The pieces of ``proxlearn verify``: which flows, numbers and seeds each part of the page is measured with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+
+from proxlearn import flow as recursion
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.entropy import entropy
+from proxlearn.verify import law
+from proxlearn.verify.aggregation import Aggregation
+from proxlearn.verify.density_weights import WeightsSetting, compare_weights, rule_of_thumb
+from proxlearn.verify.double_well import DoubleWell
+from proxlearn.verify.finite_volumes import Grid, GridFlow, local_orders, spatial_errors, temporal_errors
+from proxlearn.verify.known_flow import KnownFlow, generator
+from proxlearn.verify.one_parameter_network import OneParameterNetwork
+from proxlearn.verify.ornstein_uhlenbeck import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid
+from proxlearn.verify.pieces import Piece, rounded
+from proxlearn.verify.population_limit import limit_of_weights
+from proxlearn.verify.quadratic_interaction import QuadraticInteraction
+
+DIMENSIONS = (1, 2, 5, 10, 32)
+CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(
+    f"quadratic_interaction-{p}" for p in (1, 10)
+)
+ON_GRID = ("double_well", "aggregation", "one_parameter_network")
+INTERACTING = ("quadratic_interaction-1", "aggregation", "one_parameter_network")
+TIMES = (0.5, 1.5)
+"""Times at which the weights of the Ornstein-Uhlenbeck flow are compared: on the way, and near equilibrium."""
+FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
+MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
+"""Multiples of Silverman's variance that epsilon takes."""
+KAPPAS = (0.1, 1.0, 10.0, 100.0)
+LARGEST_H, SMALLEST_H = 0.1, {300: 5e-4, 1000: 1e-3}
+"""Limits of h = beta epsilon / kappa: stability, and the time of a run."""
+
+
+def make_flow(name: str, mean: float | None = None) -> KnownFlow:
+    """Return the flow of a name; ``mean`` replaces the initial mean of a Gaussian flow."""
+    kind, _, p = name.partition("-")
+    centre = {} if mean is None else {"mean": mean}
+    makers: dict[str, Callable[[], KnownFlow]] = {
+        "ornstein_uhlenbeck": lambda: OrnsteinUhlenbeck(int(p), **centre),
+        "quadratic_interaction": lambda: QuadraticInteraction(int(p), **centre),
+        "double_well": DoubleWell,
+        "aggregation": Aggregation,
+        "one_parameter_network": OneParameterNetwork,
+    }
+    return makers[kind]()
+
+
+def measure_finite_volumes(flow: str, cells: Sequence[int], steps: Sequence[int]) -> dict[str, Any]:
+    """Return the errors of the solver over cells and over time steps, with their local orders."""
+    on_grid = OrnsteinUhlenbeckOnGrid() if flow == OrnsteinUhlenbeckOnGrid.name else make_flow(flow)
+    assert isinstance(on_grid, GridFlow)
+    space, time = spatial_errors(on_grid, tuple(cells), 100), temporal_errors(on_grid, 400, tuple(steps))
+    result = {"space": space, "space_orders": local_orders(space), "time": time, "time_orders": local_orders(time)}
+    if isinstance(on_grid, OrnsteinUhlenbeckOnGrid):
+        grid = Grid(on_grid.low, on_grid.high, on_grid.cells)
+        exact = on_grid.exact_masses(grid.edges)
+        result["error"] = [float(np.abs(on_grid.masses(on_grid.horizon) - exact).sum())]
+    history = on_grid.history
+    result |= {"lowest": float(history.min()), "mass_error": float(np.abs(history.sum(1) - history[0].sum()).max())}
+    result["free_energy_rises"] = int(
+        sum(
+            on_grid.free_energy(b * on_grid.horizon) > on_grid.free_energy(a * on_grid.horizon) + 1e-12
+            for a, b in itertools.pairwise(np.linspace(0, 1, 101))
+        )
+    )
+    return dict(rounded(result))
+
+
+def measure_weak_order(flow: str, N: int, steps: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the coupled errors of the moments per seed and number of steps."""
+    errors = [law.weak_errors(make_flow(flow), N, steps, seed) for seed in seeds]
+    return dict(rounded({name: [row[name] for row in errors] for name in errors[0]}))
+
+
+def measure_distances(flow: str, sizes: Sequence[int], h: float, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the distances to the solution per seed and N."""
+    values = [law.distances(make_flow(flow), sizes, h, seed) for seed in seeds]
+    return dict(rounded({name: [row[name] for row in values] for name in values[0]}))
+
+
+def measure_bias(flow: str, N: int, h: float, epsilon: float, seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the second moment per seed with uniform and with proximal weights."""
+    rows = [law.bias_of_weights(make_flow(flow), N, h, epsilon, seed) for seed in seeds]
+    moments = {weights: [row[weights]["second"] for row in rows] for weights in ("uniform", "proximal")}
+    return dict(rounded(moments))
+
+
+def measure_weights(flow: str, seeds: Sequence[int], times: Sequence[float], **setting: Any) -> dict[str, Any]:
+    """Return the figures of every variant at each time, as means over the seeds, and the gains over the estimate.
+
+    ``gain`` is the total variation of the kernel density estimate minus that of the weights, and ``gain_best`` the same
+    for the estimate with the best variance: mean and standard error over the seeds.
+    """
+    runs = [compare_weights(make_flow(flow, mean=0.0), WeightsSetting(**setting), times, seed) for seed in seeds]
+    result: dict[str, Any] = {}
+    for time in runs[0]:
+        variants = {
+            name: [mean(run[time][name][figure] for run in runs) for figure in FIGURES] for name in runs[0][time]
+        }
+        gains = {}
+        for gain, reference in (("gain", "kde"), ("gain_best", "kde_best")):
+            values = [run[time][reference]["tv"] - run[time]["proximal"]["tv"] for run in runs]
+            gains[gain] = [mean(values), stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0]
+        result[time] = variants | gains
+    return dict(rounded(result))
+
+
+def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, Any]:
+    """Return the agreement of the limit of the weights with the density, with and without the energy."""
+    on_grid = make_flow(flow)
+    assert isinstance(on_grid, GridFlow)
+    at = tuple(times)
+    return dict(
+        rounded(
+            {
+                "proximal": limit_of_weights(on_grid, kappa, at),
+                "w = 0": limit_of_weights(on_grid, kappa, at, share_of_w=0.0),
+                "paper": limit_of_weights(on_grid, kappa, at, orientation="paper"),
+            }
+        )
+    )
+
+
+def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows: int) -> dict[str, Any]:
+    """Return F_beta of the solution and of the particles along a run, and how often the proximal objective fell."""
+    known = make_flow(flow)
+    rng = generator(seed, N)
+    cloud = PointCloud.from_arrays(known.draw(N, rng))
+    hyper = WeightsSetting(N, h, epsilon).hyper(known.beta)
+    steps, equal = round(known.horizon / h), torch.full((N,), 1 / N, dtype=torch.float64)
+    recorded = {round(k * steps / rows) for k in range(rows + 1)}
+    times, exact, particles, falls = [], [], [], 0
+
+    def record(now: PointCloud) -> None:
+        times.append(now.step * h)
+        exact.append(known.free_energy(now.step * h))
+        energy = float(known.functional.value(now.theta, equal))
+        particles.append(energy - float(entropy(now.theta)) / known.beta)
+
+    record(cloud)
+    noise_seed = int(torch.randint(2**31, (), generator=rng))
+    for cloud, info in recursion.iterate(known.functional, cloud, hyper, steps, seed=noise_seed):
+        assert info is not None
+        before, after = info.prox_objective()
+        falls += bool(after <= before)
+        if cloud.step in recorded:
+            record(cloud)
+    return dict(rounded({"times": times, "exact": exact, "particles": particles, "falls": falls, "steps": steps}))
+
+
+def plan(quick: bool) -> list[Piece]:
+    """Return all pieces; ``quick`` has fewer flows, settings and seeds, which are the same in both where they meet."""
+    return list(_law_pieces(quick)) + list(_weights_pieces(quick)) + list(_limit_pieces(quick))
+
+
+def _law_pieces(quick: bool) -> Iterator[Piece]:
+    for flow in (OrnsteinUhlenbeckOnGrid.name, *ON_GRID):
+        arguments = {"flow": flow, "cells": [100, 200, 400][: 2 if quick else 3], "steps": [200, 400, 800]}
+        yield Piece("finite_volumes", f"finite volumes, {flow}", measure_finite_volumes, arguments)
+    closed = ("ornstein_uhlenbeck-1", "ornstein_uhlenbeck-10", "quadratic_interaction-1") if quick else CLOSED_FORM
+    for flow in (*closed, *(() if quick else ON_GRID)):
+        interacts = flow.startswith(("quadratic", "aggregation"))
+        coarse = 40 if flow == "double_well" else 10
+        doublings = range(3 if quick else 5 - interacts)
+        arguments = {"N": 400 if quick or interacts else 2000, "steps": [coarse * 2**j for j in doublings]}
+        yield from _by_seeds("weak_order", measure_weak_order, flow, arguments, 8 if quick else 16, 4)
+        arguments = {
+            "sizes": [25 * 2**j for j in range(5 if quick else 7 - interacts)],
+            "h": make_flow(flow).horizon / (64 if interacts or quick else 128),
+        }
+        yield from _by_seeds("distance", measure_distances, flow, arguments, 16 if quick else 32, 8)
+    if not quick:
+        for flow, epsilon in zip(INTERACTING, (0.05, 0.02, 0.01), strict=True):
+            arguments = {"N": 400, "h": make_flow(flow).horizon / 100, "epsilon": epsilon}
+            yield from _by_seeds("bias", measure_bias, flow, arguments, 12, 6)
+        for flow, epsilon in zip(
+            ("ornstein_uhlenbeck-1", "ornstein_uhlenbeck-10", "quadratic_interaction-1", *ON_GRID),
+            (0.02, 0.3, 0.02, 0.01, 0.01, 0.01),
+            strict=True,
+        ):
+            arguments = {"flow": flow, "N": 500, "h": make_flow(flow).horizon / 200, "epsilon": epsilon, "seed": 0}
+            yield Piece("descent", f"descent, {flow}", measure_descent, arguments | {"rows": 10})
+
+
+def _by_seeds(
+    part: str, function: Callable[..., dict[str, Any]], flow: str, arguments: dict[str, Any], seeds: int, per_piece: int
+) -> Iterator[Piece]:
+    for first in range(0, seeds, per_piece):
+        chosen = list(range(first, first + per_piece))
+        title = f"{part.replace('_', ' ')}, {flow}, seeds {first} to {chosen[-1]}"
+        yield Piece(part, title, function, {"flow": flow, **arguments, "seeds": chosen})
+
+
+def _weights_pieces(quick: bool) -> Iterator[Piece]:
+    clouds = ((300, "consistent", 3), (300, "paper", 1), (1000, "consistent", 1))
+    for (N, orientation, seeds), p in itertools.product(clouds[:1] if quick else clouds, DIMENSIONS):
+        for multiple, kappa in itertools.product(MULTIPLES, KAPPAS):
+            epsilon = float(f"{multiple * rule_of_thumb(p, N, 1.0):.3g}")
+            h = epsilon / kappa
+            if not (0.01 if quick else SMALLEST_H[N]) <= h <= LARGEST_H:
+                continue
+            arguments = {
+                "flow": f"ornstein_uhlenbeck-{p}",
+                "seeds": [0] if quick else list(range(seeds)),
+                "times": list(TIMES),
+                "N": N,
+                "h": h,
+                "epsilon": epsilon,
+                "orientation": orientation,
+            }
+            yield Piece("weights", _weights_title(arguments, kappa), measure_weights, arguments)
+    if quick:
+        return
+    settings = {
+        "quadratic_interaction-1": (1.0, 0.02),
+        "double_well": (2.0, 0.01),
+        "aggregation": (5.0, 0.01),
+        "one_parameter_network": (20.0, 0.01),
+    }
+    for (flow, (beta, epsilon)), kappa in itertools.product(settings.items(), (1.0, 50.0)):
+        horizon = make_flow(flow).horizon
+        for orientation, potential in itertools.product(("consistent", "paper"), ("first_variation", "paper")):
+            if flow == "double_well" and potential == "paper":
+                continue
+            arguments = {
+                "flow": flow,
+                "seeds": [0, 1],
+                "times": [horizon / 4, horizon],
+                "N": 300,
+                "h": horizon / max(20, round(horizon / (beta * epsilon / kappa) / 20) * 20),
+                "epsilon": epsilon,
+                "orientation": orientation,
+                "prox_potential": potential,
+            }
+            yield Piece("weights", _weights_title(arguments, kappa), measure_weights, arguments)
+
+
+def _weights_title(arguments: dict[str, Any], kappa: float) -> str:
+    return f"weights, {arguments['flow']}, N={arguments['N']}, kappa={kappa:g}, {arguments['orientation']}"
+
+
+def _limit_pieces(quick: bool) -> Iterator[Piece]:
+    for flow, kappa in itertools.product(ON_GRID[:1] if quick else ON_GRID, (1.0,) if quick else KAPPAS):
+        horizon = make_flow(flow).horizon
+        arguments = {"flow": flow, "kappa": kappa, "times": [horizon / 4, horizon]}
+        yield Piece("limit", f"limit of the weights, {flow}, kappa={kappa:g}", measure_limit, arguments)
