@@ -39,6 +39,14 @@ losses: $(READY)  ## quadratic loss against logistic loss or cross-entropy, five
 weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits per dataset (an hour; resumable)
 	$(PAPER) runs weights
 
+.PHONY: verify
+verify: $(READY)  ## the recursion on flows with known solutions: orders, weights against the density (half an hour; resumable)
+	$(BIN)/proxlearn verify
+
+.PHONY: weights-experiment
+weights-experiment: $(READY)  ## the designed experiment on whether weights lower the risk (an hour; resumable)
+	$(BIN)/proxlearn verify --experiment weights
+
 .PHONY: compare
 compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (10 minutes on 2 cores; resumable)
 	$(BIN)/proxlearn compare --dataset banana diabetes twonorm wdbc --splits 5

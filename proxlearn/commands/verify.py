@@ -37,7 +37,9 @@ def main(args: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer flows, settings and seeds")
     parser.add_argument("--experiment", metavar="NAME", help=f"run a designed experiment: {', '.join(EXPERIMENTS)}")
     parser.add_argument("--page", action="store_true", help="write the page from the stored results, compute nothing")
-    parser.add_argument("--jobs", metavar="N", help="number of parallel jobs, with one thread each (default: the cores)")
+    parser.add_argument(
+        "--jobs", metavar="N", help="number of parallel jobs, with one thread each (default: the cores)"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -49,18 +51,26 @@ def main(args: list[str]) -> int:
         raise InputError(f"no experiment `{options.experiment}`", did_you_mean(options.experiment, EXPERIMENTS))
     if options.experiment is not None and options.quick:
         raise InputError("--experiment has no quick version", "leave out --quick")
-    jobs = None if options.jobs is None else integer(at_least=1, below=4097, example=2)("--jobs", parse_number(options.jobs))
+    jobs = (
+        None
+        if options.jobs is None
+        else integer(at_least=1, below=4097, example=2)("--jobs", parse_number(options.jobs))
+    )
     folder = absolute_folder(options.output or ("outputs/verify-quick" if options.quick else "outputs/verify"))
     # torch and the flows are imported only after the arguments are validated.
     from proxlearn.jobs.launcher_setup import available_cores
     from proxlearn.verify import experiment_page, page
     from proxlearn.verify.pieces import compute
+    from proxlearn.verify.weights_experiment import banana_table
 
     is_experiment = options.experiment is not None
     pieces = experiment_page.pieces() if is_experiment else page.plan(options.quick)
     results = folder / ("experiment.jsonl" if is_experiment else "results.jsonl")
     code = 0
     if not options.page:
+        if is_experiment:
+            # An absent data file is reported before the first fit.
+            banana_table()
         code = compute(pieces, results, jobs or available_cores(), "verify")
         if code > 128:
             notice("stopped; the same command computes the missing results")

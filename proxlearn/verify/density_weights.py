@@ -15,13 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proxlearn import flow as recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.core.metrics import effective_sample_size
-from proxlearn.verify.known_flow import BlindFunctional, KnownFlow, generator
+from proxlearn.verify.known_flow import BlindFunctional, KnownFlow, clouds_at, generator
 
 BANDWIDTHS = 2.0 ** torch.arange(-8, 7)
 """Multiples of the rule-of-thumb variance among which ``kde_best`` has the smallest total variation."""
@@ -72,7 +71,7 @@ def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[fl
         "uniform first": (flow.functional, equal),
     }
     for name, (functional, log_rho) in variants.items():
-        clouds = followed(functional, PointCloud(theta, log_rho), hyper, times, noise_seed)
+        clouds = clouds_at(functional, PointCloud(theta, log_rho), hyper, times, noise_seed)
         for time, cloud in zip(times, clouds, strict=True):
             log_p, result_at = flow.log_density(cloud.theta, time), result[f"{time:g}"]
             kde = kernel_density(cloud.theta, setting.epsilon)
@@ -96,17 +95,6 @@ def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Te
         "frozen": agreement(first, log_p, kde),
         "uniform": agreement(equal.log(), log_p, kde),
     }
-
-
-def followed(
-    functional: Functional, cloud: PointCloud, hyper: Hyper, times: Sequence[float], seed: int
-) -> list[PointCloud]:
-    """Return the clouds at the times."""
-    steps = [round(time / hyper.h) for time in times]
-    clouds = []
-    for after, _ in recursion.iterate(functional, cloud, hyper, steps[-1], seed=seed):
-        clouds += [after] * steps.count(after.step)
-    return clouds
 
 
 def kernel_density(theta: Tensor, epsilon: float) -> Tensor:

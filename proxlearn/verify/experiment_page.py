@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from proxlearn.data.banana import FILE
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.pieces import Piece, stored, write_page
 from proxlearn.verify.weights_experiment import (
@@ -22,7 +23,6 @@ from proxlearn.verify.weights_experiment import (
     SIZES,
     STEPS,
     UPDATES,
-    banana_table,
     measure,
 )
 from proxlearn.views.verify_plots import draw_experiment
@@ -60,13 +60,12 @@ class Effect:
 
 
 def pieces() -> list[Piece]:
-    """Return the fits of the experiment, one piece per problem, N and seed; the data of banana are checked first."""
-    sha256 = banana_table().sha256
+    """Return the fits of the experiment, one piece per problem, N and seed."""
     fits = []
     # Seed by seed, so that an unfinished experiment has every cell with fewer seeds.
     for seed in range(SEEDS):
         for problem in PROBLEMS:
-            data = {"data_sha256": sha256} if problem == "banana" else {}
+            data = {"data_sha256": FILE.sha256} if problem == "banana" else {}
             for N in SIZES:
                 arguments = {"problem": problem, "N": N, "seed": seed, **data}
                 fits.append(Piece("experiment", f"{problem}, N={N}, seed {seed}", measure_piece, arguments, REVISION))
@@ -112,9 +111,7 @@ def effects(results: Sequence[tuple[Piece, dict[str, Any]]], update: str, compar
                         share = 1.0 if problem == "banana" else 0.0
                         quantile = float(t.ppf(1 - LEVEL / FAMILY / 2, k - 1))
                         half = quantile * float(values.std(ddof=1)) * math.sqrt(1 / k + share)
-                    yield Effect(
-                        problem, N, multiple, kappa, float(values.mean()) if k else math.nan, half, diverged
-                    )
+                    yield Effect(problem, N, multiple, kappa, float(values.mean()) if k else math.nan, half, diverged)
 
 
 def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
@@ -156,7 +153,11 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
                     f"{best.kappa:g}, epsilon {best.multiple:g})"
                 )
             parts.append(f"help in {len(helps)}{gain} and hurt in {hurts} of {len(cells)} cells at {comparison}")
-        name = {"proximal": "Proximal weights", "fisher_rao": "Fisher-Rao weights", "resampling": "Those with resampling"}
+        name = {
+            "proximal": "Proximal weights",
+            "fisher_rao": "Fisher-Rao weights",
+            "resampling": "Those with resampling",
+        }
         sentences.append(f"{name[update]} {'; they '.join(parts)}.")
     return "\n".join(sentences)
 

@@ -8,6 +8,7 @@ a positive density stays positive for every step size. The order is 2 in the cel
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -71,9 +72,7 @@ def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float
     return np.asarray(solve_banded((1, 1), bands, masses))
 
 
-def solve(
-    potential: Potential, masses: np.ndarray, grid: Grid, beta: float, duration: float, steps: int
-) -> np.ndarray:
+def solve(potential: Potential, masses: np.ndarray, grid: Grid, beta: float, duration: float, steps: int) -> np.ndarray:
     """Return the masses after every step, shape (steps + 1, cells)."""
     history = np.empty((steps + 1, len(masses)))
     history[0] = masses
@@ -106,7 +105,7 @@ class GridFlow(KnownFlow):
         return sum((w * np.diff(ndtr((grid.edges - m) / s)) for w, m, s in self.components), np.zeros(grid.cells))
 
     def draw(self, N: int, generator: torch.Generator) -> Tensor:
-        weights, means, deviations = (torch.tensor(part, dtype=torch.float64) for part in zip(*self.components))
+        weights, means, deviations = torch.tensor(self.components, dtype=torch.float64).T
         chosen = torch.multinomial(weights, N, replacement=True, generator=generator)
         numbers = torch.randn(N, generator=generator, dtype=torch.float64)
         return (means[chosen] + deviations[chosen] * numbers)[:, None]
@@ -158,18 +157,14 @@ def spatial_errors(flow: GridFlow, cells: tuple[int, ...], steps: int) -> list[f
     """
     distances = []
     for n in cells:
-        coarse, fine = (
-            _final_masses(flow, n * factor, steps * (n * factor // cells[0]) ** 2) for factor in (1, 2)
-        )
+        coarse, fine = (_final_masses(flow, n * factor, steps * (n * factor // cells[0]) ** 2) for factor in (1, 2))
         distances.append(float(np.abs(coarse - fine.reshape(n, 2).sum(1)).sum()))
     return distances
 
 
 def temporal_errors(flow: GridFlow, cells: int, steps: tuple[int, ...]) -> list[float]:
     """Return the L1 distance between the solutions with m and 2m time steps, for every m in ``steps``."""
-    return [
-        float(np.abs(_final_masses(flow, cells, m) - _final_masses(flow, cells, 2 * m)).sum()) for m in steps
-    ]
+    return [float(np.abs(_final_masses(flow, cells, m) - _final_masses(flow, cells, 2 * m)).sum()) for m in steps]
 
 
 def _final_masses(flow: GridFlow, cells: int, steps: int) -> np.ndarray:
@@ -182,4 +177,4 @@ def _final_masses(flow: GridFlow, cells: int, steps: int) -> np.ndarray:
 
 def local_orders(errors: list[float]) -> list[float]:
     """Return log2 of the ratios of consecutive errors, where every resolution is twice the one before."""
-    return [math.log2(first / second) for first, second in zip(errors, errors[1:], strict=False)]
+    return [math.log2(first / second) for first, second in itertools.pairwise(errors)]

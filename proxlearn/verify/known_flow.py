@@ -7,15 +7,16 @@ of the functional F. The solution is in closed form or computed by finite volume
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from proxlearn import flow as recursion
+from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional, Potentials
 from proxlearn.core.hyper import Hyper
-
-Seed = tuple[int, ...]
 
 
 class KnownFlow(ABC):
@@ -85,3 +86,14 @@ def generator(*seed: int) -> torch.Generator:
 def moment_values(theta: Tensor) -> dict[str, float]:
     """Return the mean of a coordinate and of its square, over particles and coordinates."""
     return {"mean": float(theta.mean()), "second": float(theta.square().mean())}
+
+
+def clouds_at(
+    functional: Functional, cloud: PointCloud, hyper: Hyper, times: Sequence[float], seed: int
+) -> list[PointCloud]:
+    """Return the clouds of the recursion at increasing times > 0; ``seed`` is that of the noise."""
+    steps = [round(time / hyper.h) for time in times]
+    clouds = []
+    for after, _ in recursion.iterate(functional, cloud, hyper, steps[-1], seed=seed):
+        clouds += [after] * steps.count(after.step)
+    return clouds

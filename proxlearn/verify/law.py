@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.hyper import Hyper
 from proxlearn.verify.finite_volumes import GridFlow
 from proxlearn.verify.gaussian_flow import GaussianFlow
-from proxlearn.verify.known_flow import KnownFlow, generator, moment_values
+from proxlearn.verify.known_flow import KnownFlow, clouds_at, generator, moment_values
 
 CONFIDENCE = 0.95
 
@@ -68,10 +67,8 @@ def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dic
     for N in sizes:
         rng = generator(seed, N)
         cloud = PointCloud.from_arrays(flow.draw(N, rng))
-        steps = round(flow.horizon / h)
         noise_seed = int(torch.randint(2**31, (), generator=rng))
-        for cloud, _ in recursion.iterate(flow.functional, cloud, uniform_hyper(flow, h), steps, seed=noise_seed):
-            pass
+        (cloud,) = clouds_at(flow.functional, cloud, uniform_hyper(flow, h), (flow.horizon,), noise_seed)
         result["energy"].append(math.sqrt(max(flow.squared_energy_distance(cloud.theta, flow.horizon), 0.0)))
         if flow.p == 1:
             result.setdefault("W2", []).append(wasserstein(flow, cloud.theta, flow.horizon))
@@ -127,7 +124,7 @@ def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Ord
     return Order(float(slopes.mean()), half)
 
 
-def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int) -> dict[str, Any]:
+def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int) -> dict[str, float]:
     """Return the second moment of the particles with proximal and with equal weights, for the same noise.
 
     The drift of an interaction or a risk integrates against the weights, so that weights which follow the density
@@ -135,10 +132,9 @@ def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int
     """
     rng = generator(seed, N)
     theta = flow.draw(N, rng)
-    noise_seed, steps = int(torch.randint(2**31, (), generator=rng)), round(flow.horizon / h)
-    result: dict[str, Any] = {}
+    noise_seed = int(torch.randint(2**31, (), generator=rng))
+    result = {}
     for weights in ("uniform", "proximal"):
-        cloud = PointCloud.from_arrays(theta)
         hyper = Hyper(
             beta=flow.beta,
             h=h,
@@ -149,8 +145,7 @@ def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int
             orientation="consistent",
             tolerance="log",
         )
-        for cloud, _ in recursion.iterate(flow.functional, cloud, hyper, steps, seed=noise_seed):
-            pass
-        result[weights] = moment_values(cloud.theta)
-        result[f"{weights}_F"] = float(flow.functional.value(cloud.theta, torch.full((N,), 1 / N).double()))
+        start = PointCloud.from_arrays(theta)
+        (cloud,) = clouds_at(flow.functional, start, hyper, (flow.horizon,), noise_seed)
+        result[weights] = moment_values(cloud.theta)["second"]
     return result

@@ -67,12 +67,8 @@ def measure_finite_volumes(flow: str, cells: Sequence[int], steps: Sequence[int]
         result["error"] = [float(np.abs(on_grid.masses(on_grid.horizon) - exact).sum())]
     history = on_grid.history
     result |= {"lowest": float(history.min()), "mass_error": float(np.abs(history.sum(1) - history[0].sum()).max())}
-    result["free_energy_rises"] = int(
-        sum(
-            on_grid.free_energy(b * on_grid.horizon) > on_grid.free_energy(a * on_grid.horizon) + 1e-12
-            for a, b in itertools.pairwise(np.linspace(0, 1, 101))
-        )
-    )
+    values = [on_grid.free_energy(time) for time in np.linspace(0, on_grid.horizon, 41)]
+    result["free_energy_rises"] = sum(after > before + 1e-12 for before, after in itertools.pairwise(values))
     return dict(rounded(result))
 
 
@@ -91,7 +87,7 @@ def measure_distances(flow: str, sizes: Sequence[int], h: float, seeds: Sequence
 def measure_bias(flow: str, N: int, h: float, epsilon: float, seeds: Sequence[int]) -> dict[str, Any]:
     """Return the second moment per seed with uniform and with proximal weights."""
     rows = [law.bias_of_weights(make_flow(flow), N, h, epsilon, seed) for seed in seeds]
-    moments = {weights: [row[weights]["second"] for row in rows] for weights in ("uniform", "proximal")}
+    moments = {weights: [row[weights] for row in rows] for weights in ("uniform", "proximal")}
     return dict(rounded(moments))
 
 
@@ -135,7 +131,7 @@ def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows
     """Return F_beta of the solution and of the particles along a run, and how often the proximal objective fell."""
     known = make_flow(flow)
     rng = generator(seed, N)
-    cloud = PointCloud.from_arrays(known.draw(N, rng))
+    start = PointCloud.from_arrays(known.draw(N, rng))
     hyper = WeightsSetting(N, h, epsilon).hyper(known.beta)
     steps, equal = round(known.horizon / h), torch.full((N,), 1 / N, dtype=torch.float64)
     recorded = {round(k * steps / rows) for k in range(rows + 1)}
@@ -147,9 +143,9 @@ def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows
         energy = float(known.functional.value(now.theta, equal))
         particles.append(energy - float(entropy(now.theta)) / known.beta)
 
-    record(cloud)
+    record(start)
     noise_seed = int(torch.randint(2**31, (), generator=rng))
-    for cloud, info in recursion.iterate(known.functional, cloud, hyper, steps, seed=noise_seed):
+    for cloud, info in recursion.iterate(known.functional, start, hyper, steps, seed=noise_seed):
         assert info is not None
         before, after = info.prox_objective()
         falls += bool(after <= before)

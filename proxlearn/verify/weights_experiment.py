@@ -34,9 +34,9 @@ new rows, cloud and noise.
 **Fits.** N = 20, 50, 200 tanh neurons, a ~ N(0, 1), b ~ N(0, 4), w ~ N(0, 4 / n_x), quadratic loss, h = 0.2,
 400 recursions, drift and prox_potential = first_variation, orientation = consistent, tolerance = log. The motion has
 the temperature 1e-4 in all fits (by noise_scale). epsilon is 1 or 4 times the median squared distance to the nearest
-particle of the first cloud, kappa = beta epsilon / h is 0.1, 1, 10 or 100, and beta follows from the three. Four updates
-from the same cloud with the same noise: uniform, proximal, fisher_rao, and resampling (fisher_rao with systematic
-resampling at half the effective sample size). Only the update, epsilon and beta differ.
+particle of the first cloud, kappa = beta epsilon / h is 0.1, 1, 10 or 100, and beta follows from the three. Four
+updates from the same cloud with the same noise: uniform, proximal, fisher_rao, and resampling (fisher_rao with
+systematic resampling at half the effective sample size). Only the update, epsilon and beta differ.
 
 **Measured.** The test risk of the weighted estimate, as log(risk / risk with uniform weights), (a) after 400 recursions
 of both, (b) at equal time: after 400 recursions of the update against the number of recursions that uniform weights

@@ -48,3 +48,58 @@ def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
         axes[-1].plot([], [], "o", color=GREY, markersize=5, label="clear")
         axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return save_png(fig, folder, "experiment")
+
+
+def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[float]]]]], folder: Path) -> list[Path]:
+    """Plot the error of the second moment over h and the root of the energy distance over N: means over the seeds."""
+    with house_style():
+        fig, (left, right) = figure(9.2, 3.4, 2)
+        flows = list(dict.fromkeys([*curves["h"], *curves["N"]]))
+        colours = dict(zip(flows, class_colours(max(3, len(flows))), strict=False))
+        for ax, part in ((left, "h"), (right, "N")):
+            for flow, (scales, errors) in curves[part].items():
+                means = [sum(abs(row[i]) for row in errors) / len(errors) for i in range(len(scales))]
+                ax.plot(scales, means, ".-", color=colours[flow], linewidth=1.1, label=flow.replace("_", " "))
+        for ax, part, power in ((left, "h", 1.0), (right, "N", -0.5)):
+            scales = [scale for values, _ in curves[part].values() for scale in values]
+            if scales:
+                low, high = ax.get_ylim()
+                middle, x = math.sqrt(max(low, 1e-6) * high), math.sqrt(min(scales) * max(scales))
+                ends = [min(scales), max(scales)]
+                line = [middle * (end / x) ** power for end in ends]
+                ax.plot(ends, line, "--", color=GREY, linewidth=1, label="order 1" if power == 1 else "order 1/2")
+            ax.set(xscale="log", yscale="log", xlabel=part)
+        left.set_ylabel("error of the second moment\n(same Brownian path)")
+        right.set_ylabel("root of the energy distance")
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02))
+        return save_png(fig, folder, "law")
+
+
+def draw_weights(
+    shares: Mapping[str, Mapping[float, float]],
+    theory: Mapping[str, Mapping[float, float]],
+    dimensions: Mapping[str, Mapping[int, float]],
+    folder: Path,
+) -> list[Path]:
+    """Plot the share of the slope that is left without the energy, over kappa, and total variations over dimensions."""
+    with house_style():
+        fig, (left, right) = figure(9.2, 3.3, 2)
+        for (orientation, values), colour in zip(theory.items(), class_colours(2), strict=True):
+            left.plot(
+                list(values), list(values.values()), "-", color=colour, linewidth=1.2, label=f"{orientation}: theory"
+            )
+            measured = shares.get(orientation, {})
+            left.plot(list(measured), list(measured.values()), "o", color=colour, label=f"{orientation}: measured")
+        left.set(xscale="log", xlabel=r"$\kappa = \beta\epsilon/h$", ylabel="slope with w = 0 / slope with the energy")
+        left.legend(loc="upper left")
+        markers = ("o", "s", "^", "D", "v", "x")
+        for (name, by_dimension), marker, colour in zip(dimensions.items(), markers, class_colours(6), strict=False):
+            right.plot(
+                list(by_dimension), list(by_dimension.values()), f"{marker}-", color=colour, markersize=4, label=name
+            )
+        right.set(xscale="log", yscale="log", xlabel="dimension", ylabel="total variation to the density, t = 0.5")
+        ticks = sorted({p for values in dimensions.values() for p in values})
+        right.set_xticks(ticks, [str(p) for p in ticks])
+        right.minorticks_off()
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02))
+        return save_png(fig, folder, "weights")

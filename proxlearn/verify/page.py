@@ -1,0 +1,242 @@
+"""The page verify.md: the answer about the weights, then the tables of every part, from the stored results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from proxlearn.paper.result_table import markdown_table
+from proxlearn.verify.law import Order, fit_order
+from proxlearn.verify.pieces import Piece, stored, write_page
+from proxlearn.verify.plan import CLOSED_FORM, make_flow
+from proxlearn.verify.weights_tables import (
+    answer,
+    dimension_curves,
+    dimension_table,
+    energy_shares,
+    energy_table,
+    other_flows_table,
+    theory_curves,
+)
+from proxlearn.views.verify_plots import draw_law, draw_weights
+
+TITLE = "What the weights are"
+Results = Sequence[tuple[Piece, dict[str, Any]]]
+WEAK, ROOT = (0.8, 1.2), (0.4, 0.6)
+"""Intervals in which the fitted orders in h, and in N of the root of the energy distance, are expected."""
+
+
+def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
+    """Write the page and its plots from the stored results; return their paths."""
+    rows = list(stored(pieces, results))
+    if not rows:
+        return []
+    sections = []
+    if len(rows) < len(pieces):
+        sections.append(f"**Unfinished**: {len(rows)} of {len(pieces)} results; the same command computes the others.")
+    weights = [(piece.arguments, result) for piece, result in rows if piece.part == "weights"]
+    found = answer(weights, _part(rows, "limit"))
+    if found is not None:
+        sections.append(found)
+    sections += ["![weights](weights.png)", "## The weights against the density: Ornstein-Uhlenbeck flow"]
+    sections += [dimension_table(weights, "0.5"), WEIGHTS_NOTES]
+    sections += ["## How much of the density the weights take from the energy", energy_table(weights), ENERGY_NOTES]
+    limits = limit_table(_part(rows, "limit"))
+    sections += ["## Theorem 1: the limit of infinitely many particles", limits, LIMIT_NOTES] if limits else []
+    others = other_flows_table(weights)
+    sections += ["## The weights on the other flows", others, OTHERS_NOTES] if others else []
+    sections += ["## The law of the particles (weights = uniform)", "![law](law.png)", orders_table(rows), LAW_NOTES]
+    bias = bias_table(_part(rows, "bias"))
+    sections += ["## The law of the particles with proximal weights", bias, BIAS_NOTES] if bias else []
+    sections += ["## The finite-volume solver", volumes_table(_part(rows, "finite_volumes")), VOLUMES_NOTES]
+    descent = descent_table(_part(rows, "descent"))
+    sections += ["## The free energy and the proximal objective", descent, DESCENT_NOTES] if descent else []
+    sections.append(END)
+    paths = [write_page(folder / "verify.md", TITLE, "\n\n".join(text.rstrip() for text in sections) + "\n")]
+    shares = {orientation: energy_shares(weights, orientation) for orientation in ("consistent", "paper")}
+    paths += draw_weights(shares, theory_curves(), dimension_curves(weights), folder)
+    return paths + draw_law(law_curves(rows), folder)
+
+
+def _part(rows: Results, part: str) -> Results:
+    return [(piece, result) for piece, result in rows if piece.part == part]
+
+
+def orders(rows: Results) -> dict[str, dict[str, Order]]:
+    """Return the fitted orders per flow: of the moments in h, and of the distances in N."""
+    fitted: dict[str, dict[str, Order]] = {}
+    for part, scale in (("weak_order", "steps"), ("distance", "sizes")):
+        for flow, (scales, errors) in _merged(_part(rows, part), scale).items():
+            for name, values in errors.items():
+                order = fit_order([1 / s for s in scales], values)
+                fitted.setdefault(flow, {})[f"{part} {name}"] = order
+    return fitted
+
+
+def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str, list[list[float]]]]]:
+    """Return the scales and the rows of all seeds per flow and quantity."""
+    merged: dict[str, tuple[list[float], dict[str, list[list[float]]]]] = {}
+    for piece, result in rows:
+        _, errors = merged.setdefault(piece.arguments["flow"], (list(piece.arguments[scale]), {}))
+        for name, values in result.items():
+            errors.setdefault(name, []).extend(values)
+    return merged
+
+
+def orders_table(rows: Results) -> str:
+    """Return a row per flow; for closed forms, whether the intervals are where theory has them."""
+    lines = [
+        ["flow", "mean, in h", "second moment, in h", "root of the energy distance, in N", "W2, in N", "as expected"]
+    ]
+    for flow, found in orders(rows).items():
+        cells = [
+            found[key].text if key in found else ""
+            for key in ("weak_order mean", "weak_order second", "distance energy", "distance W2")
+        ]
+        lines.append([flow, *cells, expected(flow, found)])
+    return markdown_table(lines)
+
+
+def expected(flow: str, found: dict[str, Order]) -> str:
+    """Return "yes" or "no" for a closed-form flow: whether the estimates lie in WEAK and ROOT."""
+    if flow not in CLOSED_FORM:
+        return ""
+    limits = {"weak_order mean": WEAK, "weak_order second": WEAK, "distance energy": ROOT}
+    checks = [(order, limits[key]) for key, order in found.items() if key in limits]
+    if all(order.within(*limit) for order, limit in checks):
+        return "yes"
+    inside = all(limit[0] <= order.value <= limit[1] for order, limit in checks)
+    return "yes, interval wider" if inside else "no"
+
+
+def law_curves(rows: Results) -> dict[str, dict[str, tuple[list[float], list[list[float]]]]]:
+    """Return what the plot of the law shows: per part and flow, the scales and the errors of all seeds."""
+    curves: dict[str, dict[str, tuple[list[float], list[list[float]]]]] = {"h": {}, "N": {}}
+    for flow, (steps, errors) in _merged(_part(rows, "weak_order"), "steps").items():
+        curves["h"][flow] = ([make_flow(flow).horizon / k for k in steps], errors["second"])
+    for flow, (sizes, errors) in _merged(_part(rows, "distance"), "sizes").items():
+        curves["N"][flow] = (sizes, errors["energy"])
+    return curves
+
+
+def volumes_table(rows: Results) -> str:
+    lines = [
+        [
+            "flow",
+            "order in the cell width",
+            "order in the time step",
+            "lowest mass",
+            "change of the mass",
+            "rises of F_beta",
+        ]
+    ]
+    for piece, result in rows:
+        space, time = min(result["space_orders"]), min(result["time_orders"])
+        numbers = [f"{space:.2f}", f"{time:.2f}", f"{result['lowest']:.0e}", f"{result['mass_error']:.0e}"]
+        lines.append([piece.arguments["flow"], *numbers, str(result["free_energy_rises"])])
+    return markdown_table(lines)
+
+
+def limit_table(rows: Results) -> str:
+    if not rows:
+        return ""
+    lines = [["flow", "time", "kappa", "slope", "total variation", "with w = 0", "orientation=paper"]]
+    for piece, result in rows:
+        for i, time in enumerate(piece.arguments["times"]):
+            cells = [f"{result[name][i]['tv']:.3f}" for name in ("proximal", "w = 0", "paper")]
+            slope = f"{result['proximal'][i]['slope']:.2f}"
+            lines.append([piece.arguments["flow"], f"{time:g}", f"{piece.arguments['kappa']:g}", slope, *cells])
+    return markdown_table(lines)
+
+
+def bias_table(rows: Results) -> str:
+    if not rows:
+        return ""
+    merged: dict[str, tuple[Piece, list[float], list[float]]] = {}
+    for piece, result in rows:
+        _, uniform, proximal = merged.setdefault(piece.arguments["flow"], (piece, [], []))
+        uniform += result["uniform"]
+        proximal += result["proximal"]
+    lines = [["flow", "N", "h", "epsilon", "kappa", "second moment, uniform", "proximal minus uniform"]]
+    from proxlearn.compare.statistics import interval
+
+    for flow, (piece, uniform, proximal) in merged.items():
+        difference = interval([b - a for a, b in zip(uniform, proximal, strict=True)])
+        h, epsilon = piece.arguments["h"], piece.arguments["epsilon"]
+        kappa = make_flow(flow).beta * epsilon / h
+        numbers = [str(piece.arguments["N"]), f"{h:g}", f"{epsilon:g}", f"{kappa:.3g}"]
+        change = f"{difference.mean:+.4f} ± {difference.student:.4f}"
+        lines.append([flow, *numbers, f"{sum(uniform) / len(uniform):.4f}", change])
+    return markdown_table(lines)
+
+
+def descent_table(rows: Results) -> str:
+    if not rows:
+        return ""
+    lines = [
+        [
+            "flow",
+            "F_beta at 0",
+            "at the end",
+            "largest distance",
+            "rises of the particles' F_beta",
+            "steps with a lower objective",
+        ]
+    ]
+    for piece, result in rows:
+        exact, particles = result["exact"], result["particles"]
+        distance = max(abs(a - b) for a, b in zip(exact, particles, strict=True))
+        rises = sum(b > a for a, b in itertools.pairwise(particles))
+        ends = [
+            f"{values[0]:.3f} ({other[0]:.3f})"
+            for values, other in ((exact, particles), (exact[::-1], particles[::-1]))
+        ]
+        counts = [f"{rises} of {len(particles) - 1}", f"{result['falls']} of {result['steps']}"]
+        lines.append([piece.arguments["flow"], *ends, f"{distance:.3f}", *counts])
+    return markdown_table(lines)
+
+
+WEIGHTS_NOTES = """\
+- Total variation between the normalised weights and the normalised density values at the particles, at t = 0.5, for the
+  epsilon (of five, from 1/64 to 4 times Silverman's variance) with the smallest one at each kappa; N particles,
+  orientation=consistent. Slope: of log rho on log p. "Γ1": the kernel density estimate with this epsilon; "best Γ1":
+  with the best variance; "w = 0": the proximal step without the energy; "Gibbs": exp(-beta V); "frozen": the density at
+  the start. "Beyond": the correlation of log rho with log p after both were freed of log Γ1. Means over the seeds.
+- A kappa without a row has no epsilon whose h = beta epsilon / kappa is stable (at most 0.1) and of those sizes.
+"""
+ENERGY_NOTES = """\
+- Slope of log rho on log p at t = 1.5, as a share of the slope with the energy at the same setting; theory:
+  kappa/(2 + kappa), and for orientation=paper kappa/(2 + kappa) times (2 + kappa)/(6 + kappa) relative to consistent
+  (module verify/population_limit.py, with the proof). Dimension 1 and 2, the settings with h of at most 0.02.
+"""
+LIMIT_NOTES = """\
+- Solution of the limit equation by finite volumes: N infinite, h and epsilon to 0 with kappa fixed, from weights that
+  are the density. Theorem 1 claims a total variation of 0. It is 0 for normal laws in a quadratic energy.
+"""
+OTHERS_NOTES = """\
+- N = 300, total variation to the density at a quarter of the horizon. prox_potential=paper has half the interaction.
+"""
+LAW_NOTES = """\
+- Slopes of log error, fitted for each seed, with 95 % intervals over the seeds. In h: against the exact solution for
+  the same Brownian path (closed forms), or against the recursion with h/2 for the same path. In N: against the
+  solution; the sign is that of N^-order.
+- "As expected": in h between 0.8 and 1.2, in N between 0.4 and 0.6, with the whole interval.
+"""
+BIAS_NOTES = """\
+- The same particles and noise. Without interaction the weights do not act on the particles. Otherwise the drift
+  integrates against the weights: where these follow the density p, against p^2.
+"""
+VOLUMES_NOTES = """\
+- Smallest local order of the L1 distance between solutions with n and 2n cells (time step with the square of the cell
+  width), or with m and 2m time steps. Rises: of F_beta(p_t) between 41 times.
+"""
+DESCENT_NOTES = """\
+- F_beta of the solution and, in brackets, of the particles (entropy by nearest neighbours), N = 500, proximal weights,
+  at 11 times. Objective: the proximal objective of a step against leaving the mass where it is.
+"""
+END = """\
+`proxlearn verify` computes all results (results.jsonl) and this page; `proxlearn verify --experiment weights` the
+experiment on whether weights lower the risk (experiment.md).
+"""
