@@ -37,7 +37,7 @@ FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
 MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
 """Multiples of Silverman's variance that epsilon takes."""
 KAPPAS = (0.1, 1.0, 10.0, 100.0)
-LARGEST_H, SMALLEST_H = 0.1, {300: 5e-4, 1000: 1e-3}
+LARGEST_H, SMALLEST_H = 0.1, {300: 8e-4, 1000: 2e-3}
 """Limits of h = beta epsilon / kappa: stability, and the time of a run."""
 
 
@@ -198,8 +198,10 @@ def _by_seeds(
 
 
 def _weights_pieces(quick: bool) -> Iterator[Piece]:
-    clouds = ((300, "consistent", 3), (300, "paper", 1), (1000, "consistent", 1))
-    for (N, orientation, seeds), p in itertools.product(clouds[:1] if quick else clouds, DIMENSIONS):
+    clouds = [(300, "consistent", 3, p) for p in DIMENSIONS]
+    if not quick:
+        clouds += [(300, "paper", 1, p) for p in (1, 2, 10)] + [(1000, "consistent", 1, p) for p in DIMENSIONS]
+    for N, orientation, seeds, p in clouds:
         for multiple, kappa in itertools.product(MULTIPLES, KAPPAS):
             epsilon = float(f"{multiple * rule_of_thumb(p, N, 1.0):.3g}")
             h = epsilon / kappa

@@ -189,8 +189,8 @@ def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | 
     seen = f"only in dimension {', '.join(map(str, low))}" if low else "in no dimension"
     numbers = ", ".join(f"{ratio:.2f}" for ratio in by_dimension.values())
     sentences = (
-        "With kappa = beta epsilon / h, the weights take the share kappa/(2 + kappa) of log p from the positions of the "
-        "particles, as the kernel density estimate Γ1 of variance epsilon does, and 2/(2 + kappa) from the energy "
+        "With kappa = beta epsilon / h, the weights take the share kappa/(2 + kappa) of log p from the positions of "
+        "the particles, as the kernel density estimate Γ1 of variance epsilon does, and 2/(2 + kappa) from the energy "
         f"(proof: verify/population_limit.py): {energy_share(PAPERS_KAPPA):.1%} at the paper's kappa = "
         f"{PAPERS_KAPPA:g} (WDBC). What they hold beyond Γ1 is this share.",
         "Their smallest total variation to the density, over all kappa and epsilon, divided by that of the best Γ1, "
