@@ -61,10 +61,11 @@ def main(args: list[str]) -> int:
     from proxlearn.jobs.launcher_setup import available_cores
     from proxlearn.verify import experiment_page, page
     from proxlearn.verify.pieces import compute
+    from proxlearn.verify.plan import plan
     from proxlearn.verify.weights_experiment import banana_table
 
     is_experiment = options.experiment is not None
-    pieces = experiment_page.pieces() if is_experiment else page.plan(options.quick)
+    pieces = experiment_page.pieces() if is_experiment else plan(options.quick)
     results = folder / ("experiment.jsonl" if is_experiment else "results.jsonl")
     code = 0
     if not options.page:

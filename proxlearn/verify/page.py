@@ -11,14 +11,14 @@ from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.law import Order, fit_order
 from proxlearn.verify.pieces import Piece, stored, write_page
 from proxlearn.verify.plan import CLOSED_FORM, make_flow
+from proxlearn.verify.population_limit import exponent
 from proxlearn.verify.weights_tables import (
     answer,
     dimension_curves,
     dimension_table,
-    energy_shares,
     energy_table,
     other_flows_table,
-    theory_curves,
+    slope_ratios,
 )
 from proxlearn.views.verify_plots import draw_law, draw_weights
 
@@ -42,7 +42,10 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
         sections.append(found)
     sections += ["![weights](weights.png)", "## The weights against the density: Ornstein-Uhlenbeck flow"]
     sections += [dimension_table(weights, "0.5"), WEIGHTS_NOTES]
-    sections += ["## How much of the density the weights take from the energy", energy_table(weights), ENERGY_NOTES]
+    ratios = slope_ratios(weights)
+    if ratios:
+        heading = "## How much of the density the weights take from the energy"
+        sections += [heading, energy_table(ratios), ENERGY_NOTES]
     limits = limit_table(_part(rows, "limit"))
     sections += ["## Theorem 1: the limit of infinitely many particles", limits, LIMIT_NOTES] if limits else []
     others = other_flows_table(weights)
@@ -55,8 +58,10 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
     sections += ["## The free energy and the proximal objective", descent, DESCENT_NOTES] if descent else []
     sections.append(END)
     paths = [write_page(folder / "verify.md", TITLE, "\n\n".join(text.rstrip() for text in sections) + "\n")]
-    shares = {orientation: energy_shares(weights, orientation) for orientation in ("consistent", "paper")}
-    paths += draw_weights(shares, theory_curves(), dimension_curves(weights), folder)
+    measured = {kappa: (found.without_energy, found.paper) for kappa, found in ratios.items()}
+    kappas = [10 ** (j / 10) for j in range(-12, 22)]
+    theory = {kappa: (exponent(kappa, share_of_w=0.0), exponent(kappa, "paper")) for kappa in kappas}
+    paths += draw_weights(measured, theory, dimension_curves(weights), folder)
     return paths + draw_law(law_curves(rows), folder)
 
 
@@ -134,7 +139,7 @@ def volumes_table(rows: Results) -> str:
     ]
     for piece, result in rows:
         space, time = min(result["space_orders"]), min(result["time_orders"])
-        numbers = [f"{space:.2f}", f"{time:.2f}", f"{result['lowest']:.0e}", f"{result['mass_error']:.0e}"]
+        numbers = [f"{space:.2f}", f"{time:.2f}", f"{result['lowest']:.1g}", f"{result['mass_error']:.1g}"]
         lines.append([piece.arguments["flow"], *numbers, str(result["free_energy_rises"])])
     return markdown_table(lines)
 
@@ -207,9 +212,10 @@ WEIGHTS_NOTES = """\
 - A kappa without a row has no epsilon whose h = beta epsilon / kappa is stable (at most 0.1) and of those sizes.
 """
 ENERGY_NOTES = """\
-- Slope of log rho on log p at t = 1.5, as a share of the slope with the energy at the same setting; theory:
-  kappa/(2 + kappa), and for orientation=paper kappa/(2 + kappa) times (2 + kappa)/(6 + kappa) relative to consistent
-  (module verify/population_limit.py, with the proof). Dimension 1 and 2, the settings with h of at most 0.02.
+- Ratios of slopes of log rho on log p at t = 1.5, near equilibrium, in dimension 1 and 2: without the energy in the
+  proximal step against with it, and orientation=paper against consistent. "N infinite": the exact limit with the same
+  h, epsilon and time; the formulas: the limit at equilibrium with h and epsilon to 0 (proof in
+  verify/population_limit.py). 1 minus the first ratio is the share that the weights take from the energy.
 """
 LIMIT_NOTES = """\
 - Solution of the limit equation by finite volumes: N infinite, h and epsilon to 0 with kappa fixed, from weights that

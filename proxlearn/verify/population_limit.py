@@ -67,11 +67,6 @@ def exponent(kappa: float, orientation: str = "consistent", share_of_w: float = 
     return (2 * share_of_w + kappa) / (2 + extra + kappa)
 
 
-def energy_share(kappa: float) -> float:
-    """Return the share of log p that the weights take from the energy, and not from the particles' positions."""
-    return 2 / (2 + kappa)
-
-
 def gaussian_exponents(
     variance: float, h: float, epsilon: float, beta: float, steps: int, *, share_of_w: float = 1.0
 ) -> list[float]:

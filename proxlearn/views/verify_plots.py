@@ -56,18 +56,19 @@ def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[floa
         fig, (left, right) = figure(9.2, 3.4, 2)
         flows = list(dict.fromkeys([*curves["h"], *curves["N"]]))
         colours = dict(zip(flows, class_colours(max(3, len(flows))), strict=False))
-        for ax, part in ((left, "h"), (right, "N")):
+        for ax, part, power, name in ((left, "h", 1.0, "order 1 (left)"), (right, "N", -0.5, "order 1/2 (right)")):
+            points = []
             for flow, (scales, errors) in curves[part].items():
                 means = [sum(abs(row[i]) for row in errors) / len(errors) for i in range(len(scales))]
+                points += list(zip(scales, means, strict=True))
                 ax.plot(scales, means, ".-", color=colours[flow], linewidth=1.1, label=flow.replace("_", " "))
-        for ax, part, power in ((left, "h", 1.0), (right, "N", -0.5)):
-            scales = [scale for values, _ in curves[part].values() for scale in values]
-            if scales:
-                low, high = ax.get_ylim()
-                middle, x = math.sqrt(max(low, 1e-6) * high), math.sqrt(min(scales) * max(scales))
-                ends = [min(scales), max(scales)]
-                line = [middle * (end / x) ** power for end in ends]
-                ax.plot(ends, line, "--", color=GREY, linewidth=1, label="order 1" if power == 1 else "order 1/2")
+            if points:
+                # A line of the expected slope below all curves.
+                factor = 0.6 * min(y / x**power for x, y in points)
+                ends = [min(x for x, _ in points), max(x for x, _ in points)]
+                style = {"color": GREY, "linewidth": 1}
+                ax.plot(ends, [factor * x**power for x in ends], "--" if part == "h" else ":", **style)
+                right.plot([], [], "--" if part == "h" else ":", label=name, **style)
             ax.set(xscale="log", yscale="log", xlabel=part)
         left.set_ylabel("error of the second moment\n(same Brownian path)")
         right.set_ylabel("root of the energy distance")
@@ -76,21 +77,21 @@ def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[floa
 
 
 def draw_weights(
-    shares: Mapping[str, Mapping[float, float]],
-    theory: Mapping[str, Mapping[float, float]],
+    measured: Mapping[float, tuple[float, float]],
+    theory: Mapping[float, tuple[float, float]],
     dimensions: Mapping[str, Mapping[int, float]],
     folder: Path,
 ) -> list[Path]:
-    """Plot the share of the slope that is left without the energy, over kappa, and total variations over dimensions."""
+    """Plot two ratios of slopes over kappa, measured and in theory, and total variations over the dimension."""
     with house_style():
         fig, (left, right) = figure(9.2, 3.3, 2)
-        for (orientation, values), colour in zip(theory.items(), class_colours(2), strict=True):
-            left.plot(
-                list(values), list(values.values()), "-", color=colour, linewidth=1.2, label=f"{orientation}: theory"
-            )
-            measured = shares.get(orientation, {})
-            left.plot(list(measured), list(measured.values()), "o", color=colour, label=f"{orientation}: measured")
-        left.set(xscale="log", xlabel=r"$\kappa = \beta\epsilon/h$", ylabel="slope with w = 0 / slope with the energy")
+        labels = ("w = 0 / with the energy", "orientation=paper / consistent")
+        for i, (label, colour) in enumerate(zip(labels, class_colours(2), strict=True)):
+            left.plot(list(theory), [pair[i] for pair in theory.values()], "-", color=colour, linewidth=1.2)
+            left.plot(list(measured), [pair[i] for pair in measured.values()], "o", color=colour, label=label)
+        left.plot([], [], "-", color=GREY, label="theory")
+        left.set(xscale="log", ylim=(0, 1.05), xlabel=r"$\kappa = \beta\epsilon/h$")
+        left.set_ylabel(r"ratio of slopes of $\log\rho$ on $\log p$")
         left.legend(loc="upper left")
         markers = ("o", "s", "^", "D", "v", "x")
         for (name, by_dimension), marker, colour in zip(dimensions.items(), markers, class_colours(6), strict=False):
@@ -101,5 +102,6 @@ def draw_weights(
         ticks = sorted({p for values in dimensions.values() for p in values})
         right.set_xticks(ticks, [str(p) for p in ticks])
         right.minorticks_off()
+        right.set_yticks([0.03, 0.1, 0.3, 1.0], ["0.03", "0.1", "0.3", "1"])
         right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02))
         return save_png(fig, folder, "weights")

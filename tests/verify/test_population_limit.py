@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from proxlearn import flow as recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.energy import Energy
-from proxlearn.core.hyper import Hyper
+from proxlearn.core.hyper import Hyper, energy_share
 from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.verify.density_weights import WeightsSetting, agreement, compare_weights, kernel_density
 from proxlearn.verify.double_well import DoubleWell
 from proxlearn.verify.known_flow import BlindFunctional, generator
 from proxlearn.verify.ornstein_uhlenbeck import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid
-from proxlearn.verify.population_limit import energy_share, exponent, gaussian_exponents, limit_of_weights
+from proxlearn.verify.population_limit import exponent, gaussian_exponents, limit_of_weights
 
 
 def still(theta: torch.Tensor) -> torch.Tensor:
