@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,12 +133,12 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
     for (update, comparison), cells in table.items():
         lines += [f"## {update}, {comparison}", effects_table(cells)]
     lines.append(NOTES)
-    paths = [write_page(folder / "experiment.md", TITLE, "\n\n".join(lines))]
+    paths = [write_page(folder / "experiment.md", TITLE, "\n\n".join(text.rstrip() for text in lines) + "\n")]
     return paths + draw_experiment({key: [vars(cell) for cell in cells] for key, cells in table.items()}, folder)
 
 
 def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
-    """Return one sentence on the proximal weights, and one on the other updates."""
+    """Return a sentence per update: in how many cells it helps and hurts, and where it helps most."""
     sentences = []
     for update in UPDATES:
         parts = []
@@ -159,7 +160,7 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
             "resampling": "Those with resampling",
         }
         sentences.append(f"{name[update]} {'; they '.join(parts)}.")
-    return "\n".join(sentences)
+    return "\n".join(textwrap.fill(sentence, 119, break_on_hyphens=False) for sentence in sentences)
 
 
 def counts(table: dict[tuple[str, str], list[Effect]]) -> str:

@@ -45,6 +45,8 @@ def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
         axes[0].set_ylabel("change of the test risk, %\n(equal recursions)")
         for problem in problems:
             axes[-1].plot([], [], color=colours[problem], label=problem)
+        for N, width in ((20, 0.6), (50, 1.1), (200, 1.8)):
+            axes[-1].plot([], [], "-", color=GREY, linewidth=width, label=f"N = {N}")
         axes[-1].plot([], [], "o", color=GREY, markersize=5, label="clear")
         axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return save_png(fig, folder, "experiment")
