@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.paper.result_table import markdown_table
+from proxlearn.verify import population_limit
 from proxlearn.verify.law import Order, fit_order
 from proxlearn.verify.pieces import Piece, stored, write_page
 from proxlearn.verify.plan import CLOSED_FORM, make_flow
@@ -34,12 +35,12 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
     if not rows:
         return []
     sections = []
-    if len(rows) < len(pieces):
-        sections.append(f"**Unfinished**: {len(rows)} of {len(pieces)} results; the same command computes the others.")
     weights = [(piece.arguments, result) for piece, result in rows if piece.part == "weights"]
     found = answer(weights, _part(rows, "limit"))
     if found is not None:
         sections.append(found)
+    if len(rows) < len(pieces):
+        sections.append(f"**Unfinished**: {len(rows)} of {len(pieces)} results; the same command computes the others.")
     sections += ["![weights](weights.png)", "## The weights against the density: Ornstein-Uhlenbeck flow"]
     sections += [dimension_table(weights, "0.5"), WEIGHTS_NOTES]
     ratios = slope_ratios(weights)
@@ -56,7 +57,9 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
     sections += ["## The finite-volume solver", volumes_table(_part(rows, "finite_volumes")), VOLUMES_NOTES]
     descent = descent_table(_part(rows, "descent"))
     sections += ["## The free energy and the proximal objective", descent, DESCENT_NOTES] if descent else []
-    sections.append(END)
+    # The docstring of the module is the proof; its first line is the heading.
+    heading, _, proof = (population_limit.__doc__ or "").partition("\n")
+    sections += [f"## {heading.rstrip('.')}", proof.strip("\n"), END]
     paths = [write_page(folder / "verify.md", TITLE, "\n\n".join(text.rstrip() for text in sections) + "\n")]
     measured = {kappa: (found.without_energy, found.paper) for kappa, found in ratios.items()}
     kappas = [10 ** (j / 10) for j in range(-12, 22)]

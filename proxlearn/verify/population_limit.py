@@ -1,4 +1,4 @@
-r"""What the proximal weights converge to when the number of particles grows: the law of the weighted cloud.
+r"""What the proximal weights converge to when the number of particles grows.
 
 Write the weights as rho_i = r(theta_i) / N at particles of density p, so that the weighted cloud has the density
 mu = r p. "The weights are the density" means r = p up to a factor, hence mu = p^2. Theorem 1 of the paper is the claim

@@ -215,7 +215,7 @@ def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | 
     advice = "There is no dimension in which they pay."
     if better:
         kappas = sorted({best[p].kappa for p in better})
-        multiples = sorted({best[p].arguments["epsilon"] / rule_of_thumb(p, 300, 1.0) for p in better})
+        multiples = sorted({round(best[p].arguments["epsilon"] / rule_of_thumb(p, 300, 1.0), 3) for p in better})
         advice = (
             f"Where weights are wanted: orientation=consistent, dimension {_listed(better)}, kappa = "
             f"{_listed(kappas)}, epsilon = {_listed(multiples)} times Silverman's variance."
