@@ -138,7 +138,7 @@ class World:
 
     def announce(self, event: str) -> None:
         """Let the ranks pass that wait for an event."""
-        self._store.set(event, b"")
+        self._store.set(event, "")
 
     def await_event(self, event: str) -> None:
         """Wait for an event without a time limit: the selection of a run may take hours on rank 0."""
@@ -186,7 +186,7 @@ class World:
         least, most = ROLL_CALL_SECONDS
         end = time.monotonic() + min(max(least, 2 * self._longest), most)
         try:
-            self._store.set(f"present-{self.rank}", b"")
+            self._store.set(f"present-{self.rank}", "")
             while time.monotonic() < end:
                 for rank in others:
                     if self._store.check([f"failed-{rank}"]):
