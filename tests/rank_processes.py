@@ -64,7 +64,9 @@ class Ranks:
         """Return what proxlearn said to the user on stderr, without the notices about compilations."""
         lines = self.outputs[rank].read_text().splitlines()
         return [
-            line for line in lines if line.startswith("proxlearn: ") and "compil" not in line and " -> " not in line
+            line
+            for line in lines
+            if line.startswith("proxlearn: ") and "the fused passes" not in line and " -> " not in line
         ]
 
 

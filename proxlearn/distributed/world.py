@@ -8,6 +8,7 @@ store of the group: a rank that does not answer is the lost one, and the error w
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -182,9 +183,18 @@ class World:
 
     def _call_the_roll(self) -> RankLost:
         """Return the error that names the ranks which do not answer; see ``ROLL_CALL_SECONDS``."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
         least, most = ROLL_CALL_SECONDS
-        end = time.monotonic() + min(max(least, 2 * self._longest), most)
+        seconds = min(max(least, 2 * self._longest), most)
+        found: list[RankLost] = []
+        # In a thread, because under srun rank 0 holds the store: if it hangs, a call of the store does not return.
+        roll = threading.Thread(target=lambda: found.append(self._find_lost(seconds)), daemon=True)
+        roll.start()
+        roll.join(seconds + ROLL_CALL_SECONDS[0])
+        return found[0] if found else RankLost("rank 0 ended or did not answer", 1)
+
+    def _find_lost(self, seconds: float) -> RankLost:
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        end = time.monotonic() + seconds
         try:
             self._store.set(f"present-{self.rank}", "")
             while time.monotonic() < end:

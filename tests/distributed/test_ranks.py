@@ -16,7 +16,7 @@ from small_runs import status
 
 import proxlearn
 from proxlearn.core.sharding import Exchange, Lone, Shards
-from proxlearn.distributed.agreement import check_visible
+from proxlearn.distributed.agreement import check_same_data, check_visible
 from proxlearn.distributed.launch import Launch, find_launch
 from proxlearn.distributed.world import World
 from proxlearn.errors import InputError, ProxlearnError
@@ -214,8 +214,8 @@ def test_ranks_that_cannot_run_together_are_refused_in_one_line_and_nothing_is_w
     for number, (message, ((size, *args), own)) in enumerate(REFUSED.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        where = {"train": (f"hydra.run.dir={folder / 'run'}", f"hydra.sweep.dir={folder / 'run'}"), "compare": ()}
-        started[message] = start_command(folder, size, *args, *where[args[0]], own=own)
+        where = () if args[0] == "compare" else (f"hydra.{'sweep' if '-m' in args else 'run'}.dir={folder / 'run'}",)
+        started[message] = start_command(folder, size, *args, *where, own=own)
     for message, ranks in started.items():
         assert set(ranks.wait()) == {2}, (message, ranks.outputs[0].read_text())
         assert ranks.lines(0) == [f"proxlearn: {message}"]
@@ -224,30 +224,18 @@ def test_ranks_that_cannot_run_together_are_refused_in_one_line_and_nothing_is_w
 
 
 def test_ranks_with_different_data_are_refused(tmp_path: Path) -> None:
-    for rank in (0, 1):
-        (tmp_path / f"home-{rank}").mkdir()
-        rows = "".join(f"{i / 10},{i * (rank + 1)}\n" for i in range(20))
-        (tmp_path / f"home-{rank}" / "data.csv").write_text("x,y\n" + rows)
-    ranks = start_ranks(
-        tmp_path,
-        2,
-        run_at_home,
-        lambda rank: (
-            tmp_path / f"home-{rank}",
-            *("train", "dataset=csv", "dataset.path=~/data.csv", "dataset.target=y", "N=64"),
-            f"hydra.run.dir={tmp_path / 'run'}",
-        ),
-    )
-    assert ranks.wait() == [2, 2], ranks.outputs[0].read_text()
-    (line,) = ranks.lines(0)
-    assert "rank 1 has data with the checksum=" in line
-    assert not (tmp_path / "run").exists()
+    ranks = start_ranks(tmp_path, 2, compare_data, lambda rank: (rank, str(rank) * 64))
+    assert ranks.wait() == [2, 2]
+    assert "rank 1 has data with the checksum=1111" in ranks.outputs[0].read_text()
 
 
-def run_at_home(home: Path, *args: str) -> int:
-    """Run a command in a home of its own, as machines have that do not share one."""
-    os.environ["HOME"] = str(home)
-    return run_command(*args)
+def compare_data(rank: int, sha256: str) -> int:
+    try:
+        check_same_data(world_of(rank, 2), sha256)
+    except ProxlearnError as error:
+        print(error)
+        return error.exit_code
+    return 0
 
 
 def test_a_folder_that_a_rank_does_not_see_is_refused(tmp_path: Path) -> None:
