@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from proxlearn import __version__
-from proxlearn.errors import ProxlearnError, RunError, did_you_mean, system_failure
+from proxlearn.distributed.launch import Launch, find_launch, read_timeout
+from proxlearn.errors import InputError, ProxlearnError, RunError, did_you_mean, system_failure
 from proxlearn.memory import is_out_of_memory
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import OutputClosed, OutputError, open_standard_streams, require_output
@@ -67,6 +68,9 @@ COMMANDS = {
 }
 """The commands by name."""
 
+ON_RANKS = ("train", "resume")
+"""Commands that several processes can run together; the others run in one process."""
+
 PRINTING = {"-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help"}
 """Options with which a command only prints information."""
 
@@ -101,6 +105,9 @@ def usage() -> str:
 def run(name: str, args: list[str]) -> int:
     """Run one command and return its exit code; an expected error is printed as one line on stderr."""
     try:
+        launch = find_launch()
+        if launch is not None and (name in ON_RANKS or launch.size > 1):
+            return run_as_rank(name, args, launch)
         code: int = importlib.import_module(COMMANDS[name].module).main(args)
         return code
     except ProxlearnError as error:
@@ -124,6 +131,28 @@ def run(name: str, args: list[str]) -> int:
         remedy = "starts again; without overwrite=true it continues" if overwrites else "continues"
         notice(f"interrupted; the same command {remedy}")
         return 130
+
+
+def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
+    """Run one command as one of several processes that torchrun or srun has started."""
+    if name not in ON_RANKS:
+        if launch.rank == 0:
+            notice(
+                f"`proxlearn {name}` runs in one process, not on {launch.size} ranks; start it without torchrun or srun"
+            )
+        return InputError.exit_code
+    # Imported here, because torch takes seconds to import.
+    from proxlearn.distributed.world import World
+
+    world = World(launch, read_timeout())
+    try:
+        code: int = importlib.import_module(COMMANDS[name].module).main(args, world)
+        return code
+    except ProxlearnError as error:
+        raise world.settle(error) from error
+    except BaseException as error:
+        world.report_failure(error)
+        raise
 
 
 def complete(args: list[str]) -> int:

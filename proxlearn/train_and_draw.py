@@ -16,20 +16,22 @@ from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import try_write
 
-if TYPE_CHECKING:  # torch takes seconds to import, so the input is checked first.
+if TYPE_CHECKING:  # torch takes seconds to import, and the input is checked first.
+    from proxlearn.distributed.world import World
     from proxlearn.run.observers import Callback
 
 
-def run_session(config: TrainConfig, folder: Path, command: str, continuation: str) -> int:
+def run_session(config: TrainConfig, folder: Path, command: str, continuation: str, world: World | None = None) -> int:
     """Train in ``folder``, draw the results, and return the exit code.
 
-    ``continuation`` names the command that continues the run after a signal.
+    ``continuation`` names the command that continues the run after a signal. ``world``: the ranks that share the run.
     """
     try:
-        outcome = train_and_draw(config, folder, command)
+        outcome = train_and_draw(config, folder, command, world=world)
     except ProxlearnError as error:
-        notice(str(error))
-        return error.exit_code
+        common = error if world is None else world.settle(error)
+        notice(str(common))
+        return common.exit_code
     if outcome.signal is not None:
         notice(f"stopped at step {outcome.step}; {continuation} continues from there")
         return 128 + outcome.signal
@@ -44,8 +46,14 @@ def train_and_draw(
     callbacks: Sequence[Callback] = (),
     plots: bool = True,
     verbose: bool = True,
+    world: World | None = None,
 ) -> Outcome:
-    """Train in ``folder``, draw the results, print the summary, and return the outcome of the session."""
+    """Train in ``folder``, draw the results, print the summary, and return the outcome of the session.
+
+    Of the ranks of a ``world``, rank 0 draws and prints.
+    """
+    is_first = world is None or world.rank == 0
+    verbose = verbose and is_first
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
     if verbose:
@@ -56,10 +64,14 @@ def train_and_draw(
     from proxlearn.run.logger_session import log_session_end
     from proxlearn.run.observers import SessionOptions
     from proxlearn.run.train import train
-    from proxlearn.views.run.run_views import render_run, summary
 
     with out_of_memory_as_run_error():
-        outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose))
+        outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose), world)
+    if not is_first:
+        return outcome
+    # Imported after the training: the plots need a hundred megabytes that a large cloud may need, too.
+    from proxlearn.views.run.run_views import render_run, summary
+
     if outcome.already_finished and verbose:
         longest = outcome.longest_steps
         target = f"steps={longest}, as requested earlier," if longest > outcome.step else "A larger value of steps"

@@ -32,6 +32,7 @@ LAYERS = (
     ("files",),
     ("terminal",),
     ("config",),
+    ("distributed",),
     ("data", "training", "loggers", "jobs.records"),
     ("flow", "run"),
     ("jobs", "predict"),

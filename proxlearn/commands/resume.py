@@ -6,8 +6,9 @@ import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proxlearn.config.schema import LoggerConfig
+from proxlearn.config.schema import LoggerConfig, TrainConfig
 from proxlearn.errors import InputError
 from proxlearn.files.user_paths import absolute_folder
 from proxlearn.loggers.logger import check_logger
@@ -18,8 +19,26 @@ from proxlearn.run.run_folder import RunFolder
 from proxlearn.train_and_draw import run_session
 from proxlearn.validators import integer, parse_number
 
+if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need its ranks.
+    from proxlearn.distributed.world import World
 
-def main(args: list[str]) -> int:
+
+def main(args: list[str], world: World | None = None) -> int:
+    """Continue a run; ``world``: the ranks that share it, all of which call this function."""
+    if world is None:
+        config, folder = preflight(args)
+    else:
+        from proxlearn.distributed.agreement import agreed, check_same_config, check_same_program
+
+        check_same_program(world)
+        config, folder = agreed(world, lambda: preflight(args))
+        check_same_config(world, config, folder)
+    command = shlex.join(["proxlearn", "resume", *args])
+    return run_session(config, folder, command, f"`{command}`", world)
+
+
+def preflight(args: list[str]) -> tuple[TrainConfig, Path]:
+    """Return the config and the folder of the run that a command line names, after checks."""
     parser = argparse.ArgumentParser(
         prog="proxlearn resume",
         description="Continue a run from its newest valid checkpoint. If the run is finished, print its result.",
@@ -47,8 +66,7 @@ def main(args: list[str]) -> int:
     check_logger(config.logger)
     check_writable(folder)
     refuse_remote_logger(config.logger)
-    command = shlex.join(["proxlearn", "resume", *args])
-    return run_session(config, folder, command, f"`{command}`")
+    return config, folder
 
 
 def refuse_remote_logger(logger: LoggerConfig) -> None:

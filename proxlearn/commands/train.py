@@ -7,6 +7,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.errors import HydraException
@@ -31,6 +32,9 @@ from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or
 from proxlearn.sweeps.plan import SweepPlan, plan_sweep
 from proxlearn.train_and_draw import run_session
 
+if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need its ranks.
+    from proxlearn.distributed.world import World
+
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -40,11 +44,13 @@ class RunPlan:
     folder: Path
 
 
-def main(args: list[str]) -> int:
-    plan = preflight(args)
+def main(args: list[str], world: World | None = None) -> int:
+    """Train; ``world``: the ranks that share the run, all of which call this function."""
+    plan = preflight(args) if world is None else preflight_of_ranks(args, world)
     command = shlex.join(["proxlearn", "train", *args])
     if plan is None:
-        print_with_hydra(args)
+        if world is None or world.rank == 0:
+            print_with_hydra(args)
         return 0
     if isinstance(plan, SweepPlan):
         from proxlearn.sweeps.launch import run_sweep
@@ -52,10 +58,30 @@ def main(args: list[str]) -> int:
         return run_sweep(plan, command)
     existing = nearest_existing_folder(plan.folder)
     try:
-        return run_session(plan.config, plan.folder, command, continue_command(plan.config.overwrite))
+        return run_session(plan.config, plan.folder, command, continue_command(plan.config.overwrite), world)
     finally:
         # A run that fails while its data are read has created a folder and stored nothing.
-        remove_if_empty(plan.folder, existing)
+        if world is None or world.rank == 0:
+            remove_if_empty(plan.folder, existing)
+
+
+def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
+    """Return the run of a command line that all ranks were given; raise an error on all of them if they differ."""
+    from proxlearn.distributed.agreement import agreed, check_same_config, check_same_program
+
+    def work() -> RunPlan | None:
+        plan = preflight(args)
+        if isinstance(plan, SweepPlan):
+            raise InputError("a sweep starts its jobs itself", "start it without torchrun or srun")
+        if plan is not None and plan.config.kernel != "auto" and plan.config.weights == "proximal":
+            raise InputError(f"kernel={plan.config.kernel} runs in one process", "use kernel=auto on ranks")
+        return plan
+
+    check_same_program(world)
+    plan = agreed(world, work)
+    if plan is not None:
+        check_same_config(world, plan.config, plan.folder)
+    return plan
 
 
 def preflight(args: list[str]) -> SweepPlan | RunPlan | None:

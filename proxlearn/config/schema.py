@@ -36,7 +36,7 @@ Solver = Literal["closed_form", "literal"]
 Logger = Literal["csv", "tensorboard", "mlflow"]
 """proxlearn's own loggers; installed packages add others through entry points of the group ``proxlearn.loggers``."""
 Compile = Literal["auto", "on", "off"]
-Engine = Literal["fused", "eager", "literal"]
+Engine = Literal["fused", "eager", "literal", "sharded"]
 T = TypeVar("T")
 THREADS = optional(integer(at_least=1, below=4097, example=1))
 

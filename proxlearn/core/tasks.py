@@ -6,20 +6,22 @@ interpreted and which metrics are computed. No other module distinguishes betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import mean_outputs, samples_per_block
+from proxlearn.core.estimates import estimate_weights, mean_outputs, samples_per_block
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.samples import Samples
+from proxlearn.core.sharding import undivided
 
 SATURATION = 1e-3
 """Distance of logistic(f) from a label within which the paper's code counts a prediction as correct."""
@@ -193,9 +195,26 @@ def task_of(neuron: Neuron, samples: Samples, loss: Loss = quadratic) -> Task:
     return TASKS[next(name for name in neuron.tasks if (name == "regression") == (samples.labels is None))](loss)
 
 
-def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic) -> dict[str, float]:
-    """Return every metric on one part of the data, by name."""
-    task, n = task_of(neuron, samples, loss), len(samples)
+@dataclass(frozen=True)
+class CloudOutputs:
+    """The outputs of a cloud for samples."""
+
+    means: dict[str, Tensor]
+    """The mean output over the particles by estimate, each of shape (outputs, n)."""
+    particle_scores: dict[str, float]
+    """Scores of the individual particles, averaged over them."""
+
+    def scores(self, task: Task, samples: Samples) -> dict[str, float]:
+        """Return every metric, by name."""
+        values: dict[str, Tensor] = {}
+        for estimate, mean in self.means.items():
+            values |= task.scores(mean, samples, estimate)
+        return {name: float(value) for name, value in values.items()} | self.particle_scores
+
+
+def evaluate_cloud(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
+    """Return the outputs of a cloud, computed in blocks of samples."""
+    n = len(samples)
     size = samples_per_block(neuron, cloud)
     blocks = [samples] if size >= n else [samples.take_rows(rows) for rows in torch.split(torch.arange(n), size)]
     means: dict[str, list[Tensor]] = {}
@@ -207,10 +226,42 @@ def scores(neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = qua
         # The scores of the individual particles are means over the samples.
         for name, value in task.particle_scores(outputs, block).items():
             particle_scores[name] = particle_scores.get(name, 0.0) + float(value) * (len(block) / n)
-    values: dict[str, Tensor] = {}
-    for estimate, parts in means.items():
-        values |= task.scores(torch.cat(parts, dim=1), samples, estimate)
-    return {name: float(value) for name, value in values.items()} | particle_scores
+    return CloudOutputs({estimate: torch.cat(parts, dim=1) for estimate, parts in means.items()}, particle_scores)
+
+
+def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
+    """Return the outputs of a divided cloud, block of particles by block: without the outputs of all of them in memory.
+
+    One process does this alone, in the order of the blocks and on one thread, so that the bits depend on N only.
+    """
+    shards, weights = undivided(len(cloud.theta)), estimate_weights(cloud)
+    shapes: list[torch.Size] = []
+    totals: dict[str, float] = {}
+
+    def block_sums() -> Iterator[np.ndarray]:
+        for rows in shards.block_rows:
+            outputs = neuron.outputs(cloud.theta[rows].clone(), samples.X)
+            shapes.append(outputs.shape[1:])
+            for name, value in task.particle_scores(outputs, samples).items():
+                totals[name] = totals.get(name, 0.0) + float(value) * len(outputs) / shards.N
+            yield (torch.stack([of_all[rows] for of_all in weights.values()]) @ outputs.flatten(1)).numpy()
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        sums = torch.from_numpy(shards.sum_blocks(block_sums()))
+    finally:
+        torch.set_num_threads(threads)
+    means = (mean.reshape(shapes[0]) for mean in sums)
+    return CloudOutputs(dict(zip(weights, means, strict=True)), totals)
+
+
+def scores(
+    neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic, divided: bool = False
+) -> dict[str, float]:
+    """Return every metric on one part of the data, by name; ``divided``: as for a cloud over several ranks."""
+    task = task_of(neuron, samples, loss)
+    return (evaluate_blocks if divided else evaluate_cloud)(neuron, cloud, samples, task).scores(task, samples)
 
 
 def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:

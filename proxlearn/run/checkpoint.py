@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,24 +54,17 @@ class Checkpoint:
     """
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write one checkpoint and return its path; raise RunError if a tensor is not finite."""
+def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = None) -> Path:
+    """Write one checkpoint and return its path; raise RunError if a tensor is not finite.
+
+    ``shards`` are the checksums of the parts of the cloud, in the order of their rows, if the ranks of the run have
+    written them with ``save_shard``. The file then names them instead of holding the cloud. It is written last, so that
+    a checkpoint is complete or does not exist.
+    """
     cloud = checkpoint.cloud
-    tensors = {
-        "theta": cloud.theta,
-        "rho": cloud.rho,
-        "log_rho": cloud.log_rho,
-        "generator": checkpoint.generator,
-    }
-    if cloud.screen is not None:
-        # Cloned, because the reference may be the cloud itself, and safetensors rejects tensors that share memory.
-        tensors["reference"] = cloud.screen.reference.clone()
-    for name, tensor in tensors.items():
-        if not _is_finite(tensor):
-            raise RunError(
-                f"{name} is not finite at step {cloud.step}, so no checkpoint is written",
-                "choose a smaller h, a smaller box in dataset.initial, or device.dtype=float64",
-            )
+    tensors = {"generator": checkpoint.generator}
+    if shards is None:
+        tensors = _cloud_tensors(cloud, slice(None)) | tensors
     state = {
         "step": cloud.step,
         "run": checkpoint.run,
@@ -84,10 +77,45 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         "revision": checkpoint.revision,
         "proximal": None if checkpoint.proximal is None else dict(checkpoint.proximal),
     }
-    blob = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    file_format = checkpoint_file.FORMAT
+    if shards is not None:
+        state["shards"], file_format = list(shards), checkpoint_file.MANIFEST_FORMAT
     path = checkpoint_file.checkpoint_path(folder, cloud.step)
-    write_atomically(path, checkpoint_file.encode_checkpoint(blob, state))
+    write_atomically(path, checkpoint_file.encode_checkpoint(_encode_tensors(tensors), state, file_format))
     return path
+
+
+def save_shard(folder: Path, checkpoint: Checkpoint, rows: slice) -> str:
+    """Write the part of a checkpoint that holds some rows of its cloud, and return its checksum."""
+    cloud = checkpoint.cloud
+    state = {"step": cloud.step, "run": checkpoint.run, "rows": [rows.start, rows.stop]}
+    blob = _encode_tensors(_cloud_tensors(cloud, rows))
+    content = checkpoint_file.encode_checkpoint(blob, state, checkpoint_file.SHARD_FORMAT)
+    sha256 = checkpoint_file.checksum_of(content)
+    write_atomically(checkpoint_file.shard_path(folder, cloud.step, sha256), content)
+    return sha256
+
+
+def _cloud_tensors(cloud: PointCloud, rows: slice) -> dict[str, Tensor]:
+    """Return the tensors of some rows of a cloud by name; raise RunError if one of them is not finite."""
+    tensors = {"theta": cloud.theta, "rho": cloud.rho, "log_rho": cloud.log_rho}
+    if cloud.screen is not None:
+        # Cloned, because the reference may be the cloud itself, and safetensors refuses tensors that share memory.
+        tensors["reference"] = cloud.screen.reference.clone()
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            raise RunError(
+                f"{name} is not finite at step {cloud.step}, so no checkpoint is written",
+                "choose a smaller h, a smaller box in dataset.initial, or device.dtype=float64",
+            )
+    return {name: tensor[rows] for name, tensor in tensors.items()}
+
+
+def _encode_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    content: bytes = safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    )
+    return content
 
 
 def load(path: Path) -> Checkpoint:
@@ -100,6 +128,7 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
     try:
         # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
+        tensors |= _join_shards(file.shards)
         theta, log_rho, generator = tensors["theta"], tensors["log_rho"], tensors["generator"]
         step, unmet, switched_at = (file.state[name] for name in ("step", "unmet", "switched_at"))
         metrics = MetricsPosition(file.state["metrics_size"], file.state["metrics_sha256"])
@@ -156,11 +185,19 @@ def prune(folder: Path, step: int, keep: int, every: int, films: bool, protected
     for k, path in older:
         if path not in kept and k not in protected and not (films and is_film(k)):
             path.unlink(missing_ok=True)
+    for path in checkpoint_file.unused_shards(folder, step):
+        path.unlink(missing_ok=True)
 
 
 def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
     """Return the checkpoint with its cloud on a device."""
     return replace(checkpoint, cloud=checkpoint.cloud.to(device, checkpoint.cloud.theta.dtype))
+
+
+def _join_shards(shards: Collection[bytes]) -> dict[str, Tensor]:
+    """Return the tensors of a whole cloud from those of its parts."""
+    parts = [safetensors.torch.load(shard) for shard in shards]
+    return {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
 
 def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Screen | None:

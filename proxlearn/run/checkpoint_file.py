@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,11 @@ from proxlearn.files.safe_read import UnreadableFile, open_regular, os_error_tex
 from proxlearn.portability import physical_memory
 
 FORMAT = "proxlearn-cloud-2"
+MANIFEST_FORMAT = "proxlearn-cloud-3"
+"""Format of a checkpoint whose cloud is in the files of the ranks that wrote it: the state holds their checksums."""
+SHARD_FORMAT = "proxlearn-shard-1"
 FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
+SHARD_NAME = re.compile(r"cloud-(\d{9,18})-[0-9a-f]{16}\.shard")
 BLANK_CHECKSUM = b"0" * 64
 CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 MAX_HEADER_BYTES = 2**20
@@ -41,10 +45,32 @@ class CheckpointFile:
     sha256: str
     state: dict[str, Any]
     """The values of the checkpoint that are not tensors."""
+    shards: tuple[bytes, ...] = ()
+    """The content of the files that hold the parts of the cloud, in the order of their rows."""
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"cloud-{step:09d}.safetensors"
+
+
+def shard_path(folder: Path, step: int, sha256: str) -> Path:
+    """Return the path of a part of a cloud: the name has its checksum, so that no other content replaces a file."""
+    return folder / f"cloud-{step:09d}-{sha256[:16]}.shard"
+
+
+def list_shards(folder: Path) -> list[tuple[int, Path]]:
+    """Return the steps and paths of the parts of clouds in a folder, in no particular order."""
+    matches = ((SHARD_NAME.fullmatch(path.name), path) for path in folder.glob("cloud-*.shard"))
+    return [(int(match[1]), path) for match, path in matches if match]
+
+
+def shard_names(state: dict[str, Any]) -> list[str]:
+    """Return the checksums of the parts that a state names; an empty list for a checkpoint of one file."""
+    names = [str(sha256) for sha256 in state.get("shards", ())]
+    # They are parts of paths, so nothing else is accepted.
+    if not all(re.fullmatch("[0-9a-f]{64}", name) for name in names):
+        raise InvalidCheckpoint("it names a part by something other than a checksum")
+    return names
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
@@ -55,13 +81,13 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
-def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
+def encode_checkpoint(blob: bytes, state: dict[str, Any], file_format: str = FORMAT) -> bytes:
     """Return a safetensors file with ``state`` and a checksum added to its header; equal content gives equal bytes.
 
     The header is written here because the library writes metadata in random order.
     """
     size = int.from_bytes(blob[:8], "little")
-    metadata = {"format": FORMAT, "state": json.dumps(state, sort_keys=True), "sha256": BLANK_CHECKSUM.decode()}
+    metadata = {"format": file_format, "state": json.dumps(state, sort_keys=True), "sha256": BLANK_CHECKSUM.decode()}
     header = json.dumps({"__metadata__": metadata, **json.loads(blob[8 : 8 + size])}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     blank = len(header).to_bytes(8, "little") + header + blob[8 + size :]
@@ -69,24 +95,72 @@ def encode_checkpoint(blob: bytes, state: dict[str, Any]) -> bytes:
     return blank[:start] + hashlib.sha256(blank).hexdigest().encode() + blank[end:]
 
 
+def checksum_of(content: bytes) -> str:
+    """Return the checksum in the header of an encoded file."""
+    start, end = _checksum_span(content)
+    return content[start:end].decode()
+
+
 def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
-    """Read a checkpoint file; raise InvalidCheckpoint if its checksum or, if ``named``, its name does not match."""
+    """Read a checkpoint, which is a file or a file and the parts of the cloud that it names.
+
+    Raise InvalidCheckpoint if a checksum or, if ``named``, the file's name does not match.
+    """
+    file = _read_file(path, (FORMAT, MANIFEST_FORMAT))
+    try:
+        step = file.state["step"] if named or "shards" in file.state else 0
+        if named and checkpoint_path(path.parent, step) != path:
+            raise InvalidCheckpoint("its name does not match its step")
+        names = shard_names(file.state)
+        parts = [shard_path(path.parent, step, sha256) for sha256 in names]
+        return replace(file, shards=tuple(_read_shard(part, name) for part, name in zip(parts, names, strict=True)))
+    except PARSE_ERRORS as error:
+        raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
+
+
+def _read_shard(path: Path, sha256: str) -> bytes:
+    """Return the content of a part of a cloud; raise InvalidCheckpoint if it is damaged or missing."""
+    try:
+        file = _read_file(path, (SHARD_FORMAT,))
+    except InvalidCheckpoint as error:
+        raise InvalidCheckpoint(f"its part {path.name} is not valid: {error}") from error
+    if file.sha256 != sha256:
+        raise InvalidCheckpoint(f"its part {path.name} is another one")
+    return file.blob
+
+
+def _read_file(path: Path, formats: tuple[str, ...]) -> CheckpointFile:
+    """Read one file of one of ``formats``; raise InvalidCheckpoint if its checksum does not match."""
     try:
         blob = _read_whole_file(path)
         metadata = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
         # The format is checked before the checksum, which a newer format may compute differently.
-        refuse_newer_format(path, metadata["format"], FORMAT)
+        refuse_newer_format(path, metadata["format"], formats[-1])
         start, end = _checksum_span(blob)
         if _checksum(blob, start, end) != blob[start:end]:
             raise InvalidCheckpoint("its checksum does not match")
-        if metadata["format"] != FORMAT:
-            raise InvalidCheckpoint(f"its format is {metadata['format']!r:.60} instead of {FORMAT!r}")
-        state = json.loads(metadata["state"])
-        if named and checkpoint_path(path.parent, state["step"]) != path:
-            raise InvalidCheckpoint("its name does not match its step")
-        return CheckpointFile(blob, blob[start:end].decode(), state)
+        if metadata["format"] not in formats:
+            raise InvalidCheckpoint(f"its format is {metadata['format']!r:.60} instead of {formats[0]!r}")
+        return CheckpointFile(blob, blob[start:end].decode(), json.loads(metadata["state"]))
     except PARSE_ERRORS as error:
         raise InvalidCheckpoint(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
+
+
+def unused_shards(folder: Path, step: int) -> list[Path]:
+    """Return the parts of clouds, up to a step, that no checkpoint in the folder names.
+
+    They belong to checkpoints that were deleted, or that were not completed because a rank was killed.
+    """
+    used = set()
+    shards = list_shards(folder)
+    for number, path in list_checkpoints(folder) if shards else ():
+        try:
+            state = _read_file(path, (FORMAT, MANIFEST_FORMAT)).state
+            used |= {shard_path(folder, number, sha256) for sha256 in shard_names(state)}
+        except (InvalidCheckpoint, *PARSE_ERRORS):
+            # A damaged checkpoint may be repaired, so its parts are kept.
+            used |= {shard for shard_step, shard in shards if shard_step == number}
+    return [path for number, path in shards if number <= step and path not in used]
 
 
 def valid_checkpoints(folder: Path) -> Iterator[CheckpointFile]:

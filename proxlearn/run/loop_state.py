@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.run.checkpoint import Checkpoint, Number
 from proxlearn.run.experiment import Experiment
@@ -17,7 +18,9 @@ from proxlearn.run.metrics import Row, proximal_figures
 class RunState:
     """The newest cloud of a run, with everything that the next step and a checkpoint need."""
 
-    def __init__(self, experiment: Experiment, checkpoint: Checkpoint) -> None:
+    def __init__(self, experiment: Experiment, checkpoint: Checkpoint, shards: Shards | None = None) -> None:
+        """``shards`` is the division of the cloud among ranks, for the sharded engine."""
+        self.shards = shards
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint
         """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""

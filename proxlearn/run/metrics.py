@@ -38,9 +38,17 @@ Row = dict[str, Number]
 
 
 def measure(
-    problem: Risk, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
+    problem: Risk,
+    test: Samples,
+    cloud: PointCloud,
+    proximal: Mapping[str, Number] | None,
+    hyper: Hyper,
+    divided: bool = False,
 ) -> Row:
-    """Return every metric of a cloud; ``proximal`` holds the metrics of the proximal step that led to it, if any."""
+    """Return every metric of a cloud; ``proximal`` holds the metrics of the proximal step that led to it, if any.
+
+    ``divided``: whether the cloud is one over several ranks, which is measured block by block.
+    """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
     # Constant values are not repeated here, because they are in the config.
@@ -48,7 +56,8 @@ def measure(
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
     for part, samples in (("train", problem.samples), ("test", test)):
-        row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples, problem.loss).items()}
+        values = scores(problem.neuron, cloud, samples, problem.loss, divided)
+        row |= {f"{part}_{name}": value for name, value in values.items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     if problem.strengths is not None:
         train_risk = train_risk + cloud.shares @ problem.confining(cloud.theta)

@@ -12,6 +12,7 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.step import Info
+from proxlearn.distributed.world import World
 from proxlearn.loggers.logger import RunLogger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
@@ -45,20 +46,53 @@ class MetricsRows(Observer):
     def _record(self, state: RunState, scheduled: bool) -> None:
         experiment = state.experiment
         state.row = measure(
-            experiment.problem, experiment.test, state.cloud, state.proximal_figures(), experiment.hyper
+            experiment.problem,
+            experiment.test,
+            state.cloud,
+            state.proximal_figures(),
+            experiment.hyper,
+            divided=state.shards is not None,
         )
         self.log.write(state.row, scheduled)
+
+
+def is_stored_within(state: RunState) -> bool:
+    """Whether a checkpoint of the step is written during the session; that of the last step is written at its end."""
+    config = state.experiment.config
+    return is_stored(state.step, config.checkpoint_every, config.films) and not state.is_last
+
+
+def save_shards(world: World, folder: RunFolder, state: RunState) -> list[str]:
+    """Write this rank's part of the cloud, and return the checksums of the parts of all ranks."""
+    assert state.shards is not None, "several ranks divide the cloud"
+    return world.gather(checkpoints.save_shard(folder.checkpoints, state.checkpoint, state.shards.rows))
+
+
+class ShardCheckpoints(Observer):
+    """Observer of a rank other than 0, which writes its part of each checkpoint."""
+
+    def __init__(self, folder: RunFolder, world: World) -> None:
+        self.folder, self.world = folder, world
+
+    def after_step(self, state: RunState) -> None:
+        if is_stored_within(state):
+            save_shards(self.world, self.folder, state)
+
+    def finish(self, state: RunState) -> None:
+        save_shards(self.world, self.folder, state)
 
 
 class Checkpoints(Observer):
     """An observer that stores the cloud at scheduled steps and at the end, and deletes obsolete checkpoints."""
 
-    def __init__(self, folder: RunFolder, log: MetricsLog, protected: Collection[int]) -> None:
-        self.folder, self.log, self.protected = folder, log, protected
+    def __init__(
+        self, folder: RunFolder, log: MetricsLog, protected: Collection[int], world: World | None = None
+    ) -> None:
+        """``world``: the ranks that write the parts of the cloud; None for a run in one process."""
+        self.folder, self.log, self.protected, self.world = folder, log, protected, world
 
     def after_step(self, state: RunState) -> None:
-        config = state.experiment.config
-        if is_stored(state.step, config.checkpoint_every, config.films) and not state.is_last:
+        if is_stored_within(state):
             self._save(state)
 
     def finish(self, state: RunState) -> None:
@@ -71,7 +105,10 @@ class Checkpoints(Observer):
         proximal = state.proximal_figures()
         generator = state.generator.get_state()
         checkpoint = replace(state.checkpoint, generator=generator, metrics=self.log.mark, proximal=proximal)
-        checkpoints.save(self.folder.checkpoints, checkpoint)
+        shards = None
+        if self.world is not None and self.world.size > 1:
+            shards = save_shards(self.world, self.folder, state)
+        checkpoints.save(self.folder.checkpoints, checkpoint, shards)
         config = state.experiment.config
         keep, every = config.keep_checkpoints, config.checkpoint_every
         checkpoints.prune(self.folder.checkpoints, state.step, keep, every, config.films, self.protected)
@@ -87,7 +124,8 @@ class FinalFigures(Observer):
         self.folder.require_held()
         experiment = state.experiment
         with self.status.writing_figures(state.checkpoint):
-            result_files.write_figures(self.folder, experiment.problem, experiment.test, state.cloud)
+            divided = state.shards is not None
+            result_files.write_figures(self.folder, experiment.problem, experiment.test, state.cloud, divided)
 
 
 class LoggerRows(Observer):

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import ESTIMATES, estimates
+from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.samples import Samples
-from proxlearn.core.tasks import scores, task_of
+from proxlearn.core.tasks import evaluate_blocks, evaluate_cloud, task_of
 from proxlearn.data.prepare import PreparedData
 from proxlearn.data.scaling import Scaler
 from proxlearn.files.atomic import write_atomically, write_json
@@ -72,20 +72,21 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
     _write_csv(folder.points, ["part", *(f"x{i}" for i in range(len(columns))), "target"], rows)
 
 
-def write_figures(folder: RunFolder, problem: Risk, test: Samples, cloud: PointCloud) -> None:
-    """Write the scores of a cloud to accuracy.csv and, for classification, confusion.csv."""
+def write_figures(folder: RunFolder, problem: Risk, test: Samples, cloud: PointCloud, divided: bool = False) -> None:
+    """Write the scores of a cloud to accuracy.csv and, for classification, confusion.csv; ``divided``: see measure."""
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
     task = task_of(problem.neuron, test, problem.loss)
     for part, samples in (("test", test), ("train", problem.samples)):
-        values = scores(problem.neuron, cloud, samples, problem.loss)
-        # The two estimates come first, then further accuracies (a stricter count, the votes of the particles).
+        outputs = (evaluate_blocks if divided else evaluate_cloud)(problem.neuron, cloud, samples, task)
+        values = outputs.scores(task, samples)
+        # The two estimates first, then further accuracies (a stricter count, the particles' votes).
         names = dict.fromkeys((*ESTIMATES, *(name.split("_", 1)[1] for name in values if "accuracy_" in name)))
         for name in names:
             rows.append([part, name, *(values.get(f"{quantity}_{name}", "") for quantity in task.quantities)])
         if samples.labels is None:
             continue
-        for estimate, output in estimates(problem.neuron, cloud, samples.X).items():
+        for estimate, output in outputs.means.items():
             C = task.classes(output)
             counts = torch.bincount(samples.labels * C + task.predicted(output), minlength=C * C)
             confusion += [[part, estimate, *divmod(cell, C), count] for cell, count in enumerate(counts.tolist())]

@@ -21,7 +21,7 @@ from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
 from proxlearn.loggers.logger import EVENTS_FOLDER, RUN_ID_FILE
-from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, read_checkpoint_file
+from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, list_shards, read_checkpoint_file
 from proxlearn.run.previous_session import PreviousSession, retention_settings
 
 MODEL_FORMAT = "proxlearn-model-2"
@@ -77,7 +77,8 @@ class RunFolder:
 
     def run_files(self) -> list[Path]:
         """Return the files that the run wrote; status and config, which identify a run folder, are last."""
-        checkpoints = (path for _, path in list_checkpoints(self.checkpoints))
+        stored = (*list_shards(self.checkpoints), *list_checkpoints(self.checkpoints))
+        checkpoints = (path for _, path in stored)
         candidates = filter(_is_candidate, list_candidates(self.checkpoints))
         markers = (self.status, self.config)
         named = (self.path / name for name in sorted(RUN_FILES - PLOTS - {path.name for path in markers}))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 
+from proxlearn.distributed.world import World
 from proxlearn.errors import RunError
 from proxlearn.memory import out_of_memory_as_run_error
 from proxlearn.run import checkpoint as checkpoints
@@ -30,7 +32,8 @@ def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: Ru
     _write_model_and_points(experiment, folder)
     with MetricsLog(folder.metrics) as log:
         log.start(checkpoint.metrics, None)
-        log.write(measure(experiment.problem, experiment.test, checkpoint.cloud, None, experiment.hyper))
+        divided = status.values["engine"] == "sharded"
+        log.write(measure(experiment.problem, experiment.test, checkpoint.cloud, None, experiment.hyper, divided))
         log.sync()
         checkpoints.save(folder.checkpoints, replace(checkpoint, metrics=log.mark))
     status.write("running", checkpoint)
@@ -44,8 +47,13 @@ def run_session(
     stop: StopRequest,
     warnings: list[str],
     options: SessionOptions,
+    world: World | None = None,
+    when_ready: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Train from ``checkpoint`` to the last step; write the log and the status even if the session fails."""
+    """Train from ``checkpoint`` to the last step; the log and the status are written even if the session fails.
+
+    ``when_ready`` is called once the folder is ready for the ranks of ``world``, which write parts of checkpoints.
+    """
     folder.create(experiment.config)
     foreign_lines = MetricsLog(folder.metrics).foreign_lines(checkpoint.metrics)
     checkpoint = convert_metrics(folder, experiment, checkpoint)
@@ -62,7 +70,8 @@ def run_session(
         status.write("running", checkpoint)
         journal.info("%s: from step %d to %d", status.values["command"], checkpoint.cloud.step, experiment.steps)
         with out_of_memory_as_run_error(), logger_session(experiment.config.logger, folder, journal.warning) as logger:
-            signal = training_loop(experiment, checkpoint, folder, status, stop, journal, logger, options)
+            when_ready()
+            signal = training_loop(experiment, checkpoint, folder, status, stop, journal, logger, options, world)
         journal.info("%s at step %d", status.values["state"], status.values["step"])
     except FolderLost:
         # The log and the status may belong to another run by now.

@@ -31,8 +31,10 @@ class StopRequest:
     Within ``stop.interruptible()``, a signal raises Interrupted instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, among_ranks: bool = False) -> None:
+        """``among_ranks``: whether further signals are ignored, because a launcher repeats the one of the terminal."""
         self.signal: int | None = None
+        self._among_ranks = among_ranks
         self._interruptible = False
         self._previous: dict[int, Any] = {}
 
@@ -65,8 +67,15 @@ class StopRequest:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
+            if self._among_ranks:
+                return
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.signal = number
         if self._interruptible:
             raise Interrupted(number)
+
+    def interrupt(self, number: int) -> None:
+        """Act on a signal that another rank has received."""
+        self.signal = number
+        raise Interrupted(number)

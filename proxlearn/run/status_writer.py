@@ -39,6 +39,7 @@ class Status(Observer):
         threads: int,
         command: str,
         previous: PreviousSession,
+        ranks: int = 1,
     ) -> None:
         # Determined before the session writes its first checkpoint.
         protected = folder.protected_steps(experiment.config, previous)
@@ -64,6 +65,7 @@ class Status(Observer):
             "device": experiment.device.type,
             "engine": engine,
             "threads": threads,
+            "ranks": ranks,
             "metrics_version": VERSION,
             "revision": REVISION,
             "run": experiment.identity,

@@ -6,7 +6,7 @@ New, continued and extended runs use the same code.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,10 +15,14 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.core.hyper import blind_step_notice
 from proxlearn.core.schedules import first_kappa
 from proxlearn.core.thread_limit import usable_threads
+from proxlearn.distributed.agreement import check_same_data, check_visible
+from proxlearn.distributed.world import STARTED, World
 from proxlearn.errors import SAME_COMMAND, InputError, StoppedBySignal, continue_command
 from proxlearn.files.atomic import CONTINUES_FROM_CHECKPOINT, disk_errors_as_run_error
 from proxlearn.loggers.logger import check_logger
+from proxlearn.memory import out_of_memory_as_run_error
 from proxlearn.run import result_files
+from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
 from proxlearn.run.lock import FolderLock
@@ -32,16 +36,32 @@ from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.session import run_session, write_first_state
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status_writer import Status
+from proxlearn.run.training_loop import follow
+from proxlearn.terminal.notice import notice
 from proxlearn.training.engine import choose_engine
+from proxlearn.training.settings import Settings
 
 OLD_RUN_UNCHANGED = f"{SAME_COMMAND} starts again (the old run is unchanged)"
 
 
-def train(config: TrainConfig, path: Path, command: str, options: SessionOptions | None = None) -> Outcome:
-    """Start, continue or extend the run of ``config`` in the folder ``path``, locked against other processes."""
+def train(
+    config: TrainConfig,
+    path: Path,
+    command: str,
+    options: SessionOptions | None = None,
+    world: World | None = None,
+) -> Outcome:
+    """Start, continue or extend the run of ``config`` in the folder ``path``, locked against other processes.
+
+    ``world``: the ranks that share the run, all of which call this function; rank 0 owns the folder.
+    """
     try:
-        with StopRequest() as stop, contextlib.ExitStack() as resources:
-            return _train(config, path, command, options or SessionOptions(), stop, resources)
+        with StopRequest(among_ranks=world is not None) as stop, contextlib.ExitStack() as resources:
+            if world is not None:
+                world.stop = stop
+                if world.rank > 0:
+                    return _follow(config, path, stop, world)
+            return _train(config, path, command, options or SessionOptions(), stop, resources, world)
     except Interrupted as stopped:
         # The new run of an overwrite is not in place before the first step.
         remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} continues"
@@ -55,6 +75,7 @@ def _train(
     options: SessionOptions,
     stop: StopRequest,
     resources: contextlib.ExitStack,
+    world: World | None,
 ) -> Outcome:
     check_logger(config.logger)
     remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}"
@@ -66,6 +87,9 @@ def _train(
         previous = work.read_previous_session()
     with stop.interruptible():
         experiment = build_experiment(config)
+    if world is not None:
+        check_same_data(world, experiment.prepared.table.sha256)
+        check_visible(world, path)
     # Checked before the run is reported as finished, because its figures do not belong to a file that was edited since
     # then.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
@@ -78,16 +102,18 @@ def _train(
     if complete is not None and previous.finished_at is not None and previous.finished_at >= complete.steps:
         with disk_errors_as_run_error(path):
             result_files.repair_model(work, complete.prepared, complete.part_names)
+        share_start(world, None)
         return Outcome(path, "finished", previous.finished_at, already_finished=True, longest_steps=previous.steps)
     engine = choose_engine(
         experiment.device.type,
         solver=config.solver,
         compile=config.compile,
         previous=previous.engine,
+        ranks=world is not None,
     )
-    # The bits of the fused engine do not depend on the number of threads. In plain torch, the order of a sum does, so
-    # such a run keeps the number with which it started.
-    kept = None if engine == "fused" else previous.threads
+    # The bits of the compiled engines do not depend on the number of threads. In plain torch, the order of a sum does,
+    # so such a run keeps the number with which it started.
+    kept = None if engine in ("fused", "sharded") else previous.threads
     threads = kept or config.threads or torch.get_num_threads()
     torch.set_num_threads(usable_threads(threads))
     warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
@@ -95,6 +121,14 @@ def _train(
         warnings.append(
             f"the run keeps threads={threads} from its start, because results of engine={engine} depend on it"
         )
+    if previous.engine == "fused" and engine == "sharded":
+        warnings.append(
+            "the run goes on with the engine of several ranks, which agrees with the one before to rounding, not bit"
+            " for bit, and which the run keeps"
+        )
+    if complete is None and world is not None and world.size > 1:
+        warnings.append("the selection ran on rank 0 alone, while the other ranks waited")
+        notice("the selection runs on rank 0 alone; the other ranks wait")
     with disk_errors_as_run_error(path, remedy):
         experiment = complete or run_selection(experiment, work, threads, stop)
     checkpoint = load_resume_point(work, experiment, previous, warnings.append) or first_checkpoint(experiment)
@@ -120,8 +154,48 @@ def _train(
                 swap_in(folder)
             checkpoint = load_resume_point(folder, experiment, previous, warnings.append) or checkpoint
             previous = replace(previous, retention=retention_settings(config))
-        status = Status(folder, experiment, engine, threads, command, previous)
-        return run_session(experiment, checkpoint, folder, status, stop, warnings, options)
+        status = Status(folder, experiment, engine, threads, command, previous, 1 if world is None else world.size)
+        start = Start(experiment.settings, checkpoint, threads)
+        return run_session(
+            experiment, checkpoint, folder, status, stop, warnings, options, world, lambda: share_start(world, start)
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """What rank 0 tells the other ranks before the first step: the selected settings, and where the run continues."""
+
+    settings: Settings
+    checkpoint: Checkpoint
+    threads: int
+
+
+def share_start(world: World | None, start: Start | None) -> None:
+    """Let the other ranks begin; ``start`` is None for a run that has already finished."""
+    if world is not None:
+        world.announce(STARTED)
+        world.gather()
+        world.share(start)
+        world.is_training = start is not None
+
+
+def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) -> Outcome:
+    """Take part in a run as a rank other than 0."""
+    with stop.interruptible():
+        experiment = build_experiment(config)
+    check_same_data(world, experiment.prepared.table.sha256)
+    check_visible(world, path)
+    # Rank 0 may select settings first, for longer than an exchange may take.
+    world.await_event(STARTED)
+    world.gather()
+    start: Start | None = world.share()
+    if start is None:
+        return Outcome(path, "finished", config.steps or 0, already_finished=True)
+    world.is_training = True
+    torch.set_num_threads(usable_threads(start.threads))
+    experiment = replace(experiment, settings=start.settings)
+    with disk_errors_as_run_error(path), torch.no_grad(), out_of_memory_as_run_error():
+        return follow(experiment, start.checkpoint, RunFolder(path), stop, start.threads, world)
 
 
 def _lock_folder(config: TrainConfig, path: Path, resources: contextlib.ExitStack) -> tuple[RunFolder, FolderLock]:

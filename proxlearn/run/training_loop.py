@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.sharding import Shards, undivided
 from proxlearn.core.step import Info
+from proxlearn.distributed.world import World
 from proxlearn.loggers.logger import RunLogger
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment, dtype_of
@@ -23,7 +25,9 @@ from proxlearn.run.observers import (
     LoggerRows,
     MetricsRows,
     SessionOptions,
+    ShardCheckpoints,
 )
+from proxlearn.run.outcome import Outcome
 from proxlearn.run.progress import Progress
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.signals import Interrupted, StopRequest
@@ -46,12 +50,15 @@ def training_loop(
     journal: logging.Logger,
     logger: RunLogger,
     options: SessionOptions,
+    world: World | None = None,
 ) -> int | None:
     """Run the steps from ``checkpoint`` to the last one, and return the signal that stopped them early, if any.
 
-    A callback can also stop the steps; the run can then be continued, as after a signal.
+    A callback can also stop the steps; the run can then be continued, as after a signal. ``world``: the ranks that
+    share the cloud with this one, which is rank 0.
     """
-    state = RunState(experiment, checkpoint)
+    shards = make_shards(experiment.config.N, world) if status.values["engine"] == "sharded" else None
+    state = RunState(experiment, checkpoint, shards)
     fallback = experiment.config.device.fallback_dtype
 
     def report_switch(bad: PointCloud) -> None:
@@ -63,7 +70,7 @@ def training_loop(
     ):
         observers: tuple[Observer, ...] = (
             MetricsRows(folder, log),
-            Checkpoints(folder, log, frozenset(status.values["protected"])),
+            Checkpoints(folder, log, frozenset(status.values["protected"]), world),
             progress,
             FinalFigures(folder, status),
             status,
@@ -85,16 +92,71 @@ def training_loop(
             threads=status.values["threads"],
             fallback=fallback and dtype_of(fallback),
             on_switch=report_switch,
+            shards=shards,
         )
-        for cloud, info in () if state.stop_requested else until_stopped(steps, state.generator, stop):
+        first_step, sent_before = state.step, 0 if world is None else world.bytes_sent
+        if world is not None:
+            steps = until_any_stopped(steps, state.generator, world)
+        else:
+            steps = until_stopped(steps, state.generator, stop)
+        for cloud, info in () if state.stop_requested else steps:
             state.update(cloud, info)
             for observer in observers:
                 observer.after_step(state)
             if state.stop_requested:
                 break
+        if world is not None:
+            sent, number = world.bytes_sent - sent_before, state.step - first_step
+            journal.info("rank 0 of %d sent %d bytes in %d steps", world.size, sent, number)
         for observer in observers:
             observer.finish(state)
     return None if state.is_last else stop.signal
+
+
+def follow(
+    experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, stop: StopRequest, threads: int, world: World
+) -> Outcome:
+    """Run the steps of a rank other than 0, which computes its part of each step and writes its part of the cloud."""
+    shards = make_shards(experiment.config.N, world)
+    state = RunState(experiment, checkpoint, shards)
+    observer, fallback = ShardCheckpoints(folder, world), experiment.config.device.fallback_dtype
+    if state.is_new:
+        observer.after_step(state)
+    steps = iterate(
+        experiment.source,
+        state.cloud,
+        experiment.hyper,
+        generator=state.generator,
+        until=experiment.steps,
+        engine="sharded",
+        threads=threads,
+        fallback=fallback and dtype_of(fallback),
+        shards=shards,
+    )
+    for cloud, info in until_any_stopped(steps, state.generator, world):
+        state.update(cloud, info)
+        observer.after_step(state)
+    observer.finish(state)
+    return Outcome(folder.path, "finished" if state.is_last else "stopped", state.step, stop.signal)
+
+
+def make_shards(N: int, world: World | None) -> Shards:
+    """Return the division of the cloud among the ranks of a world, or the blocks of a run in one process."""
+    return undivided(N) if world is None else Shards(N, world)
+
+
+def until_any_stopped(steps: Steps, generator: torch.Generator, world: World) -> Steps:
+    """Yield the steps until a rank receives a signal, which ends them on all ranks, also in the middle of a step."""
+    while not world.any_stop_request():
+        generator_state = generator.get_state()
+        try:
+            result = next(steps, None)
+        except Interrupted:
+            generator.set_state(generator_state)
+            return
+        if result is None:
+            return
+        yield result
 
 
 def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -> Steps:

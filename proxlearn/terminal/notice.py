@@ -8,6 +8,14 @@ from proxlearn.printable_text import printable
 from proxlearn.terminal.streams import try_write
 
 
+class Notices:
+    """Whether this process prints notices: of several ranks one speaks for all."""
+
+    silent = False
+
+
 def notice(text: str) -> None:
-    """Print ``text`` as one line on stderr."""
+    """Print ``text`` as one line on stderr, unless this process is silent."""
+    if Notices.silent:
+        return
     try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

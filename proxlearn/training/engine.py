@@ -23,6 +23,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels.keops import FAILURE as KEOPS_FAILURE
 from proxlearn.core.samples import Samples
+from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError
 from proxlearn.terminal.notice import notice
@@ -52,15 +53,25 @@ def fused_obstacle(device: str) -> str | None:
 
 
 def choose_engine(
-    device: str, *, solver: str = "closed_form", compile: str = "auto", previous: str | None = None
+    device: str,
+    *,
+    solver: str = "closed_form",
+    compile: str = "auto",
+    previous: str | None = None,
+    ranks: bool = False,
 ) -> str:
-    """Return the engine of a new run (fused, eager or literal), or the ``previous`` engine of a continued run."""
+    """Return the engine of a new run (fused, eager, literal or sharded), or the ``previous`` one of a continued run.
+
+    ``ranks``: whether torchrun or srun has started the process. The run then has the sharded engine, and keeps it.
+    """
     obstacle = fused_obstacle(device)
+    if ranks:
+        return _choose_sharded(obstacle, solver, compile, previous)
     if previous is not None:
-        if previous == "fused" and obstacle:
+        if previous in ("fused", "sharded") and obstacle:
             raise InputError(
-                f"this run uses the fused engine, but {obstacle}",
-                "continue the run on a machine where this engine is available",
+                f"this run uses the {previous} engine, but {obstacle}",
+                "continue the run where this engine is available",
             )
         return previous
     if solver == "literal":
@@ -70,10 +81,24 @@ def choose_engine(
     return "eager" if obstacle or compile == "off" else "fused"
 
 
-def make_step(engine: str, functional: Functional, hyper: Hyper, N: int, threads: int) -> Step:
-    """Return the step function of an engine, in the precision of the functional."""
-    if engine == "fused":
-        return CompiledStep(functional, hyper, N, threads)
+def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: str | None) -> str:
+    """Return the engine of ranks; raise InputError if it cannot run or would change the results of a run."""
+    if solver == "literal" or previous == "literal":
+        raise InputError("solver=literal runs in one process", "leave out solver=literal, or start it without torchrun")
+    if obstacle or compile == "off":
+        problem = f"ranks need the compiled engine, but {obstacle or 'compile=off is set'}"
+        raise InputError(problem, "use device=cpu and compile=auto, or start it without torchrun")
+    if previous == "eager":
+        raise InputError("this run uses the eager engine, which runs in one process", "continue it without torchrun")
+    return "sharded"
+
+
+def make_step(
+    engine: str, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
+) -> Step:
+    """Return the step function of an engine, in the precision of the functional; the sharded engine has ``shards``."""
+    if engine in ("fused", "sharded"):
+        return CompiledStep(functional, hyper, N, threads, shards)
     if engine == "eager":
         return PlainStep(step.step, functional, hyper)
     if not isinstance(functional, Risk):
@@ -112,12 +137,18 @@ class PlainStep:
 class CompiledStep:
     """The step function of the fused engine, which reports compilations and adapts the number of threads."""
 
-    def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
+    def __init__(
+        self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
+    ) -> None:
         from proxlearn.core.fused.fused_step import FusedStep
+        from proxlearn.core.fused.sharded_step import ShardedStep
         from proxlearn.core.fused.thread_layer import set_threads
 
         with CompilationReport():
-            self.fused_step = FusedStep(functional, hyper, N, threads)
+            if shards is None:
+                self.fused_step = FusedStep(functional, hyper, N, threads)
+            else:
+                self.fused_step = ShardedStep(functional, hyper, N, threads, shards)
         self.set_hyper, self.set_samples = self.fused_step.set_hyper, self.fused_step.set_samples
         self._choice, self._set_threads = ThreadChoice(threads), set_threads
 

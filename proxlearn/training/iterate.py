@@ -9,6 +9,7 @@ import torch
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.hyper import Hyper
+from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.stepper import Stepper
@@ -26,6 +27,7 @@ def iterate(
     threads: int | None = None,
     fallback: torch.dtype | None = None,
     on_switch: Callable[[PointCloud], None] = lambda bad: None,
+    shards: Shards | None = None,
 ) -> Iterator[tuple[PointCloud, Info | None]]:
     """Yield the cloud and the diagnostics after each step.
 
@@ -37,17 +39,20 @@ def iterate(
     generator : source of all randomness. The cloud and the state of the generator determine all further steps. If a
         step raises an error, its state is undefined; to continue, the caller must restore the state before the step.
     until : the last step; None for no limit.
-    engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise.
+    engine : "fused", "eager" or "literal"; None selects "fused" if it can run, and "eager" otherwise. "sharded" is the
+        engine of a cloud that is divided among processes, with ``shards``.
     threads : number of threads of the compiled passes; None for as many as torch uses. The compiled passes give the
         same bits with any number of threads.
     fallback : precision that is used permanently after the first non-finite cloud; if it is None, that cloud raises
         RunError.
     on_switch : called with the non-finite cloud when the precision is switched.
+    shards : the division of the cloud among processes, which all call this function with the same arguments.
     """
     hyper.check()
     hyper = functional.with_readings(hyper)
     engine = engine or choose_engine(cloud.theta.device.type)
-    step = Stepper(functional, hyper, engine, threads or torch.get_num_threads(), generator, fallback, on_switch)
+    threads = threads or torch.get_num_threads()
+    step = Stepper(functional, hyper, engine, threads, generator, fallback, on_switch, shards)
     while until is None or cloud.step < until:
         cloud, info = step(cloud)
         yield cloud, info

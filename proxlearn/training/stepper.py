@@ -18,6 +18,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.noise import draw_key, normal, uniform
 from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
+from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import ess_below, resample_systematic
 from proxlearn.errors import InputError, RunError
@@ -36,6 +37,7 @@ class Stepper:
         generator: torch.Generator,
         fallback: torch.dtype | None = None,
         on_switch: Callable[[PointCloud], None] = lambda bad: None,
+        shards: Shards | None = None,
     ) -> None:
         """Prepare the steps for a functional whose data, if any, are in float64; the steps convert them as needed.
 
@@ -44,6 +46,7 @@ class Stepper:
         """
         self.source, self.hyper, self.engine, self.threads = functional, hyper, engine, threads
         self.generator, self.fallback, self.on_switch = generator, fallback, on_switch
+        self.shards = shards
         if hyper.batch_size is not None and not isinstance(functional, Risk):
             problem = f"batch_size={hyper.batch_size}, but this functional has no samples"
             raise InputError(problem, "leave out batch_size")
@@ -55,7 +58,7 @@ class Stepper:
     def __call__(self, cloud: PointCloud) -> tuple[PointCloud, Info | None]:
         hyper, before = self.hyper, with_measured_epsilon(self.hyper, cloud)
         rows = self._draw_batch()
-        noise, z0 = draw_noise(before, self.generator, self.engine)
+        noise, z0 = draw_noise(before, self.generator, self.engine, self.shards)
         after, info = self._recurse(before, rows, noise, z0)
         if not (info is not None and info.finite) and not is_finite(after):
             if self.fallback in (None, before.theta.dtype):
@@ -87,7 +90,7 @@ class Stepper:
             samples = functional.samples.take_rows(rows.to(device))
             functional = functional if self._step is not None else functional.with_samples(samples, batch=True)
         if self._step is None:
-            self._step = make_step(self.engine, functional, hyper, len(cloud.theta), self.threads)
+            self._step = make_step(self.engine, functional, hyper, len(cloud.theta), self.threads, self.shards)
         elif samples is not None:
             self._step.set_samples(samples)
         if self.hyper.varies:
@@ -113,19 +116,22 @@ class Stepper:
         return torch.randint(n, (size,), generator=self.generator, device=self.generator.device)
 
 
-def draw_noise(cloud: PointCloud, generator: torch.Generator, engine: str = "fused") -> tuple[Tensor, Tensor]:
+def draw_noise(
+    cloud: PointCloud, generator: torch.Generator, engine: str = "fused", shards: Shards | None = None
+) -> tuple[Tensor, Tensor]:
     """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1].
 
-    All engines draw the same numbers up to rounding.
+    The engines have the same numbers to rounding. With ``shards`` the noise is that of the particles of this rank.
     """
     key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
-    if engine != "fused" or fused_obstacle(device.type) is not None:
+    if engine not in ("fused", "sharded") or fused_obstacle(device.type) is not None:
         return normal(key, cloud.theta.shape, dtype, device), uniform(key, len(cloud.theta), dtype, device)
     # Imported here, because Numba takes a second to import and the other engines do not need it.
     from proxlearn.core.fused.noise_pass import fill_normal, fill_uniform
 
-    noise, z0 = torch.empty_like(cloud.theta), torch.empty_like(cloud.theta[:, 0])
-    fill_normal(key, noise.numpy())
+    rows = slice(None) if shards is None else shards.rows
+    noise, z0 = torch.empty_like(cloud.theta[rows]), torch.empty_like(cloud.theta[:, 0])
+    fill_normal(key, noise.numpy(), 0 if shards is None else shards.rows.start * cloud.theta.shape[1])
     fill_uniform(key, z0.numpy())
     return noise, z0
 

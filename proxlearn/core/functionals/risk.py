@@ -17,7 +17,7 @@ from proxlearn.core.estimates import ESTIMATES, estimates
 from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
-from proxlearn.core.neurons.neuron import Neuron
+from proxlearn.core.neurons.neuron import Neuron, Response
 from proxlearn.core.neurons.tiled_response import respond
 from proxlearn.core.part_checks import as_loss, as_neuron, check_loss, check_neuron
 from proxlearn.core.samples import Samples, make_features, make_samples
@@ -166,11 +166,26 @@ class Risk(Functional):
         return risk._with_confinement(theta, response.over_samples(risk.cotangent(f)[:, None])[:, 0])
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
+        response = respond(self.neuron, theta, self.samples)
+        return self.potentials_of_response(response, theta, rho, self.particle_sums(response, rho, hyper), hyper)
+
+    def particle_sums(self, response: Response, rho: Tensor, hyper: Hyper) -> Tensor:
+        """Return the sums over the particles that the potentials depend on: P^T rho and, if needed, P^T 1, (1 or 2, n).
+
+        The response may be that of a part of a cloud. The sums of all parts are then added up.
+        """
+        both = self.loss.name == "quadratic" and hyper.drift == "paper"
+        weights = torch.stack((rho, torch.ones_like(rho)), dim=1) if both else rho[:, None]
+        return response.over_particles(weights).T
+
+    def potentials_of_response(
+        self, response: Response, theta: Tensor, rho: Tensor, sums: Tensor, hyper: Hyper
+    ) -> Potentials:
+        """Return the potentials of the particles of a response, from the ``particle_sums`` of the whole cloud."""
         if self.loss.name == "quadratic":
-            potentials = self._quadratic_potentials(theta, rho, hyper)
+            potentials = self._quadratic_potentials(response, rho, sums, hyper)
         else:
-            response = respond(self.neuron, theta, self.samples)
-            c = self.cotangent(response.over_particles(rho[:, None])[:, 0])
+            c = self.cotangent(sums[0])
             w = response.over_samples(c[:, None])[:, 0]
             potentials = Potentials(w, response.pull_back(c))
         if self.strengths is None:
@@ -178,18 +193,16 @@ class Risk(Functional):
         w, gradient = potentials.w + self.confining(theta), potentials.gradient + self.strengths * theta
         return Potentials(w, gradient)
 
-    def _quadratic_potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
+    def _quadratic_potentials(self, response: Response, rho: Tensor, sums: Tensor, hyper: Hyper) -> Potentials:
         """Return the potentials for the quadratic loss, from v = -(2/n) P y and u = U rho = (1/n) P P^T rho."""
         n, y = len(self.samples), self.samples.y.reshape(-1)
-        response = respond(self.neuron, theta, self.samples)
+        r = sums[0]
         if hyper.drift == "paper":
             # The gradient of sum_k (u_k + v_k), which is what Backward(u + v) computes: theta_i enters u_i directly and
             # every other u_k through U's i-th column, hence the second term, s = P^T 1.
-            r, s = response.over_particles(torch.stack((rho, torch.ones_like(rho)), dim=1)).unbind(1)
-            gradient = response.pull_back(self._weighted((r - 2 * y) / n), rho, self._weighted(s / n))
+            gradient = response.pull_back(self._weighted((r - 2 * y) / n), rho, self._weighted(sums[1] / n))
         else:
             # The gradient of the first variation v + 2 U rho of F = F0 + <v, rho> + rho^T U rho.
-            r = response.over_particles(rho[:, None])[:, 0]
             gradient = response.pull_back(self.cotangent(r))
         inner = response.over_samples(torch.stack((self._weighted(y), self._weighted(r)), dim=1))
         inner_y, inner_r = inner.unbind(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -23,9 +24,23 @@ class FusedDrift(ABC):
 
     risk: Risk
 
-    @abstractmethod
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         """Return Theta_k and the potential w of the proximal step."""
+        r, s = self.forward(theta, rho)
+        return self.backward(theta, rho, noise, r, s)
+
+    @abstractmethod
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        """Evaluate the neurons; return r = P^T rho and s = P^T 1, shape (2, n) or (2, C, n).
+
+        The particles may be a part of a cloud. The sums of the parts then have to be added up before ``backward``.
+        """
+
+    @abstractmethod
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        """Return Theta_k and w of the particles of the last ``forward``, from the sums over the whole cloud."""
 
     @abstractmethod
     def _prepare(self, samples: Samples) -> None:
@@ -76,7 +91,11 @@ def pad_columns(X: Tensor) -> Tensor:
     return torch.nn.functional.pad(X, (0, columns - X.shape[1])).contiguous()
 
 
+@lru_cache(maxsize=2)
 def with_ones(samples: Samples) -> tuple[Tensor, Tensor]:
-    """Return y, and [1 X] in the two forms that the matrix products need: transposed and padded."""
+    """Return [1 X] in the two forms that the matrix products need: transposed, and padded.
+
+    The drifts of the blocks of a cloud share one copy.
+    """
     X1t = torch.cat((samples.X.new_ones(len(samples), 1), samples.X), dim=1).T.contiguous()
     return X1t, pad_columns(X1t.T)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.core.functionals.functional import Functional
+from proxlearn.core.functionals.functional import Functional, Potentials
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.drift_base import FusedDrift
 from proxlearn.core.fused.softmax_binary_features import BinaryFeaturesDrift, is_applicable
@@ -21,7 +21,9 @@ from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift, saturates
 from proxlearn.core.fused.tanh_tiled import TiledTanhDrift
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.motion import euler_maruyama
+from proxlearn.core.neurons.neuron import Response
 from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.neurons.tiled_response import respond
 from proxlearn.core.samples import Samples
 
 IN_ONE_PIECE = 2**26
@@ -33,6 +35,14 @@ class Drift(Protocol):
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]: ...
 
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        """Return sums over the particles, which may be a part of a cloud; see ``FusedDrift.forward``."""
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        """Move the particles of the last ``forward``, given the sums over the whole cloud."""
+
     def set_hyper(self, hyper: Hyper) -> None: ...
 
     def set_samples(self, samples: Samples) -> None: ...
@@ -43,17 +53,39 @@ class PlainDrift:
 
     def __init__(self, functional: Functional, hyper: Hyper) -> None:
         self.functional, self.hyper = functional, hyper
+        self._response: Response | None = None
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        potentials = self.functional.potentials(theta, torch.from_numpy(rho), self.hyper)
+        return self._move(theta, noise, self.functional.potentials(theta, torch.from_numpy(rho), self.hyper))
+
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        risk = self._risk
+        self._response = respond(risk.neuron, theta, risk.samples)
+        sums = risk.particle_sums(self._response, torch.from_numpy(rho), self.hyper)
+        return sums.expand(2, -1).contiguous().numpy()
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        assert self._response is not None, "backward follows forward"
+        sums, weights = torch.from_numpy(np.stack((r, s))), torch.from_numpy(rho)
+        potentials = self._risk.potentials_of_response(self._response, theta, weights, sums, self.hyper)
+        self._response = None
+        return self._move(theta, noise, potentials)
+
+    def _move(self, theta: Tensor, noise: Tensor, potentials: Potentials) -> tuple[Tensor, np.ndarray]:
         return euler_maruyama(theta, potentials.gradient, self.hyper, noise), potentials.w.numpy()
+
+    @property
+    def _risk(self) -> Risk:
+        assert isinstance(self.functional, Risk), "an energy has no samples"
+        return self.functional
 
     def set_hyper(self, hyper: Hyper) -> None:
         self.hyper = hyper
 
     def set_samples(self, samples: Samples) -> None:
-        assert isinstance(self.functional, Risk), "an energy has no samples"
-        self.functional = self.functional.with_samples(samples, self.functional.batch)
+        self.functional = self._risk.with_samples(samples, self._risk.batch)
 
 
 class ConfinedDrift:
@@ -61,35 +93,44 @@ class ConfinedDrift:
 
     def __init__(self, drift: FusedDrift, strengths: Tensor) -> None:
         self.drift, self.strengths = drift, strengths
-        self.set_hyper, self.set_samples = drift.set_hyper, drift.set_samples
+        self.set_hyper, self.set_samples, self.forward = drift.set_hyper, drift.set_samples, drift.forward
 
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        new, w = self.drift(theta, rho, noise)
+        r, s = self.forward(theta, rho)
+        return self.backward(theta, rho, noise, r, s)
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        new, w = self.drift.backward(theta, rho, noise, r, s)
         new.addcmul_(theta, self.strengths, value=-float(self.drift.h))
         confining = (theta.square() @ self.strengths / 2).numpy()
         return new, w + confining
 
 
-def _tanh(risk: Risk, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
+DriftClass = Callable[[Risk, Hyper, int, int], FusedDrift]
+"""Constructor of a drift from a risk, hyperparameters, a number of particles and a number of blocks of a pass."""
+
+
+def _tanh(risk: Risk, N: int) -> DriftClass:
     if saturates(risk):
-        return SaturatedTanhDrift(risk, hyper, N, blocks)
-    whole = N * risk.samples.y.nbytes <= IN_ONE_PIECE
-    if whole and risk.samples.X.shape[1] == 1:
-        return OneFeatureTanhDrift(risk, hyper, N, blocks)
-    return (TanhDrift if whole else TiledTanhDrift)(risk, hyper, N, blocks)
+        return SaturatedTanhDrift
+    if N * risk.samples.y.nbytes > IN_ONE_PIECE:
+        return TiledTanhDrift
+    return OneFeatureTanhDrift if risk.samples.X.shape[1] == 1 else TanhDrift
 
 
-def _softmax(risk: Risk, hyper: Hyper, N: int, blocks: int) -> FusedDrift:
-    return (BinaryFeaturesDrift if is_applicable(risk, N) else SoftmaxDrift)(risk, hyper, N, blocks)
+def _softmax(risk: Risk, N: int) -> DriftClass:
+    return BinaryFeaturesDrift if is_applicable(risk, N) else SoftmaxDrift
 
 
-FUSED_DRIFTS: dict[str, Callable[[Risk, Hyper, int, int], FusedDrift]] = {
+FUSED_DRIFTS: dict[str, Callable[[Risk, int], DriftClass]] = {
     "tanh": _tanh,
     "softmax": _softmax,
     "softmax_intercept": _softmax,
-    "tanh_outputs": TanhOutputsDrift,
+    "tanh_outputs": lambda risk, N: TanhOutputsDrift,
 }
-"""Compiled drifts by the name of the neuron."""
+"""By the name of the neuron, the function that chooses the compiled drift for N particles."""
 
 
 def has_fused_drift(functional: Functional) -> bool:
@@ -100,11 +141,14 @@ def has_fused_drift(functional: Functional) -> bool:
     return not isinstance(neuron, Perceptron) or neuron.activation.name == "tanh"
 
 
-def make_drift(functional: Functional, hyper: Hyper, N: int, blocks: int) -> Drift:
-    """Return the fastest drift for a functional on the CPU."""
+def make_drift(functional: Functional, hyper: Hyper, N: int, blocks: int, part: int | None = None) -> Drift:
+    """Return the fastest drift for a functional on the CPU, for N particles or for a part of them, ``part`` in number.
+
+    The kind of drift depends on N, so that all parts of a cloud have the same.
+    """
     if not has_fused_drift(functional):
         return PlainDrift(functional, hyper)
     assert isinstance(functional, Risk)
     functional.check_readings(hyper)
-    drift = FUSED_DRIFTS[functional.neuron.name](functional, hyper, N, blocks)
+    drift = FUSED_DRIFTS[functional.neuron.name](functional, N)(functional, hyper, part or N, blocks)
     return drift if functional.strengths is None else ConfinedDrift(drift, functional.strengths)

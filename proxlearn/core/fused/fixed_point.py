@@ -194,6 +194,11 @@ def arguments(
     )
 
 
+def register_kernel(kernel: type) -> None:
+    """Let ``solve`` run a class of kernels whose methods ``build`` and ``sweep`` are called from Python."""
+    _ROUNDS[kernel] = _make_rounds(kernel.build, kernel.sweep)  # type: ignore[attr-defined]
+
+
 def solve(
     kernel: Any,
     log_rho: np.ndarray,

@@ -11,6 +11,7 @@ fit in memory, and otherwise computed again in every round with the same bits. T
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.fused import compile_ahead, fixed_point, one_step_list
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
 from proxlearn.core.fused.blocks import row_blocks
-from proxlearn.core.fused.drifts import make_drift
+from proxlearn.core.fused.drifts import Drift, make_drift
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.log_kernel import FusedLogKernel
 from proxlearn.core.fused.neighbour_list import (
@@ -65,18 +66,24 @@ LARGEST_LENGTH = 1e150
 class FusedStep:
     """The function ``core.step.step`` for one functional and one set of hyperparameters, with preallocated memory."""
 
+    most_dense = MOST_DENSE
+    tile_kernel: Callable[..., TileKernel] = TileKernel
+
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int) -> None:
         self.hyper, self.N = hyper, N
         set_threads(threads)
-        if threads > 1 and N <= MOST_DENSE and hyper.weights == "proximal" and hyper.kernel == "auto":
+        if threads > 1 and self.most_dense >= N and hyper.weights == "proximal" and hyper.kernel == "auto":
             compile_ahead.start(torch.empty(0, dtype=functional.dtype).numpy().dtype)
-        self.drift = make_drift(functional, hyper, N, row_blocks(N))
+        self.drift = self._make_drift(functional)
         self.dtype = np.dtype(np.float64)
         self._K: dict[np.dtype, np.ndarray] = {}
         self._tiles: dict[np.dtype, np.ndarray] = {}
         self._weights: tuple[Tensor | None, np.ndarray, float] = (None, np.empty(0), 0.0)
         self._lists: dict[int, tuple[Screen, NeighbourList | None]] = {}
         self._moved: tuple[Tensor | None, Screen | None, float] = (None, None, 0.0)
+
+    def _make_drift(self, functional: Functional) -> Drift:
+        return make_drift(functional, self.hyper, self.N, row_blocks(self.N))
 
     def set_hyper(self, hyper: Hyper) -> None:
         """Replace h, beta and epsilon, as a schedule does between two steps."""
@@ -125,7 +132,7 @@ class FusedStep:
         epsilon = self.hyper.epsilon
         screen, before = cloud.screen, self._distance(cloud.theta, cloud.screen)
         tries = 0
-        while screen is not None or (self.N > MOST_DENSE and tries == 0):
+        while screen is not None or (self.most_dense < self.N and tries == 0):
             if screen is not None:
                 neighbours = self._list_of(screen)
                 slack = screen.radius - before - self._distance(theta, screen)
@@ -145,11 +152,11 @@ class FusedStep:
                     break
             tries += 1
             list_radius = 1.001 * radius + max_step + skin(radius + max_step, max_step)
-            if self.N > MOST_DENSE and mean_neighbours(cloud.theta.numpy(), list_radius) > MOST_NEIGHBOURS:
+            if self.most_dense < self.N and mean_neighbours(cloud.theta.numpy(), list_radius) > MOST_NEIGHBOURS:
                 break
             screen = self._around(cloud.theta, list_radius)
             before = 0.0
-        if self.N > MOST_DENSE:
+        if self.most_dense < self.N:
             return None, self._tiled(cloud, theta, w, z0, radius)
         # The radius determines the length of the next step's list.
         list_radius = 1.02 * radius + 2 * max_step + skin(radius + max_step, max_step)
@@ -211,10 +218,11 @@ class FusedStep:
             for number in range(MOST_SOLUTIONS):
                 cutoff = radius if number < MOST_SOLUTIONS - 1 else math.inf
                 rows, columns = rows.astype(dtype, copy=False), columns.astype(dtype, copy=False)
-                kernel = TileKernel(rows, columns, epsilon, cutoff, self._tile_memory(dtype))
+                kernel = self.tile_kernel(rows, columns, epsilon, cutoff, self._tile_memory(dtype))
                 if not kernel.is_complete and kernel.active_share > LARGE_SHARE:
-                    # Skipping tiles would save little and might require a second solution.
-                    kernel = TileKernel(rows, columns, epsilon, math.inf, self._tile_memory(dtype))
+                    # Skipping tiles would save little and might require a second solution. The memory is freed first.
+                    del kernel
+                    kernel = self.tile_kernel(rows, columns, epsilon, math.inf, self._tile_memory(dtype))
                 solution = self._solve(kernel, cloud, w, z0)
                 if solution is None:
                     break

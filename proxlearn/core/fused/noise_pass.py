@@ -61,12 +61,15 @@ def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
-def _normal4(k0, k1, first, last, out):  # type: ignore[no-untyped-def]
-    """Draw the normal numbers of the counters first to last into the flat ``out``, whose end may cut the last group."""
+def _normal4(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
+    """Draw the numbers of the counters base + first to base + last; ``out`` is flat and begins with those of ``base``.
+
+    The end of ``out`` may cut the last group.
+    """
     a, b, c, d = np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4)
     w, x, y, z = np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4)
     for start in range(first, last, CHUNK):
-        _words(k0, k1, start, NORMAL, a, b, c, d)
+        _words(k0, k1, base + start, NORMAL, a, b, c, d)
         _pairs4(a, b, w, x)
         _pairs4(c, d, y, z)
         for j in range(min(CHUNK, last - start)):
@@ -79,12 +82,12 @@ def _normal4(k0, k1, first, last, out):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
-def _normal8(k0, k1, first, last, out):  # type: ignore[no-untyped-def]
+def _normal8(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
     a, b, c, d = np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4)
     radius, angle = np.empty(CHUNK, u8), np.empty(CHUNK, u8)
     x, y = np.empty(CHUNK, f8), np.empty(CHUNK, f8)
     for start in range(first, last, CHUNK):
-        _words(k0, k1, start, NORMAL, a, b, c, d)
+        _words(k0, k1, base + start, NORMAL, a, b, c, d)
         for j in range(CHUNK):
             radius[j] = (u8(a[j]) << u8(21)) ^ (u8(b[j]) >> u8(11))
             angle[j] = (u8(c[j]) << u8(20)) ^ (u8(d[j]) >> u8(12))
@@ -97,25 +100,25 @@ def _normal8(k0, k1, first, last, out):  # type: ignore[no-untyped-def]
 
 
 @compile_pass()
-def _few_normal4(k0, k1, groups, out):  # type: ignore[no-untyped-def]
-    _normal4(k0, k1, 0, groups, out)
+def _few_normal4(k0, k1, base, groups, out):  # type: ignore[no-untyped-def]
+    _normal4(k0, k1, base, 0, groups, out)
 
 
 @compile_pass(parallel=True)
-def _many_normal4(k0, k1, groups, blocks, out):  # type: ignore[no-untyped-def]
+def _many_normal4(k0, k1, base, groups, blocks, out):  # type: ignore[no-untyped-def]
     for t in prange(blocks):
-        _normal4(k0, k1, groups * t // blocks, groups * (t + 1) // blocks, out)
+        _normal4(k0, k1, base, groups * t // blocks, groups * (t + 1) // blocks, out)
 
 
 @compile_pass()
-def _few_normal8(k0, k1, groups, out):  # type: ignore[no-untyped-def]
-    _normal8(k0, k1, 0, groups, out)
+def _few_normal8(k0, k1, base, groups, out):  # type: ignore[no-untyped-def]
+    _normal8(k0, k1, base, 0, groups, out)
 
 
 @compile_pass(parallel=True)
-def _many_normal8(k0, k1, groups, blocks, out):  # type: ignore[no-untyped-def]
+def _many_normal8(k0, k1, base, groups, blocks, out):  # type: ignore[no-untyped-def]
     for t in prange(blocks):
-        _normal8(k0, k1, groups * t // blocks, groups * (t + 1) // blocks, out)
+        _normal8(k0, k1, base, groups * t // blocks, groups * (t + 1) // blocks, out)
 
 
 @compile_pass()
@@ -129,15 +132,20 @@ def _uniform(k0, k1, out):  # type: ignore[no-untyped-def]
             out[4 * start + j] = out.dtype.type((words[j // 4] >> u4(8)) + u4(1)) * unit
 
 
-def fill_normal(key: tuple[int, int], out: np.ndarray) -> None:
-    """Fill an array with the numbers of ``core.noise.normal``."""
+def fill_normal(key: tuple[int, int], out: np.ndarray, start: int = 0) -> None:
+    """Fill an array with the numbers of ``core.noise.normal`` from the index ``start`` on, counted in a flat array."""
     k0, k1, flat = u4(key[0]), u4(key[1]), out.reshape(-1)
     single = out.dtype == np.float32
+    base, skip = divmod(start, 4 if single else 2)
+    if skip:
+        flat = np.empty(skip + out.size, out.dtype)
     groups = -(-len(flat) // (4 if single else 2))
     if len(flat) <= FEW:
-        (_few_normal4 if single else _few_normal8)(k0, k1, groups, flat)
+        (_few_normal4 if single else _few_normal8)(k0, k1, base, groups, flat)
     else:
-        (_many_normal4 if single else _many_normal8)(k0, k1, groups, MOST_BLOCKS, flat)
+        (_many_normal4 if single else _many_normal8)(k0, k1, base, groups, MOST_BLOCKS, flat)
+    if skip:
+        out.reshape(-1)[:] = flat[skip:]
 
 
 def fill_uniform(key: tuple[int, int], out: np.ndarray) -> None:

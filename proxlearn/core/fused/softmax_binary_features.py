@@ -194,7 +194,7 @@ class BinaryFeaturesDrift(FusedDrift):
         self.rho, self.ones = zeros(tiles, LANES), zeros(tiles, LANES)
         self.ones.reshape(-1)[:N] = 1
         self.gradient, self.shifts = zeros(N * others, n_x), zeros(N * others, 1)
-        self.r, self.s, self.inner_c = np.empty(n, dtype), np.empty(n, dtype), np.empty(N, dtype)
+        self.rs, self.inner_c = np.empty((2, n), dtype), np.empty(N, dtype)
 
     def _prepare(self, samples: Samples) -> None:
         signed = signs(samples.X.numpy())
@@ -206,12 +206,18 @@ class BinaryFeaturesDrift(FusedDrift):
         above = np.column_stack((above, np.ones(self.n, bool)))
         self.of_samples, self.of_features = patterns(above), patterns(above.T)
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        first, N, Z, P, r, s = self.intercepts, len(rho), self.Z, self.P, self.r, self.s
-        self.rho.reshape(-1)[:N] = rho
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        self.rho.reshape(-1)[: len(rho)] = rho
+        inputs = (self.half, self.mid, self.of_samples, self.inputs, self.tables)
+        logits(theta.numpy(), self.intercepts, *inputs, self.Z)
+        forward(self.Z, self.labels, self.rho, self.ones, self.P, *self.rs, self.blocks)
+        return self.rs
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        first, N, Z, P = self.intercepts, len(rho), self.Z, self.P
         columns = (self.half, self.mid)
-        logits(theta.numpy(), first, *columns, self.of_samples, self.inputs, self.tables, Z)
-        forward(Z, self.labels, self.rho, self.ones, P, r, s, self.blocks)
         c, d = self.cotangent(r, s)
         u = None
         if self.hyper.drift != self.hyper.prox_potential:

@@ -140,14 +140,20 @@ class SoftmaxDrift(FusedDrift):
         self.labels = samples.labels.numpy()
         self.X, self.Xt = samples.X, samples.X.T.contiguous()
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        first, Z = self.intercepts, self.Z.numpy()
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        first = self.intercepts
         subtract_last(theta.numpy(), first, self.W.numpy())
         torch.mm(self.W, self.Xt, out=self.Z)
         if first:
             self.Z += (theta[:, : first - 1] - theta[:, first - 1 : first]).reshape(-1, 1)
-        forward(Z, self.labels, rho, self.P, self.sums)
-        r, s = self.sums.sum(axis=0)
+        forward(self.Z.numpy(), self.labels, rho, self.P, self.sums)
+        total: np.ndarray = self.sums.sum(axis=0)
+        return total
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        first, Z = self.intercepts, self.Z.numpy()
         c, d = self.cotangent(r, s)
         u = self.P @ self._weighted(r) / self.n if self.hyper.drift != self.hyper.prox_potential else None
         backward(Z, self.labels, self.P, rho, c, d, self.inner_c, self.blocks)

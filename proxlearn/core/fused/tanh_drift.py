@@ -124,11 +124,16 @@ class TanhDrift(FusedDrift):
     def _prepare(self, samples: Samples) -> None:
         self.X1t, self.X1 = with_ones(samples)
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        cloud, T = theta.numpy(), self.T_array
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         torch.mm(theta[:, 1:], self.X1t, out=self.T)
-        forward(T, cloud, rho, self.sums)
-        r, s = self.sums.sum(axis=0)
+        forward(self.T_array, theta.numpy(), rho, self.sums)
+        total: np.ndarray = self.sums.sum(axis=0)
+        return total
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        cloud, T = theta.numpy(), self.T_array
         c, d = self.cotangent(r, s)
         u = cloud[:, 0] * (T @ self._weighted(r)) / self.n if self.hyper.drift != self.hyper.prox_potential else None
         backward(T, rho, c, d, self.inner_c, self.grad_a, self.active, self.blocks)

@@ -84,10 +84,15 @@ class OneFeatureTanhDrift(FusedDrift):
     def _prepare(self, samples: Samples) -> None:
         self.x = samples.X[:, 0].contiguous().numpy()
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        forward(theta.numpy(), rho, self.x, self.T, self.sums)
+        total: np.ndarray = self.sums.sum(axis=0)
+        return total
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
         cloud, T, hyper = theta.numpy(), self.T, self.hyper
-        forward(cloud, rho, self.x, T, self.sums)
-        r, s = self.sums.sum(axis=0)
         c, d = self.cotangent(r, s)
         u = cloud[:, 0] * (T @ self._weighted(r)) / self.n if hyper.drift != hyper.prox_potential else None
         new = torch.empty_like(theta)

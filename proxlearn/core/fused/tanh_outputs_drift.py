@@ -68,13 +68,19 @@ class TanhOutputsDrift(FusedDrift):
     def _prepare(self, samples: Samples) -> None:
         self.X1t, self.X1 = with_ones(samples)
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        C, T, hyper = self.C, self.T, self.hyper
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        C, T = self.C, self.T
         a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
         torch.mm(theta[:, C:], self.X1t, out=T)
         forward(T.numpy(), self.blocks)
-        # The product is T^T a instead of a^T T, whose bits depend on the number of threads in float32.
-        r, s = ((T.T @ part).T.contiguous().numpy() for part in (weights * a, a))
+        # T^T a and not a^T T, whose bits depend on the number of threads in float32.
+        return np.stack([(T.T @ part).T.contiguous().numpy() for part in (weights * a, a)])
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        C, T, hyper = self.C, self.T, self.hyper
+        a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
         c, d = (torch.from_numpy(part) for part in self.cotangent(r, s))
         inner = grad_a = T @ c.T
         torch.mm(a, c, out=self.g)

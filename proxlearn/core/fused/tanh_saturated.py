@@ -242,10 +242,9 @@ class SaturatedTanhDrift(FusedDrift):
         # The length of a step whose coordinates are standard normal.
         self.stride = self.dtype.type(np.sqrt(metric.sum()))
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
-        cloud, hyper = theta.numpy(), self.hyper
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         forward(
-            cloud,
+            theta.numpy(),
             rho,
             self.X1t,
             self.X1,
@@ -257,7 +256,13 @@ class SaturatedTanhDrift(FusedDrift):
             self.pairs,
             self.sums,
         )
-        r, s = self.sums.sum(axis=0)
+        total: np.ndarray = self.sums.sum(axis=0)
+        return total
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        cloud, hyper = theta.numpy(), self.hyper
         c, d = self.cotangent(r, s)
         both = hyper.drift != hyper.prox_potential
         new = torch.empty_like(theta)

@@ -87,21 +87,27 @@ class TiledTanhDrift(FusedDrift):
         self.risk = problem
         self._prepare(problem.samples)
         self.set_hyper(hyper)
-        self.Z = X.new_empty(TILE, n)
+        self.Z = X.new_empty(min(TILE, N), n)
         self.signs, self.active = np.empty((N, n), np.int8), np.empty(N, np.bool_)
         self.inner_c, self.grad_a = np.empty(N, dtype), np.empty(N, dtype)
 
     def _prepare(self, samples: Samples) -> None:
         self.X1t, self.X1 = with_ones(samples)
 
-    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         cloud, N = theta.numpy(), len(theta)
         sums = np.zeros((self.blocks, 2, self.n), rho.dtype)
         for first in range(0, N, TILE):
             tile = slice(first, min(first + TILE, N))
             Z = self._product(theta[tile])
             forward_signs(Z.numpy(), cloud[tile], rho[tile], sums, self.signs[tile], self.active[tile])
-        r, s = sums.sum(axis=0)
+        total: np.ndarray = sums.sum(axis=0)
+        return total
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        cloud, N = theta.numpy(), len(theta)
         c, d = self.cotangent(r, s)
         inner_of_signs(self.signs, self.active, rho, c, d, self.inner_c, self.grad_a, self.blocks)
         u = np.empty(N, rho.dtype) if self.hyper.drift != self.hyper.prox_potential else None

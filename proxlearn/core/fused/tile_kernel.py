@@ -209,11 +209,13 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
 
 
 @compile_pass(parallel=True)
-def _sweep_tiles(tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
+def _sweep_tiles(tiles, now, compute, shift, stored, first, blocks, v):  # type: ignore[no-untyped-def]
+    """Sweep the blocks of rows from ``first`` on, as many as v has rows, of the ``blocks`` of the cloud."""
     # This function is short on purpose, because Numba compiles a parallel function several times.
-    groups, blocks = len(tiles.starts) - 1, len(v)
-    for t in prange(blocks):
-        _sweep_groups(groups * t // blocks, groups * (t + 1) // blocks, tiles, now, compute, shift, stored, v[t])
+    groups = len(tiles.starts) - 1
+    for i in prange(len(v)):
+        t = first + i
+        _sweep_groups(groups * t // blocks, groups * (t + 1) // blocks, tiles, now, compute, shift, stored, v[i])
 
 
 class TileKernel:
@@ -241,18 +243,19 @@ class TileKernel:
         leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), dtype)
         leaf_columns[:p, :N] = columns[self.order].T
         limit = _squared_limit(cutoff)
-        active = np.empty(groups, np.int64)
-        count_columns(*boxes, *leaf_boxes, limit, active)
+        active = np.zeros(groups, np.int64)
+        first, last = self._own_groups(groups)
+        count_columns(*boxes, *leaf_boxes, limit, first, active[first:last])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
         self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
-        """Number of entries of the tiles within the cut-off, including padding."""
-        self.active_share = self.entries / (groups * GROUP * leaves * LEAF)
+        """Number of entries of the tiles within the cut-off that this process computes, including padding."""
+        self.active_share = self._count_all(self.entries) / (groups * GROUP * leaves * LEAF)
         """Share of the tiles that are not skipped."""
         self.is_stored = memory is not None and self.entries <= len(memory)
         self._stored = memory if memory is not None and self.is_stored else np.empty(0, dtype)
         double = np.dtype(np.float64)
-        self._parts = _aligned_empty((tile_blocks(N), leaves * LEAF), double)
+        self._parts = _aligned_empty((self._parts_at_once(N), leaves * LEAF), double)
         gamma, z = _aligned_zeros((leaves * LEAF,), dtype), _aligned_zeros((leaves * LEAF,), double)
         gamma[N:] = -np.inf
         alpha, u, q, rho = (np.zeros((groups, GROUP), kind) for kind in (dtype, double, double, double))
@@ -265,6 +268,18 @@ class TileKernel:
         """Whether no tile is skipped."""
         return bool(self.active_share == 1)
 
+    def _own_groups(self, groups: int) -> tuple[int, int]:
+        """Return the first group of rows that this process sweeps, and the one after the last."""
+        return 0, groups
+
+    def _count_all(self, entries: int) -> int:
+        """Return the number of entries of all processes."""
+        return entries
+
+    def _parts_at_once(self, N: int) -> int:
+        """Return the number of blocks of rows whose shares of v are in memory at once."""
+        return tile_blocks(N)
+
     def build(self, gamma: np.ndarray, log_scale: np.ndarray) -> None:
         """Shift K by e^gamma; the next sweep computes its entries and ``log_scale``."""
         self._round.gamma[: len(gamma)] = gamma[self.order]
@@ -275,17 +290,26 @@ class TileKernel:
         N = len(z)
         self._round.z[:N] = z[self.order]
         self._round.rho.reshape(-1)[:N] = rho[self.order]
-        compute = not (self._is_built and self.is_stored)
-        _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, self._parts)
+        v[self.order] = self._sweep_rows()
         u[self.order] = self._round.u.reshape(-1)[:N]
         q[self.order] = self._round.q.reshape(-1)[:N]
-        total = self._parts[0, :N].copy()
-        for part in self._parts[1:]:
-            total += part[:N]
-        v[self.order] = total
         if not self._is_built:
             self._is_built = True
             self._log_scale[self.order] = self._round.alpha.reshape(-1)[:N]
+
+    def _sweep_rows(self) -> np.ndarray:
+        """Compute u, q^ and, in the first sweep after ``build``, alpha of all rows; return v in the tree's order."""
+        N = len(self.order)
+        self._sweep_blocks(0, len(self._parts), self._parts)
+        total: np.ndarray = self._parts[0, :N].copy()
+        for part in self._parts[1:]:
+            total += part[:N]
+        return total
+
+    def _sweep_blocks(self, first: int, blocks: int, parts: np.ndarray) -> None:
+        """Sweep the blocks from ``first`` on, of ``blocks`` in all, and store their shares of v in ``parts``."""
+        compute = not (self._is_built and self.is_stored)
+        _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, first, blocks, parts)
 
 
 def tile_memory(N: int, dtype: np.dtype, budget_bytes: int) -> np.ndarray:

@@ -136,9 +136,9 @@ def active_chunks(low, high, group, leaf_low, leaf_high, limit, widest, gaps, be
 
 
 @compile_pass()
-def count_columns(low, high, leaf_low, leaf_high, limit, columns):  # type: ignore[no-untyped-def]
-    """Count the active columns of each group."""
+def count_columns(low, high, leaf_low, leaf_high, limit, first, columns):  # type: ignore[no-untyped-def]
+    """Count the active columns of the groups from ``first`` on, as many as ``columns`` has entries."""
     leaves = leaf_low.shape[1]
     gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
-    for group in range(len(columns)):
-        _, columns[group] = active_chunks(low, high, group, leaf_low, leaf_high, limit, LEAF, gaps, begins, ends)
+    for i in range(len(columns)):
+        _, columns[i] = active_chunks(low, high, first + i, leaf_low, leaf_high, limit, LEAF, gaps, begins, ends)

@@ -19,6 +19,8 @@ WHOLE_N = 2**12
 """Largest N for which the log kernel is a single matrix; for more particles it consists of tiles, which may or may not
 be kept.
 """
+ENTRIES_AT_ONCE = 2**20
+"""Number of entries of the kernel that ``offdiagonal_share`` has in memory: more take more memory and the same time."""
 MOST_PAIRS = 2**24
 """Maximum number of pairs that ``offdiagonal_share`` compares; more would take longer than many steps."""
 
@@ -54,7 +56,7 @@ def offdiagonal_share(rows: Tensor, columns: Tensor, log_z: Tensor, epsilon: flo
     # Rounded up, so that at most MOST_PAIRS pairs are compared.
     senders = torch.arange(0, N, -(-(N**2) // MOST_PAIRS), device=rows.device)
     largest = log_z.new_tensor(-torch.inf)
-    for part in torch.split(senders, max(1, 2**22 // N)):
+    for part in torch.split(senders, max(1, ENTRIES_AT_ONCE // N)):
         kernel = LogKernel(squared_distances(rows[part], columns), epsilon)
         shares = torch.log_softmax(kernel.log_Gamma + log_z, dim=1)
         shares.scatter_(1, part[:, None], -torch.inf)

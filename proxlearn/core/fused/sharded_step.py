@@ -1,0 +1,132 @@
+"""One recursion of a cloud that is divided among several processes; the bits do not depend on their number.
+
+Every rank has the whole cloud, N (p + 1) numbers, and the responses, the noise and the rows of the kernel of its own
+particles alone. A step has these exchanges: the sums P^T rho and P^T 1 over the particles; the new locations and the
+potential w; and, in each round of the proximal fixed point, one sum over the columns of the kernel. All other work of a
+step is O(N p), or O(number of neighbours) for clouds with a neighbour list; every rank repeats it on the same numbers.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn.core.functionals.functional import Functional
+from proxlearn.core.fused import fixed_point
+from proxlearn.core.fused.blocks import row_blocks
+from proxlearn.core.fused.drifts import Drift, make_drift
+from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.tile_kernel import TileKernel
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.samples import Samples
+from proxlearn.core.sharding import Shards, sum_of_blocks
+
+PER_THREAD = 4
+"""Number of blocks per thread whose partial sums over the columns are in memory at once."""
+
+
+class ShardedStep(FusedStep):
+    """``FusedStep`` for the blocks of one rank; its noise is that of the rank's particles only."""
+
+    # A matrix would have to be divided, too; tiles are as fast, and their rows are independent of each other.
+    most_dense = 0
+
+    def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards) -> None:
+        self.shards = shards
+        super().__init__(functional, hyper, N, threads)
+        self.tile_kernel = partial(ShardedTileKernel, shards)
+
+    def _make_drift(self, functional: Functional) -> Drift:
+        return ShardedDrift(functional, self.hyper, self.shards)
+
+
+class ShardedDrift:
+    """The drift of a cloud, block by block: the bits of a matrix product depend on the number of its rows."""
+
+    def __init__(self, functional: Functional, hyper: Hyper, shards: Shards) -> None:
+        self.shards = shards
+        sizes = [rows.stop - rows.start for rows in shards.block_rows]
+        self.parts = [make_drift(functional, hyper, shards.N, row_blocks(size), size) for size in sizes]
+
+    def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
+        """Return Theta_k and w of all particles; ``noise`` belongs to the particles of this rank."""
+        shards = self.shards
+        # Copies, because the bits of a product may depend on the alignment of its factors.
+        blocks = [(theta[rows].clone(), rho[rows].copy()) for rows in shards.block_rows]
+        r, s = shards.sum_blocks(part.forward(*block) for part, block in zip(self.parts, blocks, strict=True))
+        first, p = shards.rows.start, theta.shape[1]
+        own = np.empty((shards.rows.stop - first, p + 1), rho.dtype)
+        for part, block, rows in zip(self.parts, blocks, shards.block_rows, strict=True):
+            place = slice(rows.start - first, rows.stop - first)
+            new, w = part.backward(*block, noise[place], r, s)
+            own[place, :p], own[place, p] = new.numpy(), w
+        moved = shards.gather_rows(own)
+        return torch.from_numpy(moved)[:, :p].clone(memory_format=torch.contiguous_format), moved[:, p].copy()
+
+    def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
+        raise AssertionError("a divided cloud is not a part of another one")
+
+    def backward(
+        self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        raise AssertionError("a divided cloud is not a part of another one")
+
+    def set_hyper(self, hyper: Hyper) -> None:
+        for part in self.parts:
+            part.set_hyper(hyper)
+
+    def set_samples(self, samples: Samples) -> None:
+        for part in self.parts:
+            part.set_samples(samples)
+
+
+class ShardedTileKernel(TileKernel):
+    """``TileKernel`` whose rows are divided among the ranks."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        epsilon: float,
+        cutoff: float = np.inf,
+        memory: np.ndarray | None = None,
+    ) -> None:
+        self.shards = shards
+        super().__init__(rows, columns, epsilon, cutoff, memory)
+
+    def _own_groups(self, groups: int) -> tuple[int, int]:
+        return self.shards.span(groups)
+
+    def _count_all(self, entries: int) -> int:
+        return self.shards.sum_integers(entries)
+
+    def _parts_at_once(self, N: int) -> int:
+        # A power of two; the order of the tree, and so the result, does not depend on it.
+        at_once = 1
+        while at_once < min(PER_THREAD * numba.get_num_threads(), max(size for _, size in self.shards.nodes)):
+            at_once *= 2
+        return at_once
+
+    def _sweep_rows(self) -> np.ndarray:
+        shards, now, N = self.shards, self._round, len(self.order)
+
+        def compute(first: int, number: int) -> np.ndarray:
+            parts = self._parts[:number]
+            self._sweep_blocks(first, shards.blocks, parts)
+            return parts[:, :N]
+
+        sums = [sum_of_blocks(node, len(self._parts), compute) for node in shards.nodes]
+        rows = [now.u, now.q] if self._is_built else [now.u, now.q, now.alpha]
+        first, last = shards.span(len(now.u))
+        whole = shards.sum_columns(sums, [of_rows[first:last] for of_rows in rows], len(now.u))
+        for of_rows, values in zip(rows, whole[1:], strict=True):
+            of_rows.reshape(-1)[:] = values
+        return whole[0]
+
+
+fixed_point.register_kernel(ShardedTileKernel)

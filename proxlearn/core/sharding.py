@@ -1,0 +1,225 @@
+"""The division of one cloud among several processes (ranks), and sums whose bits do not depend on their number.
+
+The particles are cut into blocks whose number depends on N alone, and a rank has consecutive blocks. Every sum over the
+cloud is the sum of its blocks in the order of a binary tree: block 0 + block 1, block 2 + block 3, then the sums of
+these, and so on. A rank adds up the whole subtrees that it has, and only their sums are exchanged. Two ranks with equal
+halves send one partial sum each, and the result is the same for any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["Exchange", "Lone", "Shards", "shard_blocks", "undivided"]
+
+MOST_BLOCKS = 256
+"""Maximum number of blocks, and thereby of ranks times threads that a cloud can occupy."""
+LEAST_ROWS = 16
+"""Minimum number of particles of a block."""
+
+Node = tuple[int, int]
+"""A node of the tree: its first block, and its number of blocks, a power of two."""
+
+
+def shard_blocks(N: int) -> int:
+    """Return the number of blocks of N particles, a power of two; it is also the largest number of ranks."""
+    blocks = 1
+    while blocks < MOST_BLOCKS and 2 * blocks * LEAST_ROWS <= N:
+        blocks *= 2
+    return blocks
+
+
+class Exchange(Protocol):
+    """The communication among the ranks. Every rank calls the same operations in the same order."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process, from 0 on."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+
+    def all_gather(self, part: np.ndarray) -> np.ndarray:
+        """Return the arrays of all ranks, which have one shape, stacked in the order of the ranks."""
+
+    def all_to_all(self, parts: np.ndarray) -> np.ndarray:
+        """Send parts[r] to rank r; return what the ranks have sent to this one, stacked in their order."""
+
+    def stop_request(self) -> int:
+        """Return the number of a signal that has asked this rank to stop during a step; 0 if none has."""
+
+    def interrupt(self, request: int) -> None:
+        """End the step on all ranks, one of which has a stop request; this function does not return."""
+
+
+class Lone:
+    """The exchange of a single process."""
+
+    rank, size = 0, 1
+
+    def all_gather(self, part: np.ndarray) -> np.ndarray:
+        return part[None]
+
+    def all_to_all(self, parts: np.ndarray) -> np.ndarray:
+        return parts
+
+    def stop_request(self) -> int:
+        return 0
+
+    def interrupt(self, request: int) -> None:
+        raise AssertionError("a single process has no one to stop it")
+
+
+def undivided(N: int) -> Shards:
+    """Return the blocks of N particles, all of them in this process."""
+    return Shards(N, Lone())
+
+
+class Shards:
+    """The blocks of N particles, those of this rank, and the sums over all of them."""
+
+    def __init__(self, N: int, exchange: Exchange) -> None:
+        self.N, self.exchange, self.blocks = N, exchange, shard_blocks(N)
+        assert exchange.size <= self.blocks, "the run refuses a world with more ranks than blocks"
+        self.first, self.last = self._block_span(exchange.rank)
+        """The first block of this rank, and the one after its last."""
+        self._nodes = [self.nodes_of(rank) for rank in range(exchange.size)]
+
+    def _block_span(self, rank: int) -> tuple[int, int]:
+        return self.blocks * rank // self.exchange.size, self.blocks * (rank + 1) // self.exchange.size
+
+    def span(self, count: int, rank: int | None = None) -> tuple[int, int]:
+        """Return the span of a rank in a sequence of ``count`` items, such as particles, that is cut into blocks."""
+        first, last = self._block_span(self.exchange.rank if rank is None else rank)
+        return count * first // self.blocks, count * last // self.blocks
+
+    @property
+    def rows(self) -> slice:
+        """The particles of this rank."""
+        return slice(*self.span(self.N))
+
+    @property
+    def block_rows(self) -> list[slice]:
+        """The particles of each block of this rank."""
+        edges = [self.N * block // self.blocks for block in range(self.first, self.last + 1)]
+        return [slice(*edge) for edge in pairwise(edges)]
+
+    def nodes_of(self, rank: int) -> list[Node]:
+        """Return the largest nodes of the tree that consist of blocks of one rank, in their order."""
+        first, last = self._block_span(rank)
+        nodes = []
+        while first < last:
+            size = first & -first or self.blocks
+            while first + size > last:
+                size //= 2
+            nodes.append((first, size))
+            first += size
+        return nodes
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of this rank."""
+        return self._nodes[self.exchange.rank]
+
+    def total(self, sums: dict[Node, np.ndarray]) -> np.ndarray:
+        """Return the sum over the whole tree, given the sums of the nodes of all ranks."""
+        return _sum_of_node((0, self.blocks), sums)
+
+    def sum_blocks(self, parts: Iterable[np.ndarray]) -> np.ndarray:
+        """Return the sum over all blocks of the cloud; ``parts`` are those of the blocks of this rank, in order."""
+        leaves = {(block, 1): part for block, part in zip(range(self.first, self.last), parts, strict=True)}
+        own = np.stack([_sum_of_node(node, leaves) for node in self.nodes])
+        gathered = self.exchange.all_gather(self._padded(own))
+        return self.total(self._by_node(gathered))
+
+    def sum_columns(self, sums: Sequence[np.ndarray], rows: Sequence[np.ndarray], groups: int) -> list[np.ndarray]:
+        """Return the sum over the tree of vectors over the columns, and the vectors over the rows of all ranks.
+
+        ``sums`` are those of the nodes of this rank, all of one length. Each rank adds up a part of the columns, so
+        that the bytes that a rank sends do not grow with the number of ranks. ``rows`` holds this rank's parts of
+        vectors over the rows, shape (own groups, rows per group) of ``groups`` in all; they are sent with the result.
+        """
+        size, length = self.exchange.size, len(sums[0])
+        width = -(-length // size)
+        sent = np.zeros((size, max(map(len, self._nodes)), width))
+        for k, vector in enumerate(sums):
+            padded = np.zeros(size * width)
+            padded[:length] = vector
+            sent[:, k] = padded.reshape(size, width)
+        columns = self.total(self._by_node(self.exchange.all_to_all(sent)))
+        lengths = [rows[0].shape[1] * int(np.diff(self.span(groups, rank))[0]) for rank in range(size)]
+        longest = max(lengths)
+        message = np.zeros(1 + width + len(rows) * longest)
+        message[0] = self.exchange.stop_request()
+        message[1 : 1 + width] = columns
+        for k, vector in enumerate(rows):
+            message[1 + width + k * longest :][: vector.size] = vector.reshape(-1)
+        received = self.exchange.all_gather(message)
+        request = int(received[:, 0].max())
+        if request:
+            self.exchange.interrupt(request)
+        whole = [received[:, 1 : 1 + width].reshape(-1)[:length]]
+        for k in range(len(rows)):
+            parts = received[:, 1 + width + k * longest :]
+            whole.append(np.concatenate([part[:number] for part, number in zip(parts, lengths, strict=True)]))
+        return whole
+
+    def gather_rows(self, own: np.ndarray) -> np.ndarray:
+        """Return the rows of all particles, given those of this rank."""
+        spans = [self.span(self.N, rank) for rank in range(self.exchange.size)]
+        longest = max(last - first for first, last in spans)
+        message = np.zeros((longest, *own.shape[1:]), own.dtype)
+        message[: len(own)] = own
+        received = self.exchange.all_gather(message)
+        rows = [part[: last - first] for part, (first, last) in zip(received, spans, strict=True)]
+        whole: np.ndarray = np.concatenate(rows)
+        return whole
+
+    def sum_integers(self, value: int) -> int:
+        """Return the sum of an integer over the ranks."""
+        return int(self.exchange.all_gather(np.array([value])).sum())
+
+    def _padded(self, own: np.ndarray) -> np.ndarray:
+        """Return the sums of this rank's nodes with zeros in the places of the nodes that only other ranks have."""
+        padded = np.zeros((max(map(len, self._nodes)), *own.shape[1:]), own.dtype)
+        padded[: len(own)] = own
+        return padded
+
+    def _by_node(self, gathered: np.ndarray) -> dict[Node, np.ndarray]:
+        ranks = zip(self._nodes, gathered, strict=True)
+        return {node: part for nodes, parts in ranks for node, part in zip(nodes, parts[: len(nodes)], strict=True)}
+
+
+def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
+    """Return the sum of a node: a given one, or that of its two halves."""
+    if node in sums:
+        return sums[node]
+    first, size = node[0], node[1] // 2
+    total: np.ndarray = _sum_of_node((first, size), sums) + _sum_of_node((first + size, size), sums)
+    return total
+
+
+def add_in_place(parts: np.ndarray) -> np.ndarray:
+    """Return the sum of blocks, a power of two in number, in the order of the tree; ``parts`` is overwritten."""
+    step = 1
+    while step < len(parts):
+        for k in range(0, len(parts), 2 * step):
+            parts[k] += parts[k + step]
+        step *= 2
+    first: np.ndarray = parts[0]
+    return first
+
+
+def sum_of_blocks(node: Node, at_once: int, compute: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """Return the sum of a node, whose blocks ``compute(first, number)`` provides, at most ``at_once`` at a time."""
+    first, size = node
+    if size <= at_once:
+        return add_in_place(compute(first, size)).copy()
+    left = sum_of_blocks((first, size // 2), at_once, compute)
+    left += sum_of_blocks((first + size // 2, size // 2), at_once, compute)
+    return left

@@ -1,0 +1,89 @@
+"""The rank and the size of the world, from the environment variables that torchrun and srun set.
+
+This module does not import torch, so that an ordinary command does not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proxlearn.errors import InputError
+
+TIMEOUT_VARIABLE = "PROXLEARN_RANK_TIMEOUT"
+"""Environment variable with the number of seconds after which a rank that does not answer counts as lost."""
+DEFAULT_TIMEOUT = 600.0
+FIRST_PORT, PORTS = 20_000, 30_000
+"""Range of the ports on which rank 0 listens under srun; torchrun chooses one itself."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The place of this process in a world of processes."""
+
+    rank: int
+    size: int
+    address: str
+    """Host on which the store of the world listens: that of rank 0."""
+    port: int
+
+
+def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
+    """Return the place of this process, or None if it was not started as a rank; raise InputError for nonsense.
+
+    A process of torchrun is a rank even if it is the only one. A single task of srun is not: sweeps start such tasks.
+    """
+    if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= environment.keys():
+        return _checked(environment, "RANK", "WORLD_SIZE", environment["MASTER_ADDR"], environment["MASTER_PORT"])
+    # SLURM_STEP_NUM_TASKS is set by srun alone; SLURM_NTASKS is set in a batch script, too, which is one process.
+    if environment.get("SLURM_STEP_NUM_TASKS", "1") == "1" or "SLURM_PROCID" not in environment:
+        return None
+    address = environment.get("MASTER_ADDR") or _first_node(environment)
+    port = environment.get("MASTER_PORT") or str(_port_of_step(environment))
+    return _checked(environment, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", address, port)
+
+
+def read_timeout(environment: Mapping[str, str] = os.environ) -> float:
+    """Return the seconds after which a rank that does not answer counts as lost."""
+    text = environment.get(TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(text) if text else DEFAULT_TIMEOUT
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 10**6:
+        problem = f"{TIMEOUT_VARIABLE}={text} is not a number of seconds"
+        raise InputError(problem, "set 1 or more, or unset the variable")
+    return seconds
+
+
+def _checked(environment: Mapping[str, str], rank_key: str, size_key: str, address: str, port: str) -> Launch:
+    values = {rank_key: environment[rank_key], size_key: environment[size_key], "MASTER_PORT": port}
+    numbers = [int(text) if re.fullmatch(r"\d{1,9}", text) else -1 for text in values.values()]
+    rank, size, checked_port = numbers
+    if min(numbers) < 0 or not rank < size or not 0 < checked_port < 2**16 or not address:
+        given = " ".join(f"{key}={value}" for key, value in values.items())
+        raise InputError(f"the environment names no rank of a world: {given}", "start the ranks with torchrun or srun")
+    return Launch(rank, size, address, checked_port)
+
+
+def _first_node(environment: Mapping[str, str]) -> str:
+    """Return the host of the first task of a SLURM step: the first one of a list such as ``node[03-07,9],gpu1``."""
+    nodes = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
+    match = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
+    name = "".join(part or "" for part in match.groups()) if match else ""
+    try:
+        socket.getaddrinfo(name, None)
+        return name
+    except OSError:
+        # A node whose name is not that of a host, as in a cluster on one machine; srun ran on this address.
+        return environment.get("SLURM_LAUNCH_NODE_IPADDR") or name
+
+
+def _port_of_step(environment: Mapping[str, str]) -> int:
+    """Return a port that depends on the job and its step, so that two worlds on one node have different ones."""
+    numbers = [environment.get(key, "0") for key in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
+    job, step = (int(text) if text.isdecimal() else 0 for text in numbers)
+    return FIRST_PORT + (job * 101 + step) % PORTS

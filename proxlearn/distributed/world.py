@@ -1,0 +1,220 @@
+"""The world of a run: the processes that share one cloud, their exchanges, and what happens when one of them is lost.
+
+Everything is sent through torch.distributed with gloo. A rank that ends closes its connections, and a rank that hangs
+exceeds the timeout of the group; in both cases an exchange fails on the other ranks. They then call the roll in the
+store of the group: a rank that does not answer is the lost one, and the error with which the others end names it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from proxlearn.distributed.launch import Launch
+from proxlearn.errors import SAME_COMMAND, ProxlearnError, RunError
+from proxlearn.terminal.notice import Notices
+
+ROLL_CALL_SECONDS = (3.0, 20.0)
+"""Least and largest number of seconds for which the ranks wait for the answers of the others after an exchange has
+failed. A rank that computes answers at its next exchange, so they wait for twice the longest computation between two
+exchanges. torchrun ends the ranks 30 seconds after the first one has ended."""
+POLL_SECONDS = 0.05
+STARTED = "started"
+"""Event for which the other ranks wait while rank 0 prepares the run."""
+CONTINUES = f"{SAME_COMMAND} continues from the newest checkpoint"
+T = TypeVar("T")
+
+
+class RankLost(RunError):
+    """Another rank has ended, failed or does not answer; ``reporter`` is the rank that tells the user."""
+
+    def __init__(self, problem: str, reporter: int) -> None:
+        super().__init__(problem, CONTINUES)
+        self.reporter = reporter
+
+
+class SharedError(ProxlearnError):
+    """An error of any rank that all ranks know of; rank 0 tells the user."""
+
+    def __init__(self, problem: str, remedy: str, exit_code: int) -> None:
+        super().__init__(problem, remedy)
+        self.exit_code = exit_code
+
+
+class Stop(Protocol):
+    """The stop requests of this process."""
+
+    signal: int | None
+
+    def interrupt(self, number: int) -> None: ...
+
+
+class World:
+    """The ranks of a run and their exchanges; it is an ``Exchange`` of core/sharding.py.
+
+    The constructor returns when all ranks have joined.
+    """
+
+    def __init__(self, launch: Launch, timeout: float) -> None:
+        self.rank, self.size = launch.rank, launch.size
+        self.stop: Stop | None = None
+        """The stop requests that end a step on all ranks."""
+        self.bytes_sent = 0
+        """Number of bytes that this rank has sent in exchanges of arrays."""
+        self.is_training = False
+        """Whether the steps have begun: from then on an error is reported in the store, before in an exchange."""
+        # Of the ranks, rank 0 speaks for all.
+        Notices.silent = self.rank > 0
+        self._idle_since, self._longest = time.monotonic(), 0.0
+        limit = timedelta(seconds=timeout)
+        values = {"RANK": self.rank, "WORLD_SIZE": self.size, "MASTER_ADDR": launch.address, "MASTER_PORT": launch.port}
+        os.environ |= {key: str(value) for key, value in values.items()}
+        try:
+            store, _, _ = next(rendezvous("env://", timeout=limit))
+            # torchrun may keep its store when it restarts the ranks: what the ranks before have written is not read.
+            self._store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            group_store = PrefixStore("group", self._store)
+            dist.init_process_group("gloo", store=group_store, rank=self.rank, world_size=self.size, timeout=limit)
+        except (RuntimeError, ValueError, OSError) as error:
+            problem = f"rank {self.rank} did not find the other {self.size - 1} ranks at {launch.address}:{launch.port}"
+            raise RunError(problem, "start all ranks, and check that their machines reach this address") from error
+
+    def all_gather(self, part: np.ndarray) -> np.ndarray:
+        sent = torch.from_numpy(np.ascontiguousarray(part))
+        received = torch.empty((self.size, *part.shape), dtype=sent.dtype)
+        # A ring: every rank sends its own part, and passes on those of all ranks but the next.
+        self.bytes_sent += part.nbytes * (self.size - 1)
+        self._exchange(lambda: dist.all_gather(list(received.unbind(0)), sent))
+        return received.numpy()
+
+    def all_to_all(self, parts: np.ndarray) -> np.ndarray:
+        sent = torch.from_numpy(np.ascontiguousarray(parts))
+        received = torch.empty_like(sent)
+        self.bytes_sent += parts.nbytes * (self.size - 1) // self.size
+        self._exchange(lambda: dist.all_to_all_single(received, sent))
+        return received.numpy()
+
+    def stop_request(self) -> int:
+        return 0 if self.stop is None or self.stop.signal is None else self.stop.signal
+
+    def interrupt(self, request: int) -> None:
+        assert self.stop is not None, "a request comes from a rank's stop requests"
+        self.stop.interrupt(request)
+
+    def any_stop_request(self) -> int:
+        """Return the number of a signal that has asked any rank to stop between two steps; 0 if there is none."""
+        request = int(self.all_gather(np.array([self.stop_request()])).max())
+        if request and self.stop is not None:
+            self.stop.signal = request
+        return request
+
+    def gather(self, value: T | None = None, error: ProxlearnError | None = None) -> list[T]:
+        """Return the values of all ranks; if a rank gives an error instead, raise it as a SharedError on all ranks."""
+        messages: list[Any] = [None] * self.size
+        failure = None if error is None else (error.problem, error.remedy, error.exit_code)
+        self._exchange(lambda: dist.all_gather_object(messages, (value, failure)))
+        for rank, (_, found) in enumerate(messages):
+            if found is not None:
+                problem, remedy, exit_code = found
+                # Rank 0 tells the user, in whose terms its own errors are.
+                raise SharedError(problem if rank == 0 else f"rank {rank}: {problem}", remedy, exit_code)
+        return [value for value, _ in messages]
+
+    def share(self, value: T | None = None) -> T:
+        """Return the value that rank 0 gives."""
+        box: list[Any] = [value]
+        self._exchange(lambda: dist.broadcast_object_list(box, 0))
+        shared: T = box[0]
+        return shared
+
+    def announce(self, event: str) -> None:
+        """Let the ranks pass that wait for an event."""
+        self._store.set(event, "")
+
+    def await_event(self, event: str) -> None:
+        """Wait for an event without a time limit: the selection of a run may take hours on rank 0."""
+        while not self._in_store(lambda: self._store.check([event])):
+            if self.stop_request():
+                self.interrupt(self.stop_request())
+            time.sleep(10 * POLL_SECONDS)
+
+    def settle(self, error: ProxlearnError) -> ProxlearnError:
+        """Tell the other ranks of an error that ends this one; return the error that the ranks have in common.
+
+        Exactly one rank prints it: the others become silent.
+        """
+        if not self.is_training and not isinstance(error, SharedError | RankLost):
+            try:
+                self.announce(STARTED)
+                self.gather(error=error)
+            except ProxlearnError as common:
+                error = common
+        if isinstance(error, RankLost):
+            Notices.silent = self.rank != error.reporter
+        elif not isinstance(error, SharedError):
+            self.report_failure(error)
+        return error
+
+    def report_failure(self, error: BaseException) -> None:
+        """Tell the other ranks why this one ends, as far as they can still be reached."""
+        text = error.problem if isinstance(error, ProxlearnError) else str(error)
+        try:
+            self._store.set(f"failed-{self.rank}", text.partition("\n")[0][:1000] or type(error).__name__)
+        except RuntimeError:
+            return
+
+    def _exchange(self, operation: Callable[[], object]) -> None:
+        self._longest = max(self._longest, time.monotonic() - self._idle_since)
+        try:
+            operation()
+        except RuntimeError as error:
+            raise self._call_the_roll() from error
+        self._idle_since = time.monotonic()
+
+    def _call_the_roll(self) -> RankLost:
+        """Return the error that names the ranks which do not answer; see ``ROLL_CALL_SECONDS``."""
+        least, most = ROLL_CALL_SECONDS
+        seconds = min(max(least, 2 * self._longest), most)
+        found: list[RankLost] = []
+        # In a thread, because under srun rank 0 holds the store: if it hangs, a call of the store does not return.
+        roll = threading.Thread(target=lambda: found.append(self._find_lost(seconds)), daemon=True)
+        roll.start()
+        roll.join(seconds + ROLL_CALL_SECONDS[0])
+        return found[0] if found else RankLost("rank 0 ended or did not answer", 1)
+
+    def _find_lost(self, seconds: float) -> RankLost:
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        end = time.monotonic() + seconds
+        try:
+            self._store.set(f"present-{self.rank}", "")
+            while time.monotonic() < end:
+                for rank in others:
+                    if self._store.check([f"failed-{rank}"]):
+                        reason = self._store.get(f"failed-{rank}").decode("utf-8", "replace")
+                        return RankLost(f"rank {rank} failed: {reason}", 0)
+                if self._store.check([f"present-{rank}" for rank in others]):
+                    return RankLost("the connection between the ranks was lost", 0)
+                time.sleep(POLL_SECONDS)
+            lost = [rank for rank in others if not self._store.check([f"present-{rank}"])]
+        except RuntimeError:
+            # Under srun rank 0 holds the store.
+            lost = [0]
+        names = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
+        reporter = min(rank for rank in range(self.size) if rank not in lost)
+        return RankLost(f"{names} ended or did not answer", reporter)
+
+    def _in_store(self, operation: Callable[[], T]) -> T:
+        try:
+            return operation()
+        except RuntimeError as error:
+            raise RankLost("rank 0 ended or did not answer", 1) from error

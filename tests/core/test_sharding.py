@@ -1,0 +1,128 @@
+"""Division of a cloud: the blocks, and sums that do not depend on how many ranks have them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.noise_pass import fill_normal
+from proxlearn.core.fused.sharded_step import ShardedStep
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.sharding import LEAST_ROWS, MOST_BLOCKS, Shards, add_in_place, shard_blocks, undivided
+from tests.conftest import paper_cloud, randomness
+
+
+class Threads:
+    """Ranks that are threads of this process, for laws about many worlds; processes have tests of their own."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.messages = size, [None] * size
+        self.barrier = threading.Barrier(size)
+
+    def run(self, work: Callable[[Rank], object]) -> list:
+        results: list = [None] * self.size
+
+        def start(rank: int) -> None:
+            results[rank] = work(Rank(self, rank))
+
+        threads = [threading.Thread(target=start, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+class Rank:
+    def __init__(self, threads: Threads, rank: int) -> None:
+        self.threads, self.rank, self.size = threads, rank, threads.size
+
+    def all_gather(self, part: np.ndarray) -> np.ndarray:
+        self.threads.messages[self.rank] = part.copy()
+        self.threads.barrier.wait()
+        stacked = np.stack(self.threads.messages)
+        self.threads.barrier.wait()
+        return stacked
+
+    def all_to_all(self, parts: np.ndarray) -> np.ndarray:
+        return self.all_gather(parts)[:, self.rank]
+
+    def stop_request(self) -> int:
+        return 0
+
+    def interrupt(self, request: int) -> None:
+        raise AssertionError
+
+
+@given(st.integers(1, 10**6))
+def test_the_number_of_blocks_is_a_power_of_two_and_leaves_rows_for_each(N: int) -> None:
+    blocks = shard_blocks(N)
+    assert blocks & (blocks - 1) == 0
+    assert blocks <= MOST_BLOCKS
+    assert blocks == 1 or N // blocks >= LEAST_ROWS
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_the_ranks_divide_the_particles_and_their_sums_do_not_depend_on_the_ranks(N: int, size: int, seed: int) -> None:
+    size = min(size, shard_blocks(N))
+    values = np.random.default_rng(seed).normal(size=(N, 3)).astype(np.float32)
+
+    def work(rank: Rank) -> tuple:
+        shards = Shards(N, rank)
+        parts = [values[rows].sum(axis=0) for rows in shards.block_rows]
+        return shards.rows, shards.sum_blocks(parts), shards.gather_rows(values[shards.rows])
+
+    alone = undivided(N)
+    total = alone.sum_blocks([values[rows].sum(axis=0) for rows in alone.block_rows])
+    results = Threads(size).run(work)
+    covered = [row for rows, _, _ in results for row in range(rows.start, rows.stop)]
+    assert covered == list(range(N))
+    for _, summed, gathered in results:
+        assert np.array_equal(summed, total)
+        assert np.array_equal(gathered, values)
+    np.testing.assert_allclose(total, values.astype(np.float64).sum(axis=0), atol=1e-3)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 8, 64])
+def test_the_tree_in_memory_is_that_of_the_nodes(blocks: int) -> None:
+    parts = np.random.default_rng(0).normal(size=(blocks, 5))
+    shards = undivided(blocks * LEAST_ROWS)
+    assert shards.blocks == blocks
+    assert np.array_equal(shards.sum_blocks(parts), add_in_place(parts.copy()))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 500), st.integers(1, 300), st.sampled_from([np.float32, np.float64]))
+def test_a_part_of_the_noise_is_a_part_of_the_whole(start: int, count: int, dtype: type) -> None:
+    whole, part = np.empty(start + count, dtype), np.empty(count, dtype)
+    fill_normal((3, 5), whole)
+    fill_normal((3, 5), part, start)
+    assert np.array_equal(part, whole[start:])
+
+
+def test_a_divided_step_agrees_with_the_undivided_one_to_rounding(standardised: Risk) -> None:
+    N, generator = 200, torch.Generator().manual_seed(0)
+    hyper = Hyper(beta=1.0, h=1e-3, epsilon=2.0, delta=1e-12, L=200, tolerance="log")
+    cloud = paper_cloud(standardised, N, generator)
+    noise, z0 = randomness(cloud, generator)
+    after, info = FusedStep(standardised, hyper, N, 1)(cloud, noise, z0)
+    assert info is not None
+    assert info.solution.rounds > 1
+
+    def work(rank: Rank) -> PointCloud:
+        shards = Shards(N, rank)
+        return ShardedStep(standardised, hyper, N, 1, shards)(cloud, noise[shards.rows], z0)[0]
+
+    for divided in Threads(3).run(work):
+        torch.testing.assert_close(divided.theta, after.theta, rtol=0, atol=1e-12)
+        torch.testing.assert_close(divided.log_rho, after.log_rho, rtol=0, atol=1e-10)
