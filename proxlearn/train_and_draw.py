@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import TrainConfig
+from proxlearn.data.table_problems import TableProblems
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.files.user_paths import display_path
 from proxlearn.printable_text import printable_lines
@@ -20,13 +21,24 @@ if TYPE_CHECKING:  # torch takes seconds to import, so the input is checked firs
     from proxlearn.run.observers import Callback
 
 
-def run_session(config: TrainConfig, folder: Path, command: str, continuation: str) -> int:
+def run_session(
+    config: TrainConfig,
+    folder: Path,
+    command: str,
+    continuation: str,
+    summary: Callable[[Path], str] | None = None,
+) -> int:
     """Train in ``folder``, draw the results, and return the exit code.
 
-    ``continuation`` names the command that continues the run after a signal.
+    ``continuation`` names the command that continues the run after a signal. ``summary`` returns the text that is
+    printed at the end; by default it is the summary of `train`.
     """
     try:
-        outcome = train_and_draw(config, folder, command)
+        outcome = train_and_draw(config, folder, command, summary=summary)
+    except TableProblems as error:
+        # The remedy is this command with further settings.
+        notice(str(error.for_command(command)))
+        return error.exit_code
     except ProxlearnError as error:
         notice(str(error))
         return error.exit_code
@@ -44,19 +56,21 @@ def train_and_draw(
     callbacks: Sequence[Callback] = (),
     plots: bool = True,
     verbose: bool = True,
+    summary: Callable[[Path], str] | None = None,
 ) -> Outcome:
     """Train in ``folder``, draw the results, print the summary, and return the outcome of the session."""
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
     if verbose:
-        echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
+        name = config.dataset.name if config.dataset.path is None else Path(config.dataset.path).name
+        echo(f"proxlearn: {name}, N={config.N}{given} -> {display_path(folder)}\n")
     # torch, pandas and matplotlib take seconds to import, so the input is checked first.
     from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.memory import out_of_memory_as_run_error
     from proxlearn.run.logger_session import log_session_end
     from proxlearn.run.observers import SessionOptions
     from proxlearn.run.train import train
-    from proxlearn.views.run.run_views import render_run, summary
+    from proxlearn.views.run import run_views
 
     with out_of_memory_as_run_error():
         outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose))
@@ -67,11 +81,11 @@ def train_and_draw(
     remedy = f"{continue_command(config.overwrite)} draws the missing tables and plots"
     try:
         with disk_errors_as_run_error(folder, remedy):
-            log_session_end(config.logger, folder, render_run(folder) if plots else [])
+            log_session_end(config.logger, folder, run_views.render_run(folder) if plots else [])
     except KeyboardInterrupt as stopped:
         raise StoppedBySignal(signal.SIGINT, f"interrupted after step {outcome.step}", remedy) from stopped
     if verbose:
-        echo(summary(folder))
+        echo((summary or run_views.summary)(folder))
     return outcome
 
 

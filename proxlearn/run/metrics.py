@@ -34,16 +34,23 @@ Row = dict[str, Number]
 
 
 def measure(
-    problem: Risk, test: Samples, cloud: PointCloud, proximal: Mapping[str, Number] | None, hyper: Hyper
+    problem: Risk,
+    parts: Mapping[str, Samples],
+    cloud: PointCloud,
+    proximal: Mapping[str, Number] | None,
+    hyper: Hyper,
 ) -> Row:
-    """Return every metric of a cloud; ``proximal`` holds the metrics of the proximal step that led to it, if any."""
+    """Return every metric of a cloud on the parts of the data, of which ``train`` is one.
+
+    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any.
+    """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
     # Constant values are not repeated here, because they are in the config.
     if hyper.varies:
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
-    for part, samples in (("train", problem.samples), ("test", test)):
+    for part, samples in parts.items():
         row |= {f"{part}_{name}": value for name, value in scores(problem.neuron, cloud, samples, problem.loss).items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     if problem.strengths is not None:

@@ -45,7 +45,7 @@ class MetricsRows(Observer):
     def _record(self, state: RunState, scheduled: bool) -> None:
         experiment = state.experiment
         state.row = measure(
-            experiment.problem, experiment.test, state.cloud, state.proximal_figures(), experiment.hyper
+            experiment.problem, experiment.parts, state.cloud, state.proximal_figures(), experiment.hyper
         )
         self.log.write(state.row, scheduled)
 
@@ -87,7 +87,7 @@ class FinalFigures(Observer):
         self.folder.require_held()
         experiment = state.experiment
         with self.status.writing_figures(state.checkpoint):
-            result_files.write_figures(self.folder, experiment.problem, experiment.test, state.cloud)
+            result_files.write_figures(self.folder, experiment.problem, experiment.parts, state.cloud)
 
 
 class LoggerRows(Observer):

@@ -30,7 +30,7 @@ def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: Ru
     _write_model_and_points(experiment, folder)
     with MetricsLog(folder.metrics) as log:
         log.start(checkpoint.metrics, None)
-        log.write(measure(experiment.problem, experiment.test, checkpoint.cloud, None, experiment.hyper))
+        log.write(measure(experiment.problem, experiment.parts, checkpoint.cloud, None, experiment.hyper))
         log.sync()
         checkpoints.save(folder.checkpoints, replace(checkpoint, metrics=log.mark))
     status.write("running", checkpoint)
