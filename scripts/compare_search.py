@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--most", type=int, default=100, help="number of searches in this call")
     options = parser.parse_args()
-    rows = pd.read_csv(options.table).to_dict("records") if options.table.is_file() else []
+    rows: list[Any] = pd.read_csv(options.table).to_dict("records") if options.table.is_file() else []
     done = {(row["dataset"], row["sampler"], row["seed"]) for row in rows}
     cases = [(d, s, k) for d in DATASETS for k in SEEDS for s in SAMPLERS if (d, s, k) not in done]
     for dataset, sampler, seed in cases[: options.most]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -136,7 +136,7 @@ def load_study(folder: Path, plan: SearchPlan) -> Any:
                 file.truncate(content.rfind(b"\n") + 1)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=10)
     return optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(folder))),
+        storage=JournalStorage(JournalFileBackend(str(path), lock_obj=cast(Any, JournalLock(folder)))),
         study_name="search",
         direction="maximize" if plan.maximises else "minimize",
         pruner=pruner if plan.prunes else optuna.pruners.NopPruner(),
@@ -258,7 +258,7 @@ def _train_trial(folder: Path, plan: SearchPlan, study: Any, trial: Any, command
             raise RunError(f"{plan.metric} is not finite at step {event.step}", "choose a smaller range")
         if event.step not in reported:
             trial.report(float(score), event.step)
-        pruned = event.step > 0 and trial.should_prune()
+        pruned = event.step > 0 and bool(trial.should_prune())
         return pruned
 
     outcome = train_and_draw(config, place, command, callbacks=[report], plots=False, verbose=False)
