@@ -36,8 +36,12 @@ class Command:
 
 
 COMMANDS = {
+    "fit": Command("proxlearn.commands.fit", "learn your own table: proxlearn fit my.csv --target label"),
     "train": Command(
         "proxlearn.commands.train", "train a cloud of neurons; takes overrides such as dataset=wdbc beta=0.05"
+    ),
+    "search": Command(
+        "proxlearn.commands.search", "search hyperparameters by the metric of held-out training rows (Optuna)"
     ),
     "resume": Command("proxlearn.commands.resume", "continue a run from its folder"),
     "status": Command(
@@ -81,10 +85,11 @@ examples:
   proxlearn train -m dataset=wdbc beta=0.03,0.04,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           print the config without training
   proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; repeat it to run missing jobs
+  proxlearn search dataset=banana "beta=log(0.01,10)" --trials 20  search a hyperparameter
   proxlearn status --watch                                         follow the progress
   proxlearn resume outputs/wdbc/NAME --steps 5000                  continue or extend a run
-  proxlearn train dataset=csv dataset.path=my.csv dataset.target=label   your own table
-  proxlearn predict outputs/csv/NAME --data new.csv -o out.csv     predict new rows
+  proxlearn fit my.csv --target label -o result                    your own table, with selected settings
+  proxlearn predict result --data new.csv -o out.csv               predict new rows
   proxlearn data                                                   list the datasets
   proxlearn plot outputs/wdbc/*                                    redraw the tables and plots
   proxlearn report outputs/wdbc/NAME                               an HTML page in one file

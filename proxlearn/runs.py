@@ -20,6 +20,7 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import ESTIMATES
+from proxlearn.data.new_rows import RowEncoder
 from proxlearn.errors import InputError, StoppedBySignal
 from proxlearn.files.user_paths import absolute_folder, display_path, user_path
 from proxlearn.predict.model import Model, Prediction
@@ -328,9 +329,23 @@ def _same_torch_threads() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _encoded_rows(frame: Any, rows: RowEncoder) -> np.ndarray:
+    """Return the features of a data frame with the columns of the training table."""
+    missing = [name for name in rows.inputs if name not in frame.columns]
+    if missing:
+        raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(rows.inputs[:20])}")
+    X, complete = rows.encode(frame.reset_index(drop=True))
+    if not complete.all():
+        row = int((~complete).argmax())
+        raise InputError(f"X lacks a value in row {row}", "remove this row, as in training (missing=drop)")
+    return X
+
+
 def _rows(X: Any, model: Model) -> np.ndarray:
     """Return the rows to predict, n x n_x in float64."""
     names = getattr(X, "columns", None)
+    if names is not None and model.rows is not None and not model.rows.encoder.is_identity:
+        return _encoded_rows(X, model.rows)
     if names is not None:
         missing = [name for name in model.columns if name not in names]
         if missing:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import TrainConfig
+from proxlearn.data.table_problems import TableProblems
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.files.user_paths import display_path
 from proxlearn.printable_text import printable_lines
@@ -21,13 +22,26 @@ if TYPE_CHECKING:  # torch takes seconds to import, and the input is checked fir
     from proxlearn.run.observers import Callback
 
 
-def run_session(config: TrainConfig, folder: Path, command: str, continuation: str, world: World | None = None) -> int:
+def run_session(
+    config: TrainConfig,
+    folder: Path,
+    command: str,
+    continuation: str,
+    summary: Callable[[Path], str] | None = None,
+    world: World | None = None,
+) -> int:
     """Train in ``folder``, draw the results, and return the exit code.
 
-    ``continuation`` names the command that continues the run after a signal. ``world``: the ranks that share the run.
+    ``continuation`` names the command that continues the run after a signal. ``summary`` returns the text that is
+    printed at the end; by default it is the summary of `train`. ``world``: the ranks that share the run.
     """
     try:
-        outcome = train_and_draw(config, folder, command, world=world)
+        outcome = train_and_draw(config, folder, command, summary=summary, world=world)
+    except TableProblems as error:
+        # The remedy is this command with further settings.
+        common = error.for_command(command) if world is None else world.settle(error.for_command(command))
+        notice(str(common))
+        return common.exit_code
     except ProxlearnError as error:
         common = error if world is None else world.settle(error)
         notice(str(common))
@@ -46,6 +60,7 @@ def train_and_draw(
     callbacks: Sequence[Callback] = (),
     plots: bool = True,
     verbose: bool = True,
+    summary: Callable[[Path], str] | None = None,
     world: World | None = None,
 ) -> Outcome:
     """Train in ``folder``, draw the results, print the summary, and return the outcome of the session.
@@ -57,7 +72,8 @@ def train_and_draw(
     numbers = {"beta": config.beta, "epsilon": config.epsilon, "steps": config.steps}
     given = "".join(f", {name}={value:g}" for name, value in numbers.items() if value is not None)
     if verbose:
-        echo(f"proxlearn: {config.dataset.name}, N={config.N}{given} -> {display_path(folder)}\n")
+        name = config.dataset.name if config.dataset.path is None else Path(config.dataset.path).name
+        echo(f"proxlearn: {name}, N={config.N}{given} -> {display_path(folder)}\n")
     # torch, pandas and matplotlib take seconds to import, so the input is checked first.
     from proxlearn.files.atomic import disk_errors_as_run_error
     from proxlearn.memory import out_of_memory_as_run_error
@@ -70,7 +86,7 @@ def train_and_draw(
     if not is_first:
         return outcome
     # Imported after the training: the plots need a hundred megabytes that a large cloud may need, too.
-    from proxlearn.views.run.run_views import render_run, summary
+    from proxlearn.views.run import run_views
 
     if outcome.already_finished and verbose:
         longest = outcome.longest_steps
@@ -79,11 +95,11 @@ def train_and_draw(
     remedy = f"{continue_command(config.overwrite)} draws the missing tables and plots"
     try:
         with disk_errors_as_run_error(folder, remedy):
-            log_session_end(config.logger, folder, render_run(folder) if plots else [])
+            log_session_end(config.logger, folder, run_views.render_run(folder) if plots else [])
     except KeyboardInterrupt as stopped:
         raise StoppedBySignal(signal.SIGINT, f"interrupted after step {outcome.step}", remedy) from stopped
     if verbose:
-        echo(summary(folder))
+        echo((summary or run_views.summary)(folder))
     return outcome
 
 

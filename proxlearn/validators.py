@@ -107,6 +107,20 @@ def path(name: str, value: Any) -> str:
     return check_path(name, label(name, value))
 
 
+def labels(name: str, value: Any) -> tuple[str, ...]:
+    """Validate a list of names, or a single name; return a tuple of strings."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not items:
+        raise InputError(f"{name} is an empty list", f"leave it out, or try {name}=[a]")
+    return tuple(dict.fromkeys(label(name, item) for item in items))
+
+
+def label_or_labels(name: str, value: Any) -> str | tuple[str, ...]:
+    """Validate a name, or a list of names; return a string, or a tuple of two or more strings."""
+    names = labels(name, value)
+    return names[0] if len(names) == 1 else names
+
+
 def optional(check: Check) -> Check:
     """Return a validator that accepts None and applies ``check`` to any other value."""
     return lambda name, value: None if value is None else check(name, value)

@@ -258,7 +258,7 @@ def test_a_dataset_must_be_a_loader_of_tables(fake_package: Callable[..., None])
 def test_a_logger_must_have_the_interface(fake_package: Callable[..., None]) -> None:
     fake_package("logs", "class part:\n    def begin(self, metrics): ...", loggers="theirs")
     with pytest.raises(InputError, match="package logs is not a class with the methods begin, log_row, log_plots, clo"):
-        check_logger(LoggerConfig("theirs", None))
+        check_logger(LoggerConfig("theirs", None, None))
 
 
 def test_a_package_does_not_replace_a_dataset_or_a_logger(fake_package: Callable[..., None]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxlearn.errors import InputError
-from proxlearn.predict.table_arguments import add_table_arguments, with_progress
+from proxlearn.predict.table_arguments import add_table_arguments, row_encoder_of, with_progress
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import echo
 
@@ -40,11 +40,16 @@ def main(args: list[str]) -> int:
 
     with RowReader(options.data) as rows:
         model = load_model(options.folder)
-        target = options.target or model.target
-        if target is None:
+        targets = (options.target,) if options.target else model.targets
+        if not targets:
             raise InputError("the run does not store the name of its target column", "give --target COLUMN")
-        columns = ColumnSpec(model.columns, target, needs_target=True, ignore_extra=options.ignore_extra)
-        metrics = evaluate(replace(model, target=target), with_progress(rows, rows.chunks(columns), "evaluate"))
+        if len(targets) < len(model.targets):
+            raise InputError(f"the run has {len(model.targets)} targets", "leave out --target")
+        columns = ColumnSpec(
+            row_encoder_of(model, options), targets, needs_target=True, ignore_extra=options.ignore_extra
+        )
+        named = replace(model, target=targets[0], targets=tuple(targets))
+        metrics = evaluate(named, with_progress(rows, rows.chunks(columns), "evaluate"))
     echo(json.dumps(metrics, indent=2, allow_nan=False) + "\n" if options.json else format_table(metrics))
     return 0
 

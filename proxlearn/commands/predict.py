@@ -8,7 +8,7 @@ from proxlearn.predict.prediction_table import (
     open_prediction_table,
     write_predictions,
 )
-from proxlearn.predict.table_arguments import add_table_arguments, with_progress
+from proxlearn.predict.table_arguments import add_table_arguments, row_encoder_of, with_progress
 from proxlearn.terminal.argument_parser import command_parser
 
 DESCRIPTION = """\
@@ -59,7 +59,9 @@ def main(args: list[str]) -> int:
 
     with RowReader(options.data) as rows:
         model = load_model(options.folder)
-        columns = ColumnSpec(model.columns, model.target, keep=options.keep, ignore_extra=options.ignore_extra)
+        columns = ColumnSpec(
+            row_encoder_of(model, options), model.targets, keep=options.keep, ignore_extra=options.ignore_extra
+        )
         with open_prediction_table(options.output) as file:
             chunks = with_progress(rows, rows.chunks(columns), "predict")
             write_predictions(model, chunks, options.estimate, file)

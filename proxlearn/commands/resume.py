@@ -34,7 +34,7 @@ def main(args: list[str], world: World | None = None) -> int:
         config, folder = agreed(world, lambda: preflight(args))
         check_same_config(world, config, folder)
     command = shlex.join(["proxlearn", "resume", *args])
-    return run_session(config, folder, command, f"`{command}`", world)
+    return run_session(config, folder, command, f"`{command}`", world=world)
 
 
 def preflight(args: list[str]) -> tuple[TrainConfig, Path]:

@@ -30,6 +30,7 @@ from proxlearn.run.device import check_memory, resolve_device
 from proxlearn.run.folder_checks import check_writable, nearest_existing_folder, remove_if_empty
 from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
 from proxlearn.sweeps.plan import SweepPlan, plan_sweep
+from proxlearn.terminal.notice import notice
 from proxlearn.train_and_draw import run_session
 
 if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need its ranks.
@@ -58,7 +59,11 @@ def main(args: list[str], world: World | None = None) -> int:
         return run_sweep(plan, command)
     existing = nearest_existing_folder(plan.folder)
     try:
-        return run_session(plan.config, plan.folder, command, continue_command(plan.config.overwrite), world)
+        code = run_session(plan.config, plan.folder, command, continue_command(plan.config.overwrite), world=world)
+        is_first = world is None or world.rank == 0
+        if code == 0 and is_first and plan.config.dataset.name == "csv" and plan.config.recipe == "paper":
+            notice("these were the paper's settings; recipe=tuned selects settings for your table, as `fit` does")
+        return code
     finally:
         # A run that fails while its data are read has created a folder and stored nothing.
         if world is None or world.rank == 0:

@@ -25,7 +25,7 @@ from proxlearn.files.user_paths import expand_home
 
 FOLDER_KEYS = ("init_from", "hydra.run.dir", "hydra.sweep.dir")
 TEXT_KEYS = ("dataset.path", "dataset.target", "logger.uri", "hydra.sweep.subdir", *FOLDER_KEYS)
-TABLE_SUFFIXES = (".csv", ".npz", ".tsv", ".txt")
+TABLE_SUFFIXES = (".csv", ".npz", ".tsv", ".txt", ".gz", ".zip", ".bz2", ".xz", ".parquet", ".xlsx")
 NUMBER_WITH_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 
 
@@ -59,7 +59,19 @@ def hydra_arguments(args: list[str]) -> list[str]:
     folder = parsed.config_dir
     if folder is not None and expand_home(folder) != folder:
         flags = [word.removesuffix(folder) + expand_home(folder) if word.endswith(folder) else word for word in flags]
-    return [*flags, *(prepare_override(word, is_sweep) for word in parsed.overrides)]
+    words = [word for typed in parsed.overrides for word in _split_loggers(typed)]
+    return [*flags, *(prepare_override(word, is_sweep) for word in words)]
+
+
+def _split_loggers(word: str) -> list[str]:
+    """Return ``logger=[a,b]`` as the words that select the first logger and name the others; metrics.csv needs none."""
+    listed = re.fullmatch(r"logger=\[([\w\s,-]*)\]", word)
+    if listed is None:
+        return [word]
+    names = [name for name in dict.fromkeys(item.strip() for item in listed[1].split(",")) if name not in ("", "csv")]
+    if len(names) < 2:
+        return [f"logger={names[0] if names else 'csv'}"]
+    return [f"logger={names[0]}", f"++logger.also=[{','.join(names[1:])}]"]
 
 
 def prepare_override(word: str, is_sweep: bool = False) -> str:
@@ -102,6 +114,9 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
         return value
     if isinstance(parsed_value, QuotedString) and name in FOLDER_KEYS and parsed_value.text.startswith("~"):
         return quote(expand_home(parsed_value.text))
+    if name == "dataset.target" and isinstance(parsed_value, list) and len(parsed_value) > 1:
+        # Several targets. A single column with such a name is written in quotes.
+        return value
     if override.is_sweep_override() or re.match(r"\w+\s*\(", value):
         # The value is a function of Hydra's grammar: range(3), glob(*), str(7).
         return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 
 PLAIN = re.compile(r"[A-Za-z_/][\w/.-]*", re.ASCII)
 """Strings that need no quotes in Hydra's grammar."""
@@ -24,5 +25,15 @@ def quote_literal(text: str) -> str:
 
 def override_word(key: str, text: str) -> str:
     """Return ``key=text`` as one word that can be pasted into a shell."""
+    return shlex.quote(f"{key}={hydra_value(text)}")
+
+
+def override_list(key: str, texts: Iterable[str]) -> str:
+    """Return ``key=[text,...]`` as one word that can be pasted into a shell."""
+    return shlex.quote(f"{key}=[{','.join(map(hydra_value, texts))}]")
+
+
+def hydra_value(text: str) -> str:
+    """Return a string as a value in Hydra's grammar, in quotes where it would be read as something else."""
     needs_no_quotes = PLAIN.fullmatch(text) and text.lower() not in KEYWORDS
-    return shlex.quote(f"{key}={text if needs_no_quotes else quote_literal(text)}")
+    return text if needs_no_quotes else quote_literal(text)

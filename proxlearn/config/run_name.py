@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from proxlearn.config.schema import ADDED_KEYS, TrainConfig, config_values
+from proxlearn.config.schema import ADDED_DATASET_KEYS, ADDED_KEYS, TrainConfig, config_values
 
 NOT_TRAJECTORY = (
     "steps",
@@ -31,6 +31,11 @@ def trajectory(config: TrainConfig) -> dict[str, Any]:
     for key in NOT_TRAJECTORY:
         del values[key]
     # Keys that were added later do not change the hash of a run that does not use them.
+    values["dataset"] = {
+        key: value
+        for key, value in values["dataset"].items()
+        if key not in ADDED_DATASET_KEYS or value != ADDED_DATASET_KEYS[key]
+    }
     return {key: value for key, value in values.items() if key not in ADDED_KEYS or value != ADDED_KEYS[key]}
 
 

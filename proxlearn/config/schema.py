@@ -18,7 +18,8 @@ from proxlearn.validators import (
     flag,
     integer,
     intervals,
-    label,
+    label_or_labels,
+    labels,
     optional,
     path,
     real,
@@ -32,8 +33,12 @@ Dtype = Literal["float32", "float64"]
 Split = Literal["file_order", "shuffled"]
 Scaling = Literal["none", "standard", "minmax", "max", "paper"]
 TargetScaling = Literal["none", "standard"]
+Encode = Literal["onehot"]
+Missing = Literal["median", "drop", "indicator"]
+Decimal = Literal["comma", "point"]
+BadLines = Literal["drop"]
 Solver = Literal["closed_form", "literal"]
-Logger = Literal["csv", "tensorboard", "mlflow"]
+Logger = Literal["csv", "tensorboard", "mlflow", "wandb"]
 """proxlearn's own loggers; installed packages add others through entry points of the group ``proxlearn.loggers``."""
 Compile = Literal["auto", "on", "off"]
 Engine = Literal["fused", "eager", "literal", "sharded"]
@@ -57,7 +62,7 @@ class DatasetConfig:
 
     name: str = setting(word("wdbc"))
     path: str | None = setting(optional(path))
-    target: str | None = setting(optional(label))
+    target: str | tuple[str, ...] | None = setting(optional(label_or_labels))
     task: options.Task | None = setting(optional(choice(options.Task)))
     neuron: str | None = setting(optional(registered(options.Neuron, NEURON_GROUP)))
     split: Split = setting(choice(Split))
@@ -67,6 +72,14 @@ class DatasetConfig:
     noise_scale: float = setting(NOISE_SCALE)
     initial: Mapping[str, tuple[float, float]] = setting(intervals)
     points: int | None = setting(optional(integer(at_least=2, below=10**8, example=100)))
+    encode: Encode | None = setting(optional(choice(Encode)))
+    missing: Missing | None = setting(optional(choice(Missing)))
+    drop: tuple[str, ...] | None = setting(optional(labels))
+    missing_values: tuple[str, ...] | None = setting(optional(labels))
+    decimal: Decimal | None = setting(optional(choice(Decimal)))
+    header: bool | None = setting(optional(flag))
+    skip_lines: int | None = setting(optional(integer(at_least=0, below=10**6, example=1)))
+    bad_lines: BadLines | None = setting(optional(choice(BadLines)))
 
 
 @dataclass(frozen=True)
@@ -78,13 +91,26 @@ class DeviceConfig:
     fallback_dtype: Dtype | None = setting(optional(choice(Dtype)))
 
 
+def logger_names(name: str, value: Any) -> tuple[str, ...]:
+    """Validate a list of names of loggers."""
+    check = registered(Logger, LOGGER_GROUP)
+    return tuple(check(name, item) for item in labels(name, value))
+
+
 @dataclass(frozen=True)
 class LoggerConfig:
-    """The logger to which the metrics are written in addition to metrics.csv."""
+    """The loggers to which the metrics are written in addition to metrics.csv."""
 
     name: str = setting(registered(Logger, LOGGER_GROUP))
     uri: str | None = setting(optional(text))
-    """The store of MLflow or of a package's logger: a folder, or the address of a server."""
+    """The store of MLflow, of wandb or of a package's logger: a folder, or the address of a server."""
+    also: tuple[str, ...] | None = setting(optional(logger_names))
+    """Further loggers, which use their default stores: ``logger=[mlflow,tensorboard]``."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all loggers besides metrics.csv."""
+        return tuple(name for name in dict.fromkeys((self.name, *(self.also or ()))) if name != "csv")
 
     def __post_init__(self) -> None:
         if self.name == "mlflow" and self.uri is None:
@@ -125,6 +151,8 @@ class TrainConfig(Hyperparameters[float | None]):
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
+    validation_fraction: float | None = setting(optional(real(above=0, below=1, example=0.25)))
+    """Share of the training rows that no step uses and whose metrics are logged, to choose settings by."""
 
     def __post_init__(self) -> None:
         check_readings(vars(self))
@@ -167,7 +195,7 @@ KEY_ORDER = (
     *("seed", "split_seed", "threads", "log_every", "checkpoint_every", "keep_checkpoints", "films", "overwrite"),
     *("init_from", "init_sha256", "solver", "compile", "drift", "kernel", "orientation", "prox_potential", "tolerance"),
     *("rho0", "init", "init_scale", "weights", "resample", "ess_threshold", "h_schedule", "beta_schedule", "horizon"),
-    *("batch_size", "loss", "activation", "confinement"),
+    *("batch_size", "loss", "activation", "confinement", "validation_fraction"),
 )
 """The order of the keys in config.yaml, which is the same in every version so far; other keys follow."""
 
@@ -198,10 +226,20 @@ ADDED_KEYS = {
     "loss": "quadratic",
     "activation": "tanh",
     "confinement": 0.0,
+    "validation_fraction": None,
 }
 """Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
 
-DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {TrainConfig: ADDED_KEYS, LoggerConfig: {"uri": None}}
+ADDED_DATASET_KEYS: dict[str, Any] = dict.fromkeys(
+    ("encode", "missing", "drop", "missing_values", "decimal", "header", "skip_lines", "bad_lines")
+)
+"""The same for the keys of the config group ``dataset``."""
+
+DEFAULTS_OF_OLD_CONFIGS: dict[type, dict[str, Any]] = {
+    TrainConfig: ADDED_KEYS,
+    DatasetConfig: ADDED_DATASET_KEYS,
+    LoggerConfig: {"uri": None, "also": None},
+}
 """The added keys of each part of a config; a logger that needs no address has the uri None."""
 
 KEYS_OF_OLD_CONFIGS: dict[type, frozenset[str]] = {DeviceConfig: frozenset({"threads"})}

@@ -1,98 +1,203 @@
-"""Read text tables with a header line, whose fields are separated by commas, semicolons, tabs or vertical bars."""
+"""Read text tables, whose fields are separated by commas, semicolons, tabs, vertical bars or blanks."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
 import re
 import warnings
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, Literal, TextIO
 
 import numpy as np
 
-from proxlearn.config.quoting import override_word
 from proxlearn.data.numerals import parse_numeral
-from proxlearn.errors import InputError, did_you_mean
+from proxlearn.data.table_problems import TableProblem, TableProblems
+from proxlearn.errors import InputError
+from proxlearn.terminal.notice import notice
 
 DELIMITERS = ",;\t|"
-MAX_ONE_HOT = 20
+BLANKS = r"\s+"
 MISSING_VALUES = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """Strings that pandas reads as missing values. In a column that is kept as text, no cell counts as missing."""
-MAX_SUGGESTED_COLUMNS = 4
+FIRST_RECORDS = 50
+"""Number of records at the start of a file from which its layout is inferred."""
+MAX_LISTED_LINES = 8
+DECODED_AT_ONCE = 2**20
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by their byte order marks; the mark of UTF-16 begins that of UTF-32, so it is last."""
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""Characters that no text table contains, but binary files do."""
 
 
-def read_table(path: Path, content: bytes, target: str | None) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-    """Return the features, the target values, the feature names and the target name; missing features are NaN."""
-    file = open_text(io.BytesIO(content))
-    header, delimiter = read_header(path, file)
-    if target is None:
-        raise InputError("dataset=csv needs the name of the column to predict", _target_remedy(header))
-    if target not in header:
-        raise InputError(f"{path} has no column `{target}`", did_you_mean(target, header))
-    (frame,) = read_frames(path, file, header, delimiter)
-    values = _target_values(frame.pop(target), target)
-    return feature_matrix(frame), values, list(frame.columns), target
+@dataclass(frozen=True)
+class TableFormat:
+    """How the cells of a table are written, as far as this cannot be read from the file itself."""
+
+    decimal: Literal["comma", "point"] | None = None
+    """comma: 1.234,5 is a number; point: 1,234.5 is one; None: 1234.5 is one, and the others are text."""
+    header: bool = True
+    skip_lines: int = 0
+    """Number of lines before the header line."""
+    bad_lines: Literal["drop"] | None = None
+    """Whether lines with too many fields are left out; otherwise they are an error."""
 
 
-def read_target_texts(path: Path, content: bytes, target: str) -> np.ndarray:
-    """Return the cells of the target column as strings, exactly as written in a table that ``read_table`` accepts."""
-    file = open_text(io.BytesIO(content))
-    header, delimiter = read_header(path, file)
-    frame = _read_csv(path, file, delimiter, usecols=[header.index(target)], dtype=str, keep_default_na=False)
-    texts: np.ndarray = frame.iloc[:, 0].to_numpy(dtype=object)
-    return texts
+@dataclass(frozen=True)
+class Header:
+    """The names of the columns of a text table, and its layout."""
+
+    names: list[str]
+    delimiter: str
+    replaces: bool
+    """Whether some names are not those in the file, which lacks or repeats them."""
 
 
-def open_text(file: BinaryIO) -> TextIO:
-    """Return a text stream that decodes UTF-8, with or without a byte order mark, and leaves line ends unchanged."""
-    return io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+def open_text(file: BinaryIO, name: Path | str = "the table") -> TextIO:
+    """Return a text stream that decodes UTF-8, UTF-16 or cp1252, and leaves line ends unchanged."""
+    return io.TextIOWrapper(file, encoding=_detect_encoding(file, name), newline="")
 
 
-def read_header(path: Path | str, file: TextIO, least: int = 2) -> tuple[list[str], str]:
+def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
+    """Return the encoding of a file, and move the file position back to the start; announce any but Unicode."""
+    start = file.read(1024)
+    file.seek(0)
+    for mark, encoding in MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    for encoding, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
+        # ASCII text in UTF-16 without a mark: every other byte is 0.
+        if len(start) > 3 and not any(zeros):
+            return encoding
+    failure = _first_undecodable(file, "utf-8")
+    if failure is None:
+        return "utf-8"
+    if _first_undecodable(file, "cp1252") is None:
+        notice(f"{name} is not UTF-8 text (byte 0x{failure:02x}); it is read as cp1252, the encoding of Windows")
+        return "cp1252"
+    raise InputError(
+        f"{name} is not UTF-8 text (byte 0x{failure:02x}), and no text in cp1252", "save it as a .csv file in UTF-8"
+    )
+
+
+def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
+    """Return the first byte that is not text in an encoding, or None; move the file position back to the start."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while block := file.read(DECODED_AT_ONCE):
+            text = decoder.decode(block)
+            if encoding != "utf-8" and CONTROL.search(text):
+                return 0
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return int(error.object[error.start])
+    finally:
+        file.seek(0)
+    return None
+
+
+def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableFormat | None = None) -> Header:
     """Return the column names and the delimiter, and move the file position back to the start.
 
-    The delimiter is the one that yields the most columns. Raise InputError if there are fewer than ``least`` columns,
-    if a name is empty or repeated, or if all names are numbers.
+    The delimiter is the one that yields the most columns. A column without a name is called after its position, and a
+    repeated name gets a number. Raise InputError if there are fewer than ``least`` columns, and TableProblems if the
+    first line is not a header line.
     """
+    form = form or TableFormat()
     try:
-        records = {delimiter: _first_record(file, delimiter) for delimiter in DELIMITERS}
+        records = {delimiter: _first_records(file, delimiter, form.skip_lines) for delimiter in DELIMITERS}
+        delimiter = max(records, key=lambda candidate: len(records[candidate][0]) if records[candidate] else 0)
+        first = records[delimiter][0] if records[delimiter] else []
+        if len(first) == 1:
+            blanks = _first_records(file, BLANKS, form.skip_lines)
+            if len(blanks[0]) > 1 and all(len(record) == len(blanks[0]) for record in blanks[1:]) and len(blanks) > 1:
+                delimiter, first, records[BLANKS] = BLANKS, blanks[0], blanks
     except UnicodeDecodeError as error:
-        raise _encoding_error(path, error) from error
+        raise InputError(f"{path} is damaged: {error.reason}", "save it as a .csv file in UTF-8") from error
     except csv.Error as error:
         raise InputError(f"{path} is not a text table: {error}", "save it as a .csv file in UTF-8") from error
-    delimiter = max(records, key=lambda candidate: len(records[candidate]))
-    header = records[delimiter]
-    if len(header) < least:
-        raise InputError(
-            f"{path} has only one column, `{''.join(header)[:60]}`",
-            "separate the columns with commas, semicolons, tabs or |",
-        )
-    for position, name in enumerate(header):
+    if len(first) < max(2, least):
+        _refuse_preamble(path, file, records, form)
+    if len(first) < least:
+        problem = f"{path} has only one column, `{''.join(first)[:60]}`"
+        raise InputError(problem, "separate the columns with commas, semicolons, tabs or |")
+    if not form.header:
+        return Header([f"c{i + 1}" for i in range(len(first))], delimiter, replaces=True)
+    if first and all(parse_numeral(name) is not None for name in first):
+        raise TableProblems(str(path), [no_header_problem(first)])
+    names = _distinct_names(path, first)
+    return Header(names, delimiter, replaces=names != first)
+
+
+def no_header_problem(first: list[str]) -> TableProblem:
+    """Return the problem of a table whose first line is not a header line, but a row."""
+    problem = f"the first line holds numbers ({', '.join(first)[:40]}), not column names"
+    # Without a header line the columns are c1, c2, ...; the target is often the last one.
+    return TableProblem(problem, {"header": False, "target": f"c{len(first)}"})
+
+
+def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[list[str]]], form: TableFormat) -> None:
+    """Raise TableProblems if most of the first records have more fields than the first one, which is then a title."""
+    for delimiter, of_delimiter in records.items():
+        counts = [len(record) for record in of_delimiter]
+        widest = max(counts, default=0)
+        if widest > 1 and counts[0] == 1 and counts.count(widest) > len(counts) // 2:
+            lines = _lines_before(file, delimiter, form.skip_lines, widest)
+            start = " ".join(of_delimiter[0])[:40]
+            problem = f"the first line, `{start}`, is not the header line, which is line {lines + 1}"
+            raise TableProblems(str(path), [TableProblem(problem, {"skip_lines": lines})])
+
+
+def _lines_before(file: TextIO, delimiter: str, skipped: int, fields: int) -> int:
+    """Return the number of lines before the first record with ``fields`` fields; move back to the start."""
+    lines = skipped
+    for _ in range(skipped):
+        file.readline()
+    reader = _reader(file, delimiter)
+    for record in reader:
+        if len(record) == fields:
+            break
+        lines = skipped + reader.line_num
+    file.seek(0)
+    return lines
+
+
+def _distinct_names(path: Path | str, names: list[str]) -> list[str]:
+    """Return names that are neither empty nor repeated; announce those that differ from the given ones."""
+    distinct: list[str] = []
+    for position, name in enumerate(names):
+        base = name if name.strip() else f"column {position + 1}"
+        new, number = base, 2
+        while new in distinct or (new != name and new in names):
+            new, number = f"{base}_{number}", number + 1
         if not name.strip():
-            raise InputError(
-                f"{path}: column {position + 1} has no name",
-                "name or delete the column (pandas: to_csv(..., index=False))",
-            )
-        if name in header[:position]:
-            raise InputError(f"{path}: two columns are called `{name}`", "rename or delete one of them")
-    if all(parse_numeral(name) is not None for name in header):
-        raise InputError(f"{path}: the first line holds numbers, not column names", "add a header line")
-    return header, delimiter
+            notice(f"{path}: column {position + 1} has no name; it is called `{new}`")
+        elif new != name:
+            notice(f"{path}: several columns are called `{name}`; one of them is called `{new}`")
+        distinct.append(new)
+    return distinct
 
 
 def read_frames(
     path: Path | str,
     file: TextIO,
-    header: list[str],
-    delimiter: str,
+    header: Header,
     rows: int | None = None,
     texts: Collection[str] = (),
+    form: TableFormat | None = None,
 ) -> Iterator[Any]:
     """Yield the table as pandas data frames of at most ``rows`` rows, or as one data frame if ``rows`` is None.
 
@@ -101,41 +206,71 @@ def read_frames(
     """
     import pandas as pd
 
+    form, names = form or TableFormat(), header.names
+    given = {"names": names} if header.replaces else {}
     table = _read_csv(
         path,
         file,
-        delimiter,
+        header.delimiter,
+        form,
+        **given,
         low_memory=False,
         chunksize=rows,
         dtype=dict.fromkeys(texts, str),
         keep_default_na=not texts,
-        na_values={name: MISSING_VALUES for name in header if name not in texts} if texts else None,
+        na_values={name: MISSING_VALUES for name in names if name not in texts} if texts else None,
         # In a table with one column, an empty line is a row with an empty cell.
-        skip_blank_lines=len(header) > 1,
-        header=0 if len(header) > 1 else _lines_before_header(file),
+        skip_blank_lines=len(names) > 1,
+        header=None if not form.header else 0 if len(names) > 1 else _lines_before_header(file),
     )
     parsed_frames: Iterator[Any] = iter(table if rows else [table])
     while True:
-        with _pandas_errors_as_input_error(path):
+        with _pandas_errors_as_input_error(path, file, header.delimiter, form):
             frame = next(parsed_frames, None)
         if frame is None:
             return
-        if len(frame.columns) != len(header):
+        if len(frame.columns) != len(names):
             raise InputError(f"{path}: the header line is ambiguous", "put quotes around whole names only")
-        frame.columns = pd.Index(header)
+        frame.columns = pd.Index(names)
         yield frame
 
 
-def _read_csv(path: Path | str, file: TextIO, delimiter: str, **options: Any) -> Any:
+def read_column_texts(path: Path, file: TextIO, header: Header, name: str, form: TableFormat) -> np.ndarray:
+    """Return the cells of a column as strings, exactly as written in a table that ``read_frames`` accepts."""
+    frame = _read_csv(
+        path,
+        file,
+        header.delimiter,
+        form,
+        names=header.names,
+        header=0 if form.header else None,
+        usecols=[header.names.index(name)],
+        dtype=str,
+        keep_default_na=False,
+    )
+    texts: np.ndarray = frame.iloc[:, 0].to_numpy(dtype=object)
+    return texts
+
+
+def _read_csv(path: Path | str, file: TextIO, delimiter: str, form: TableFormat, **options: Any) -> Any:
     """Call ``pandas.read_csv`` with ``options`` and with the options that all tables share."""
     import pandas as pd
 
-    with _pandas_errors_as_input_error(path):
-        return pd.read_csv(file, sep=delimiter, skipinitialspace=True, index_col=False, **options)
+    with _pandas_errors_as_input_error(path, file, delimiter, form):
+        return pd.read_csv(
+            file,
+            sep=delimiter,
+            skipinitialspace=True,
+            index_col=False,
+            skiprows=form.skip_lines,
+            decimal="," if form.decimal == "comma" else ".",
+            on_bad_lines="error" if form.bad_lines is None else "skip",
+            **options,
+        )
 
 
 @contextlib.contextmanager
-def _pandas_errors_as_input_error(path: Path | str) -> Iterator[None]:
+def _pandas_errors_as_input_error(path: Path | str, file: TextIO, delimiter: str, form: TableFormat) -> Iterator[None]:
     """Convert decoding errors and the parsing errors and warnings of pandas inside the block to InputError."""
     import pandas as pd
 
@@ -145,19 +280,63 @@ def _pandas_errors_as_input_error(path: Path | str) -> Iterator[None]:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
     except UnicodeDecodeError as error:
-        raise _encoding_error(path, error) from error
+        raise InputError(f"{path} is damaged: {error.reason}", "save it as a .csv file in UTF-8") from error
     except pd.errors.ParserWarning as error:
         raise InputError(f"{path}: some rows have more fields than the header", "name every column") from error
+    except pd.errors.EmptyDataError as error:
+        raise InputError(f"{path} has no columns", "give a header line and at least two rows") from error
     except pd.errors.ParserError as error:
         reason = str(error).strip().splitlines()[-1].removeprefix("Error tokenizing data. C error: ")
+        if reason.startswith("Expected"):
+            raise _bad_lines_error(path, file, delimiter, form, reason) from error
         raise InputError(f"{path} cannot be read as a table: {reason}", "correct that line or its quotes") from error
 
 
-def _first_record(file: TextIO, delimiter: str) -> list[str]:
-    records = csv.reader(file, delimiter=delimiter, skipinitialspace=True)
-    first = next((record for record in records if record), [])
+def _bad_lines_error(path: Path | str, file: TextIO, delimiter: str, form: TableFormat, reason: str) -> InputError:
+    """Return the error for lines with more fields than the header line, with the numbers of these lines."""
     file.seek(0)
-    return first
+    for _ in range(form.skip_lines):
+        file.readline()
+    reader = _reader(file, delimiter)
+    width, lines = 0, []
+    with contextlib.suppress(csv.Error):
+        for record in reader:
+            width = width or len(record)
+            if width and len(record) > width:
+                lines.append(form.skip_lines + reader.line_num)
+    listed = ", ".join(map(str, lines[:MAX_LISTED_LINES]))
+    more = f" and {len(lines) - MAX_LISTED_LINES} more" if len(lines) > MAX_LISTED_LINES else ""
+    if not lines:
+        return InputError(f"{path} cannot be read as a table: {reason}", "correct that line or its quotes")
+    noun = "line" if len(lines) == 1 else "lines"
+    problem = f"too many fields in {noun} {listed}{more}: {reason}"
+    return TableProblems(str(path), [TableProblem(problem, {"bad_lines": "drop"})])
+
+
+def _reader(file: TextIO, delimiter: str) -> Any:
+    return csv.reader(file, delimiter=" " if delimiter == BLANKS else delimiter, skipinitialspace=True)
+
+
+def _first_records(file: TextIO, delimiter: str, skipped: int) -> list[list[str]]:
+    """Return the first records that are not empty, and move the file position back to the start."""
+    for _ in range(skipped):
+        file.readline()
+    records: list[list[str]] = []
+    if delimiter == BLANKS:
+        lines = (file.readline() for _ in range(FIRST_RECORDS))
+        records = [line.split() for line in lines if line.strip()]
+    else:
+        try:
+            for record in _reader(file, delimiter):
+                records += [record] if record else []
+                if len(records) >= FIRST_RECORDS:
+                    break
+        except csv.Error:
+            # A damaged record after the header line is reported when the rows are read.
+            if not records:
+                raise
+    file.seek(0)
+    return records
 
 
 def _lines_before_header(file: TextIO) -> int:
@@ -167,69 +346,18 @@ def _lines_before_header(file: TextIO) -> int:
     return count
 
 
-def parse_text_column(series: Any) -> Any:
+def parse_text_column(series: Any, form: TableFormat) -> Any:
     """Convert a column of strings to the type that pandas infers, with NaN for missing cells."""
     import pandas as pd
 
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([cell] for cell in ["column", *series.tolist()])
     text.seek(0)
-    column = pd.read_csv(text, skipinitialspace=True, low_memory=False).iloc[:, 0]
+    decimal = "," if form.decimal == "comma" else "."
+    column = pd.read_csv(text, skipinitialspace=True, low_memory=False, decimal=decimal).iloc[:, 0]
     return column.set_axis(series.index)
-
-
-def _target_values(series: Any, name: str) -> np.ndarray:
-    missing = series.isna().to_numpy()
-    if missing.any():
-        raise InputError(
-            f"target column `{name}` lacks a value in {row_and_others(missing.argmax() + 1, missing.sum() - 1)}",
-            "fill in every missing value, or delete its row (empty, NA, NaN, null and None count as missing)",
-        )
-    values: np.ndarray = series.to_numpy() if series.dtype.kind in "biuf" else series.to_numpy(dtype=object).astype(str)
-    return values
 
 
 def row_and_others(row: int, others: int) -> str:
     """Return a phrase that names a data row, counted from 1, and the number of other rows with the same fault."""
     return f"data row {row}" + (f" and {others} other {'row' if others == 1 else 'rows'}" if others else "")
-
-
-def feature_matrix(frame: Any) -> np.ndarray:
-    """Return the features as a float64 matrix; raise an InputError that names the column if one is not numeric."""
-    for name in frame.columns if len(frame) else ():
-        if frame[name].dtype.kind not in "biuf":
-            raise _text_column_error(frame[name].dropna(), name)
-    matrix: np.ndarray = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-    return matrix
-
-
-def _text_column_error(series: Any, name: str) -> InputError:
-    texts = series[[parse_numeral(str(value)) is None for value in series]]
-    if len(texts) == 0:
-        return InputError(
-            f"column `{name}` holds numbers beyond the range of float64", "correct these numbers, or delete the column"
-        )
-    first, row = str(texts.iloc[0]), texts.index[0] + 1
-    categories = series.nunique()
-    if re.fullmatch(r"\s*[-+]?[\d.]*,\d+\s*", first):
-        remedy = "write decimals with a point"
-    elif len(texts) < len(series) / 2:
-        remedy = "correct every such cell, or delete its row or the column"
-    elif categories <= MAX_ONE_HOT:
-        remedy = f"replace it with 0/1 columns, one for each of its {categories} categories, or delete it"
-    else:
-        remedy = "convert it to numbers, or delete it"
-    return InputError(f"column `{name}` is not numeric: {first[:40]!r} in data row {row}", remedy)
-
-
-def _target_remedy(header: list[str]) -> str:
-    """Return a hint with overrides that set the target, starting with the last column, which is often the target."""
-    words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
-    more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
-    return "give " + " or ".join(words) + more
-
-
-def _encoding_error(path: Path | str, error: UnicodeDecodeError) -> InputError:
-    return InputError(
-        f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x})", "save it as a .csv file in UTF-8"
-    )

@@ -18,9 +18,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from proxlearn.data import csv_file
+from proxlearn.data.column_inspection import COMMA_NUMBER, Column, parse_column, parse_number
+from proxlearn.data.csv_file import TableFormat
+from proxlearn.data.feature_encoding import MISSING_CATEGORY, FeatureEncoder
 from proxlearn.data.magnitude import MAX_MAGNITUDE, OTHER_UNIT
+from proxlearn.data.table_file import open_table
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import unreadable_as_input_error, user_path
+from proxlearn.terminal.notice import notice
 
 STANDARD_INPUT = "-"
 MAX_CHUNK_CELLS = 2_000_000
@@ -30,13 +35,75 @@ MAX_LISTED_NAMES = 5
 
 
 @dataclass(frozen=True)
+class RowEncoder:
+    """Converts the columns of a table to the features of a model, as the training table was converted."""
+
+    encoder: FeatureEncoder
+    form: TableFormat = field(default_factory=TableFormat)
+    missing_values: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the columns that the model reads."""
+        return (*self.encoder.numbers, *self.encoder.categories)
+
+    def encode(self, frame: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features of the rows that can be predicted, and a mask of these rows.
+
+        ``first`` is the index of the first row in the whole table. Raise InputError if a cell cannot be used. If the
+        model was trained with missing=drop, rows with a missing value are not predicted.
+        """
+        columns = {name: parse_column(frame[name], self.form, self.missing_values) for name in self.inputs}
+        complete = np.ones(len(frame), dtype=bool)
+        if self.encoder.missing == "drop":
+            complete = ~np.any([column.missing for column in columns.values()], axis=0)
+        numbers = [self._numbers(name, columns[name], first)[complete] for name in self.encoder.numbers]
+        texts = {name: _category_texts(frame[name], columns[name])[complete] for name in self.encoder.categories}
+        for name, mask in self.encoder.unknown(texts).items():
+            row = int(mask.argmax())
+            if texts[name][row] == MISSING_CATEGORY and self.encoder.missing is None:
+                raise InputError(f"column `{name}` lacks a value in data row {first + row + 1}", NO_GAPS)
+            notice(f"column `{name}` holds {texts[name][row]!r:.42}, which the training rows lack, {UNKNOWN}")
+        matrix = np.column_stack(numbers) if numbers else np.empty((int(complete.sum()), 0))
+        accepts_gaps = self.encoder.missing in ("median", "indicator")
+        filled = np.where(np.isnan(matrix), 0.0, matrix) if accepts_gaps else matrix
+        try:
+            check_finite(filled, self.encoder.numbers, first)
+        except InputError as error:
+            # The model needs every column: the remedies of a training table do not apply.
+            raise InputError(error.problem, NO_GAPS) from error
+        return self.encoder.transform(matrix, texts), complete
+
+    def _numbers(self, name: str, column: Column, first: int) -> np.ndarray:
+        if column.kind == "number":
+            return column.values
+        texts = [None if value is None else str(value) for value in column.values]
+        row = next(i for i, text in enumerate(texts) if text is not None and parse_number(text, self.form) is None)
+        has_comma = self.form.decimal is None and COMMA_NUMBER.fullmatch(str(texts[row])) is not None
+        hint = ", or add --decimal comma" if has_comma else ""
+        problem = f"column `{name}` is not numeric: {texts[row]!r:.42} in data row {first + row + 1}"
+        raise InputError(problem, NO_GAPS + hint)
+
+
+NO_GAPS = "write a number in every row (decimals with a point), or delete the rows without one"
+UNKNOWN = "and perhaps other such values; such a row has none of the categories"
+
+
+def _category_texts(series: Any, column: Column) -> np.ndarray:
+    """Return the cells of a column of categories as strings; numbers are converted as they are written."""
+    missing = column.missing
+    cells = (MISSING_CATEGORY if gap else str(cell).strip() for cell, gap in zip(series, missing, strict=True))
+    return np.array(list(cells), dtype=object)
+
+
+@dataclass(frozen=True)
 class ColumnSpec:
     """The columns to read from a table, and how each of them is used."""
 
-    features: Sequence[str]
-    """Names of the features, in the order that the model expects."""
-    target: str | None = None
-    """Name of the target column; if ``needs_target`` is False, the table may contain it, but it is ignored."""
+    rows: RowEncoder
+    """The columns that the model reads, and their encoding as features."""
+    targets: Sequence[str] = ()
+    """Names of the target columns; if ``needs_target`` is False, the table may contain them, but they are ignored."""
     needs_target: bool = False
     keep: Sequence[str] = ()
     """Names of the columns that are copied to the output as written."""
@@ -44,9 +111,14 @@ class ColumnSpec:
     """Whether columns that the model does not use are ignored; otherwise they are an error."""
 
     @property
+    def features(self) -> Sequence[str]:
+        """Names of the columns that the model reads."""
+        return self.rows.inputs
+
+    @property
     def needed_target(self) -> list[str]:
-        """A list with the name of the target, or an empty list if the target is not read."""
-        return [self.target] if self.needs_target and self.target is not None else []
+        """The names of the targets, or an empty list if the targets are not read."""
+        return [*self.targets] if self.needs_target else []
 
 
 @dataclass(frozen=True)
@@ -56,9 +128,13 @@ class Chunk:
     X: np.ndarray
     """Features in the order that the model expects, rows x features, float64 and finite."""
     target: list[str] = field(default_factory=list)
-    """Cells of the target column as written; empty if the target is not read."""
+    """Cells of the target column as written, of the rows in ``X``; empty if the target is not read."""
     kept: dict[str, list[str]] = field(default_factory=dict)
     """Cells, as written, of each column that is copied to the output."""
+    complete: np.ndarray | None = None
+    """Mask of the rows that ``X`` holds, among all rows of the chunk; None if it holds all of them."""
+    further_targets: dict[str, list[str]] = field(default_factory=dict)
+    """Cells of the other target columns, if there are several."""
 
 
 class RowReader:
@@ -79,52 +155,66 @@ class RowReader:
         )
         self.size = self._file.seek(0, 2)
         self._file.seek(0)
-        self._text = csv_file.open_text(self._file)
-        if self.size == 0:
-            self._text.close()
-            raise InputError(f"{self.name} is empty", "give a header line and at least one row")
+        try:
+            if self.size == 0:
+                raise InputError(f"{self.name} is empty", "give a header line and at least one row")
+            self._table: Any = open_table(self._file, self.name)
+        except BaseException:
+            self._file.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._text.close()
+        self._file.close()
 
     @property
     def bytes_read(self) -> int:
-        return self._file.tell()
+        """The number of bytes of the file that have been read; its size if another file holds its content."""
+        text = getattr(self._table, "buffer", None)
+        return self._file.tell() if text is self._file else self.size
 
     def chunks(self, columns: ColumnSpec) -> Iterator[Chunk]:
         """Yield the rows in order, in chunks; only one chunk is in memory at a time."""
-        header, delimiter = csv_file.read_header(self.name, self._text, least=1)
-        check_columns(header, columns, self.name)
-        size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(header)))
         texts = [*columns.needed_target, *columns.keep]
-        for frame in csv_file.read_frames(self.name, self._text, header, delimiter, size, texts):
-            parsed = {name: csv_file.parse_text_column(frame[name]) for name in columns.features if name in texts}
+        for frame in self._frames(columns, texts):
+            # The columns that are copied to the output keep their spelling, also if they are features.
+            form = columns.rows.form
+            parsed = {name: csv_file.parse_text_column(frame[name], form) for name in columns.features if name in texts}
+            first = int(frame.index[0]) if len(frame) else 0
+            X, complete = columns.rows.encode(frame.assign(**parsed) if parsed else frame, first)
+            cells = {name: np.array(frame[name], dtype=object)[complete].tolist() for name in columns.needed_target}
             yield Chunk(
-                _feature_rows(frame.assign(**parsed) if parsed else frame, columns.features),
-                [cell for name in columns.needed_target for cell in frame[name].tolist()],
+                X,
+                cells.pop(columns.needed_target[0]) if cells else [],
                 {name: frame[name].tolist() for name in columns.keep},
+                None if complete.all() else complete,
+                cells,
             )
 
+    def _frames(self, columns: ColumnSpec, texts: Sequence[str]) -> Iterator[Any]:
+        """Yield the rows as data frames; the columns in ``texts`` hold strings."""
+        if not hasattr(self._table, "readline"):
+            frame = self._table
+            check_columns(list(frame.columns), columns, self.name)
+            frame = frame.assign(**{name: frame[name].map(_cell_text) for name in texts})
+            size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(frame.columns)))
+            yield from (frame.iloc[start : start + size] for start in range(0, max(1, len(frame)), size))
+            return
+        form = columns.rows.form
+        header = csv_file.read_header(self.name, self._table, least=1, form=form)
+        check_columns(header.names, columns, self.name)
+        size = max(1, min(MAX_CHUNK_ROWS, MAX_CHUNK_CELLS // len(header.names)))
+        yield from csv_file.read_frames(self.name, self._table, header, size, texts, form)
 
-def _feature_rows(frame: Any, columns: Sequence[str]) -> np.ndarray:
-    """Return the features of a data frame as a matrix; raise InputError if a cell is not a finite number.
 
-    The remedies that these errors suggest in training do not apply here, because the model needs every column.
-    """
-    try:
-        X = csv_file.feature_matrix(frame[list(columns)])
-        check_finite(X, columns, int(frame.index[0]) if len(frame) else 0)
-    except InputError as error:
-        raise InputError(
-            error.problem, "write a number in every row (decimals with a point), or delete the rows without one"
-        ) from error
-    return X
+def _cell_text(cell: Any) -> str:
+    """Return a cell of a typed table as a string; a missing cell is empty."""
+    return "" if cell is None or cell != cell else str(cell)
 
 
 def check_columns(header: Collection[str], columns: ColumnSpec, name: str) -> None:
     """Raise InputError if a table lacks a needed column, or has one that is neither used, kept nor ignored."""
-    expected = {*columns.features, *columns.keep, *([columns.target] if columns.target else [])}
+    expected = {*columns.features, *columns.keep, *columns.targets, *columns.rows.encoder.ignored}
     extra = [column for column in header if column not in expected]
     missing = [column for column in columns.features if column not in header]
     if missing:

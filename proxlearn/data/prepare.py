@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.core.samples import Samples
 from proxlearn.data import scaling
+from proxlearn.data.feature_encoding import FeatureEncoder
 from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.scaling import Scaler, ScalerFit
 from proxlearn.data.table import Table
@@ -23,6 +24,8 @@ class PreparedData:
 
     train: Samples
     test: Samples
+    validation: Samples | None
+    """Held-out rows of the training part, if the config asks for them; they are scaled as the training part."""
     scaler: Scaler
     """Scaler of the training part, which is also applied to new rows in prediction."""
     scaled_apart: bool
@@ -30,8 +33,11 @@ class PreparedData:
     target_scaler: Scaler
     """Scaler of a real target; the identity for classes."""
     rows: dict[str, np.ndarray]
-    """Row numbers of the parts in the table, under the keys ``train`` and ``test``."""
+    """Row numbers of the parts in the table: ``train``, ``test`` and, if the config asks for it, ``validation``."""
     table: Table
+    """The table with its features encoded."""
+    encoder: FeatureEncoder
+    """The encoding of the table's columns as features, fitted to the training part."""
 
 
 def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -49,24 +55,51 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
     return order[:train_rows], order[train_rows:]
 
 
-def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedData:
+def hold_out_rows(
+    table: Table, train_rows: np.ndarray, fraction: float, split_seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the training part that are trained on, and those that are held out, stratified by class."""
+    order = np.random.default_rng([split_seed, 1]).permutation(len(train_rows))
+    if table.classes:
+        order = order[np.argsort(table.target[train_rows[order]], kind="stable")]
+    # Every 1/fraction-th row in the order of the classes.
+    steps = np.floor(fraction * np.arange(len(order) + 1) + 0.5)
+    held = np.zeros(len(order), dtype=bool)
+    held[order[np.diff(steps) > 0]] = True
+    if held.all() or not held.any():
+        problem = f"validation_fraction={fraction:g} of {len(train_rows)} training rows leaves a part empty"
+        raise InputError(problem, "choose another validation_fraction")
+    return train_rows[~held], train_rows[held]
+
+
+def prepare(
+    table: Table, config: DatasetConfig, split_seed: int, validation_fraction: float | None = None
+) -> PreparedData:
     """Split a table, and scale the features and a real target with statistics of the training part.
 
     With ``scaling=paper``, the features of each part are scaled with the statistics of that part.
     """
     train_rows, test_rows = split_rows(table, config, split_seed)
+    held_rows = None
+    if validation_fraction is not None:
+        train_rows, held_rows = hold_out_rows(table, train_rows, validation_fraction, split_seed)
     _check_classes(table, train_rows, config)
+    encoder = fit_encoder(table, train_rows)
+    if not encoder.is_identity:
+        table = replace(table, X=encoder.transform(table.X, table.texts), columns=encoder.features)
     fit = _scaler_fit(table, config)
     scaler = fit(table.X[train_rows])
     test_scaler = fit(table.X[test_rows]) if config.scaling == "paper" else scaler
     is_regression = table.task == "regression"
     target_fit = scaling.FITS[config.target_scaling if is_regression else "none"]
-    target_scaler = target_fit(table.target[train_rows, None])
+    targets = table.target if table.target.ndim == 2 else table.target[:, None]
+    target_scaler = target_fit(targets[train_rows])
 
     def samples(rows: np.ndarray, scale: Scaler) -> Samples:
         X = torch.from_numpy(scale(table.X[rows]))
         if is_regression:
-            return Samples(X, torch.from_numpy(target_scaler(table.target[rows, None])[:, 0]))
+            y = torch.from_numpy(target_scaler(targets[rows]))
+            return Samples(X, y[:, 0] if y.shape[1] == 1 else y.T.contiguous())
         labels = torch.from_numpy(table.target[rows])
         # Two classes have the targets -1 and +1; with more, f is the probability of the true class, whose target is 1.
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
@@ -75,22 +108,37 @@ def prepare(table: Table, config: DatasetConfig, split_seed: int) -> PreparedDat
     return PreparedData(
         train=samples(train_rows, scaler),
         test=samples(test_rows, test_scaler),
+        validation=None if held_rows is None else samples(held_rows, scaler),
         scaler=scaler,
         scaled_apart=scaler != test_scaler,
         target_scaler=target_scaler,
-        rows={"train": train_rows, "test": test_rows},
+        rows={"train": train_rows, "test": test_rows} | ({} if held_rows is None else {"validation": held_rows}),
         table=table,
+        encoder=encoder,
     )
+
+
+def fit_encoder(table: Table, rows: np.ndarray) -> FeatureEncoder:
+    """Return the encoding of a table's columns as features, fitted to the given rows."""
+    if not (table.texts or table.missing or table.ignored):
+        return FeatureEncoder(table.columns)
+    numbers = {name: table.X[rows, i] for i, name in enumerate(table.columns)}
+    texts = {name: column[rows] for name, column in table.texts.items()}
+    return FeatureEncoder.fit(numbers, texts, table.missing, table.ignored)
 
 
 def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> None:
     """Raise an InputError that names the column if its data cannot be scaled, or overflow in all given precisions."""
     table, limit = prepared.table, max_scaled_magnitude(*dtypes)
     names = [f"column `{name}`" for name in table.columns]
-    target = ["the target" if table.target_column is None else f"column `{table.target_column}`"]
+    target = [f"column `{name}`" for name in table.target_columns] or ["the target"]
     check_scaler(prepared.scaler, names)
     check_scaler(prepared.target_scaler, target)
-    for rows, samples in ((prepared.rows["train"], prepared.train), (prepared.rows["test"], prepared.test)):
+    parts = {"train": prepared.train, "test": prepared.test, "validation": prepared.validation}
+    for part, samples in parts.items():
+        if samples is None:
+            continue
+        rows = prepared.rows[part]
 
         def row_name(i: int, rows: np.ndarray = rows) -> str:
             return f"data row {rows[i] + 1}"
@@ -99,7 +147,8 @@ def check_magnitudes(prepared: PreparedData, dtypes: tuple[str | None, ...]) -> 
         check_scaled(table.X[rows], samples.X.numpy(), names, limit, row_name, remedy)
         if samples.labels is None:
             remedy = "use dataset.target_scaling=standard, correct the number, or delete the row"
-            check_scaled(table.target[rows, None], samples.y.numpy()[:, None], target, limit, row_name, remedy)
+            targets = table.target[rows].reshape(len(rows), -1)
+            check_scaled(targets, samples.y.numpy().T.reshape(len(rows), -1), target, limit, row_name, remedy)
 
 
 def _scaler_fit(table: Table, config: DatasetConfig) -> ScalerFit:

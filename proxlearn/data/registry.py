@@ -13,6 +13,7 @@ from typing import Any
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.core.registry import DATASET_GROUP, Registry, plugin_error
 from proxlearn.data.table import DatasetInfo, Table
+from proxlearn.data.table_problems import SETTINGS
 from proxlearn.errors import InputError
 
 LOADERS = {
@@ -27,7 +28,7 @@ LOADERS = {
     "csv": "proxlearn.data.user_table",
 }
 """The modules that load proxlearn's own datasets, by name."""
-OPTIONAL_KEYS = ("path", "target", "task", "points")
+OPTIONAL_KEYS = ("path", "target", "task", "points", *SETTINGS)
 """Keys of the config group ``dataset`` that only some loaders read."""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +18,11 @@ class Table:
     """A dataset as its loader returns it, with the rows in the order of the source."""
 
     X: np.ndarray
-    """Features, rows x features, float64."""
+    """Features, rows x features, float64; in a user's table, the columns of numbers, with NaN for missing values."""
     target: np.ndarray
-    """Class indices (int64) or real targets (float64), one per row."""
+    """Class indices (int64) or real targets (float64), one per row; for several real targets, rows x targets."""
     columns: tuple[str, ...]
+    """Names of the columns of ``X``."""
     task: Task
     sha256: str
     """Checksum of the data, or of the file from which they were read; it is recorded in the run folder."""
@@ -30,7 +33,17 @@ class Table:
     """Function that fits the paper's feature scaling to the rows of one part; None if the paper does not use the
     dataset."""
     target_column: str | None = None
-    """Name of the target column in a user's table; None for other datasets."""
+    """Name of the target column in a user's table; None for other datasets and for several targets."""
+    target_columns: tuple[str, ...] = ()
+    """Names of all target columns in a user's table."""
+    texts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Columns of categories in a user's table, by name, as strings; they are encoded as features after the split."""
+    missing: str | None = None
+    """Treatment of missing values in a user's table (``FeatureEncoder.missing``)."""
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    """How the cells of a user's table are written: the keys decimal, header, skip_lines and missing_values."""
+    ignored: tuple[str, ...] = ()
+    """Columns of a user's table that are not features: those that the user drops, and constant ones."""
     image: tuple[int, int] | None = None
     """Height and width of the image whose pixels are the features of a row; None for other data."""
 

@@ -1,23 +1,41 @@
-"""The loader of a user's table in a .csv or .npz file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
+"""The loader of a user's table in a file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
-A table that cannot be used for training raises an InputError with a remedy. No row or column is dropped, filled in or
-encoded silently.
+A table that cannot be used as it is raises one error with all of its problems and the settings that answer them. No
+row or column is left out, filled in or encoded without such a setting, except columns that carry no information, which
+are announced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 
+from proxlearn.config.quoting import override_list, override_word
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import csv_file, npz_file
+from proxlearn.data.column_inspection import (
+    Column,
+    counts_rows,
+    feature_problems,
+    is_constant,
+    parse_column,
+    target_problems,
+)
+from proxlearn.data.csv_file import TableFormat, no_header_problem
 from proxlearn.data.dataset_files import digest
-from proxlearn.data.labels import infer_target, keep_spelling
-from proxlearn.data.new_rows import check_finite
+from proxlearn.data.feature_encoding import MISSING_CATEGORY
+from proxlearn.data.labels import TargetEncoding, infer_target, keep_spelling
+from proxlearn.data.numerals import parse_numeral
 from proxlearn.data.table import DatasetInfo, Table
-from proxlearn.errors import InputError
+from proxlearn.data.table_file import open_table
+from proxlearn.data.table_problems import SETTINGS, TableProblem, TableProblems, merge_settings
+from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.user_paths import unreadable_as_input_error, user_path
 from proxlearn.terminal.notice import notice
 
@@ -27,41 +45,248 @@ INFO = DatasetInfo(
     None,
     "your own table: dataset.path=FILE dataset.target=COLUMN",
     "yours",
-    reads=("path", "target", "task"),
+    reads=("path", "target", "task", *SETTINGS),
 )
 LARGE_FILE = 50_000_000
 """Size in bytes above which a notice announces that the file is being read."""
 MAX_LISTED_NAMES = 5
-"""Maximum number of column names in one message; further columns are only counted."""
+"""Maximum number of column names in a notice; further columns are only counted."""
+MAX_SUGGESTED_COLUMNS = 4
+READING = ("decimal", "header", "skip_lines", "missing_values")
+"""Settings that say how the cells of a table are written; new tables are read in the same way."""
+MAX_ROUNDS = 12
+"""Maximum number of times that the problems of a table are answered by settings and the table is read again."""
 
 
 def load(config: DatasetConfig) -> Table:
+    """Load the table of a config; raise TableProblems with all problems that settings can answer.
+
+    The settings that answer the problems found so far are tried at once, so that problems that they hide are found,
+    too, and the remedy is known to work.
+    """
     if config.path is None:
         target = " and dataset.target=COLUMN" if config.target is None else ""
         raise InputError("dataset=csv needs a file", f"give dataset.path=FILE{target}")
     path = user_path("dataset.path", config.path)
     content = _read_file(path)
-    reader = npz_file if path.suffix.lower() == ".npz" else csv_file
-    X, values, columns, target = reader.read_table(path, content, config.target)
-    _check_features(X, columns, path)
-    if reader is csv_file:
-        values = keep_spelling(values, lambda: csv_file.read_target_texts(path, content, target), config.task)
-    encoding = infer_target(values, target, config.task)
+    problems: list[TableProblem] = []
+    settings: dict[str, Any] = {key: value for key in SETTINGS if (value := getattr(config, key)) is not None}
+    attempt = config
+    for _ in range(MAX_ROUNDS):
+        notices: list[str] = []
+        try:
+            table = _load(path, content, attempt, notices)
+        except TableProblems as found:
+            problems += found.problems
+            settings = merge_settings(settings, found.settings)
+            attempt = replace(config, **settings)
+        except InputError as error:
+            if not problems:
+                raise
+            known = TableProblems(str(path), problems)
+            raise InputError(f"{known.problem}; also, {error.problem}", f"{error.remedy}; {known.remedy}") from error
+        else:
+            if not problems:
+                for text in notices:
+                    notice(text)
+                return table
+            break
+    answered = [replace(problem, settings=_complete(problem.settings, settings)) for problem in problems]
+    raise TableProblems(str(path), answered)
+
+
+def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a problem with the values that the settings have in the end, the user's own included."""
+    return {key: settings.get(key, value) for key, value in answer.items()}
+
+
+@dataclass(frozen=True)
+class _RawTable:
+    """A table as it was read: its columns, and the cells of a column as written, if the file is a text."""
+
+    columns: dict[str, Column]
+    read_texts: Any = None
+
+
+def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str]) -> Table:
+    """Load the table with the settings of a config; raise TableProblems with the problems that are left."""
+    form = table_format(config)
+    raw, target_names = _read_columns(path, content, config, form)
+    columns = dict(raw.columns)
+    dropped = config.drop or ()
+    for name in dropped:
+        if name not in columns or name in target_names:
+            remedy = did_you_mean(name, [column for column in columns if column not in target_names])
+            raise InputError(f"dataset.drop: {path} has no column `{name}` besides the target", remedy)
+    targets = {name: columns.pop(name) for name in target_names}
+    features = {name: column for name, column in columns.items() if name not in dropped}
+    uninformative = [name for name, column in features.items() if _carries_nothing(column)]
+    rows = len(next(iter(targets.values())).values)
+    if rows < 2:
+        raise InputError(
+            f"{path} has fewer than two rows of data", "give at least one row for training and one for testing"
+        )
+    if not features:
+        raise InputError(f"{path} has no column besides the target", "add at least one feature column")
+    if len(uninformative) == len(features):
+        problem = f"{path}: {_describe_columns(uninformative)} the same value in every row"
+        raise InputError(problem, "add a column whose values differ")
+    features = {name: column for name, column in features.items() if name not in uninformative}
+    found = [problem for name in targets for problem in target_problems(name, targets[name], config, form)]
+    found += feature_problems(features, config, form)
+    if found:
+        raise TableProblems(str(path), found)
+    if uninformative:
+        notices.append(f"{_describe_columns(uninformative)} the same value in every row; left out")
+    for name, column in features.items():
+        if column.kind == "number" and counts_rows(column.values):
+            flag = f"{override_list('dataset.drop', [name])}, or with `fit`: {shlex.join(['--drop', name])}"
+            notices.append(f"column `{name}` numbers the rows; if it carries no information, leave it out ({flag})")
+    kept = _kept_rows(targets, features, config, notices)
+    if kept.sum() < 2:
+        raise InputError(f"{path} has fewer than two rows without gaps", "use dataset.missing=median, or fill the gaps")
+    encoding = _encode_targets(targets, raw, kept, config)
     if config.task is None:
-        notice(f"{encoding.description}; set dataset.task=... to change this")
+        notices.append(f"{encoding.description}; set dataset.task=..., or with `fit` --task, to change this")
+    numbers = {name: column.values[kept] for name, column in features.items() if column.kind == "number"}
+    texts = {name: _texts(column.values[kept]) for name, column in features.items() if column.kind == "text"}
     return Table(
-        X,
+        np.ascontiguousarray(np.column_stack(list(numbers.values()))) if numbers else np.empty((int(kept.sum()), 0)),
         encoding.target,
-        tuple(columns),
+        tuple(numbers),
         encoding.task,
         digest(content),
         classes=encoding.classes,
-        target_column=target,
+        target_column=target_names[0] if len(target_names) == 1 else None,
+        target_columns=tuple(target_names),
+        texts=texts,
+        missing=config.missing,
+        reading={key: getattr(config, key) for key in READING},
+        ignored=(*dropped, *uninformative),
     )
 
 
+def table_format(config: DatasetConfig) -> TableFormat:
+    """Return the format of the table that a config describes."""
+    return TableFormat(config.decimal, config.header is not False, config.skip_lines or 0, config.bad_lines)
+
+
+def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: TableFormat) -> tuple[_RawTable, list[str]]:
+    """Read every column of a file, and return them with the names of the target columns."""
+    wanted = [] if config.target is None else [config.target] if isinstance(config.target, str) else [*config.target]
+    markers = config.missing_values or ()
+    if path.suffix.lower() == ".npz":
+        if len(wanted) > 1:
+            raise InputError(f"{path}: an .npz file has one target", "give one dataset.target")
+        X, values, names, target = npz_file.read_table(path, content, wanted[0] if wanted else None)
+        columns = {name: Column("number", X[:, i]) for i, name in enumerate(names)}
+        target = target if target not in columns else f"{target} (target)"
+        return _RawTable({**columns, target: _typed_target(values)}), [target]
+    opened = open_table(io.BytesIO(content), path)
+    read_texts = None
+    if hasattr(opened, "readline"):
+        file: TextIO = opened
+        with file:
+            header = csv_file.read_header(path, file, form=form)
+            _check_targets(path, wanted, header.names)
+            (frame,) = csv_file.read_frames(path, file, header, form=form)
+
+        def read_texts(name: str) -> np.ndarray:
+            with open_table(io.BytesIO(content), path) as again:
+                return csv_file.read_column_texts(path, again, header, name, form)
+
+    else:
+        frame = opened
+        _check_targets(path, wanted, list(frame.columns))
+    columns = {name: parse_column(frame[name], form, markers) for name in frame.columns}
+    for name in wanted:
+        if frame[name].dtype == bool or (read_texts is None and columns[name].kind == "number"):
+            columns[name] = _typed_target(frame[name].to_numpy(), columns[name])
+    return _RawTable(columns, read_texts), wanted
+
+
+def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:
+    """Return a target whose file states its type: truth values and strings are classes with their own names."""
+    if values.dtype == bool or values.dtype.kind == "U":
+        return Column("text", values.astype(str).astype(object))
+    if parsed is not None and values.dtype == object:
+        missing = parsed.missing
+        cells = [None if gap else str(value).strip() for value, gap in zip(values, missing, strict=True)]
+        return Column("text", np.array(cells, dtype=object))
+    return parsed or Column("number", values.astype(np.float64))
+
+
+def _check_targets(path: Path, targets: list[str], names: list[str]) -> None:
+    if not targets:
+        raise InputError("dataset=csv needs the name of the column to predict", _target_remedy(names))
+    for target in targets:
+        if target not in names:
+            numerals = [name for name in names if parse_numeral(name) is not None]
+            if 2 * len(numerals) >= len(names):
+                raise TableProblems(str(path), [no_header_problem(names)])
+            raise InputError(f"{path} has no column `{target}`", did_you_mean(target, names))
+
+
+def _carries_nothing(column: Column) -> bool:
+    """Return whether a column has the same value, or no value, in every row."""
+    if column.kind == "number":
+        return is_constant(column.values)
+    missing = column.missing
+    return bool(missing.all()) or (not missing.any() and len(set(map(str, column.values.tolist()))) == 1)
+
+
+def _kept_rows(
+    targets: Mapping[str, Column], features: Mapping[str, Column], config: DatasetConfig, notices: list[str]
+) -> np.ndarray:
+    """Return a mask of the rows that are used: those with a target and, for missing=drop, without any gap."""
+    without_target = np.any([column.missing for column in targets.values()], axis=0)
+    gaps = np.zeros_like(without_target)
+    if config.missing == "drop":
+        gaps = np.any([column.missing for column in features.values()], axis=0) & ~without_target
+    if without_target.any():
+        notices.append(f"rows without a target are left out: {int(without_target.sum())} of {len(gaps)}")
+    if gaps.any():
+        notices.append(f"rows with a missing value are left out: {int(gaps.sum())} of {len(gaps)}")
+    kept: np.ndarray = ~(without_target | gaps)
+    return kept
+
+
+def _encode_targets(
+    targets: Mapping[str, Column], raw: _RawTable, kept: np.ndarray, config: DatasetConfig
+) -> TargetEncoding:
+    """Encode one target column as classes or numbers, or several columns as several numbers."""
+    if len(targets) == 1:
+        ((name, column),) = targets.items()
+        values = column.values[kept]
+        if column.kind != "number":
+            values = values.astype(str)
+        elif raw.read_texts is not None:
+            values = keep_spelling(values, lambda: raw.read_texts(name)[kept], config.task)
+        return infer_target(values, name, config.task)
+    if config.task not in (None, "regression"):
+        raise InputError(
+            f"dataset.task={config.task} with several targets", "give one target, or leave out dataset.task"
+        )
+    for name, column in targets.items():
+        if column.kind != "number":
+            remedy = f"leave out {override_word('dataset.target', name)}; several targets must all be numbers"
+            raise InputError(f"target column `{name}` holds text", remedy)
+        infer_target(column.values[kept], name, "regression")
+    listed = ", ".join(f"`{name}`" for name in targets)
+    return TargetEncoding(
+        "regression",
+        np.column_stack([column.values[kept] for column in targets.values()]),
+        (),
+        f"columns {listed} are treated as real-valued targets (regression)",
+    )
+
+
+def _texts(values: np.ndarray) -> np.ndarray:
+    return np.array([MISSING_CATEGORY if value is None else value for value in values.tolist()], dtype=object)
+
+
 def _read_file(path: Path) -> bytes:
-    with unreadable_as_input_error("dataset.path", path, ".csv or .npz"):
+    with unreadable_as_input_error("dataset.path", path, ".csv, .npz, .parquet or .xlsx"):
         if path.stat().st_size > LARGE_FILE:
             notice(f"reading {path} ({path.stat().st_size / 1e6:.0f} MB)")
         content = path.read_bytes()
@@ -70,19 +295,14 @@ def _read_file(path: Path) -> bytes:
     return content
 
 
-def _check_features(X: np.ndarray, columns: Sequence[str], path: Path) -> None:
-    """Raise InputError if there are too few rows or columns, or if a column is constant or not finite."""
-    if len(X) < 2:
-        raise InputError(
-            f"{path} has fewer than two rows of data", "give at least one row for training and one for testing"
-        )
-    if not columns:
-        raise InputError(f"{path} has no column besides the target", "add at least one feature column")
-    check_finite(X, columns)
-    constant = [columns[i] for i in np.flatnonzero(X.max(axis=0) == X.min(axis=0)).tolist()]
-    if constant:
-        names = ", ".join(f"`{name}`" for name in constant[:MAX_LISTED_NAMES])
-        more = f" and {len(constant) - MAX_LISTED_NAMES} more" if len(constant) > MAX_LISTED_NAMES else ""
-        noun, verb, pronoun = ("column", "has", "it") if len(constant) == 1 else ("columns", "have", "them")
-        problem = f"{noun} {names}{more} {verb} the same value in every row"
-        raise InputError(problem, f"delete {pronoun}, because a constant column carries no information")
+def _describe_columns(names: list[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names[:MAX_LISTED_NAMES])
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return f"column {listed} has" if len(names) == 1 else f"columns {listed}{more} have"
+
+
+def _target_remedy(header: list[str]) -> str:
+    """Return a hint with overrides that set the target, starting with the last column, which is often the target."""
+    words = [override_word("dataset.target", name) for name in header[: -MAX_SUGGESTED_COLUMNS - 1 : -1]]
+    more = f", or another of its {len(header)} columns" if len(header) > MAX_SUGGESTED_COLUMNS else ""
+    return "give " + " or ".join(words) + more

@@ -68,6 +68,30 @@ class NoLogger:
     def close(self, state: str) -> None: ...
 
 
+class SeveralLoggers:
+    """Several loggers, which all get the same rows and plots."""
+
+    def __init__(self, loggers: Iterable[RunLogger]) -> None:
+        self._loggers = tuple(loggers)
+
+    def begin(self, metrics: Path) -> None:
+        for logger in self._loggers:
+            logger.begin(metrics)
+
+    def log_row(self, row: Row) -> None:
+        for logger in self._loggers:
+            logger.log_row(row)
+
+    def log_plots(self, paths: Iterable[Path], step: int) -> None:
+        plots = list(paths)
+        for logger in self._loggers:
+            logger.log_plots(plots, step)
+
+    def close(self, state: str) -> None:
+        for logger in self._loggers:
+            logger.close(state)
+
+
 class PluginLogger:
     """A logger of another package; if it fails, a warning is issued, and the run continues without it."""
 
@@ -129,6 +153,13 @@ LOGGER_KINDS = {
             "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
         },
     ),
+    "wandb": LoggerKind(
+        "proxlearn.loggers.wandb_run",
+        "WandbLogger",
+        "wandb",
+        # By default wandb reports its own errors to its makers.
+        {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"},
+    ),
 }
 """Loggers by name. A new logger needs an entry here, its name in ``schema.Logger``, and an extra of the same name."""
 LOGGERS: Registry[Any] = Registry(
@@ -144,12 +175,29 @@ Such a class has the methods of RunLogger and is called with (config, info, warn
 DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
 EVENTS_FOLDER = "tensorboard"
 """Folder of TensorBoard's event files in the run folder."""
+DEFAULT_STORES = {"mlflow": "outputs/mlruns", "wandb": "outputs/wandb"}
+"""Stores of loggers that are not the first one of a list, and so have no logger.uri."""
+WANDB_FILE = "wandb.json"
+"""File of the run folder that holds the id of the run in wandb and its last logged step."""
 RUN_ID_FILE = "mlflow.json"
 """File of the run folder that holds the id of the run in MLflow."""
 
 
+def each_logger(config: LoggerConfig) -> list[LoggerConfig]:
+    """Return a config per logger; the first one has the store of the config, and the others have their default."""
+    return [
+        LoggerConfig(name, config.uri if name == config.name else DEFAULT_STORES.get(name), None)
+        for name in config.names
+    ]
+
+
 def check_logger(config: LoggerConfig) -> None:
     """Raise InputError if the package of a logger is not installed or cannot be imported."""
+    for each in each_logger(config):
+        _check_one(each)
+
+
+def _check_one(config: LoggerConfig) -> None:
     if config.name not in LOGGERS.own_names:
         LOGGERS[config.name]
         return
@@ -163,8 +211,13 @@ def check_logger(config: LoggerConfig) -> None:
 
 def open_logger(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> RunLogger:
     """Return the logger that the config names; ``warn`` receives messages about failures that do not stop the run."""
-    if config.name == "csv":
-        return NoLogger()
+    loggers = [_open_one(each, info, warn) for each in each_logger(config)]
+    if len(loggers) == 1:
+        return loggers[0]
+    return SeveralLoggers(loggers) if loggers else NoLogger()
+
+
+def _open_one(config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> RunLogger:
     if config.name not in LOGGER_KINDS:
         return PluginLogger(config, info, warn)
     kind = LOGGER_KINDS[config.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import torch
 from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.samples import Samples
 from proxlearn.data import labels
+from proxlearn.data.column_inspection import parse_number
+from proxlearn.data.csv_file import TableFormat
 from proxlearn.data.magnitude import MAX_MAGNITUDE, max_scaled_magnitude
 from proxlearn.data.new_rows import Chunk
-from proxlearn.data.numerals import parse_numeral
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
 
@@ -28,7 +30,9 @@ def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
     targets: list[np.ndarray] = []
     rows = 0
     for chunk in chunks:
-        targets.append(_parse_targets(model, chunk.target, rows))
+        cells = {model.target or "target": chunk.target, **chunk.further_targets}
+        parsed = [_parse_targets(replace(model, target=name), i, cells[name], rows) for i, name in enumerate(cells)]
+        targets.append(parsed[0] if len(parsed) == 1 else np.column_stack(parsed))
         rows += len(chunk.X)
         for estimate, f in model.mean_outputs(chunk.X).items():
             outputs[estimate].append(f)
@@ -39,15 +43,23 @@ def evaluate(model: Model, chunks: Iterable[Chunk]) -> dict[str, Any]:
     for estimate in ESTIMATES:
         scores = model.task.scores(torch.cat(outputs[estimate], dim=-1), samples, estimate)
         metrics = {name: float(scores[f"{name}_{estimate}"]) for name in model.task.quantities}
-        if not model.classes:
+        if not model.classes and len(model.targets) < 2:
             metrics["rmse_in_units"] = metrics["rmse"] / float(model.target_scaler.factor[0])
+        elif not model.classes:
+            metrics |= _errors_in_units(model, torch.cat(outputs[estimate], dim=-1), samples)
         # R2 divides by the variance of the targets, which is 0 for a single row.
         result[estimate] = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     return result
 
 
-def _parse_targets(model: Model, cells: list[str], first: int) -> np.ndarray:
-    """Return the cells of the target column as class indices or numbers.
+def _errors_in_units(model: Model, f: torch.Tensor, samples: Samples) -> dict[str, float]:
+    """Return the RMSE of each of several targets, in the units of that target."""
+    errors = (f - samples.y).square().mean(dim=-1).sqrt().numpy() / model.target_scaler.factor
+    return {f"rmse_in_units_{name}": float(error) for name, error in zip(model.targets, errors, strict=True)}
+
+
+def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np.ndarray:
+    """Return the cells of one target column as class indices or numbers; ``place`` is its index among the targets.
 
     ``first`` is the number of data rows before these cells. Raise InputError if a cell is not valid.
     """
@@ -58,9 +70,10 @@ def _parse_targets(model: Model, cells: list[str], first: int) -> np.ndarray:
             problem = f"{_locate(model, cells, first, row)}, which is not a class of the run"
             raise InputError(problem, did_you_mean(cells[row], model.classes))
         return indices
-    numbers = np.array([parse_numeral(cell) for cell in cells], dtype=np.float64)
+    form = TableFormat() if model.rows is None else model.rows.form
+    numbers = np.array([parse_number(cell.strip(), form) for cell in cells], dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = model.target_scaler(numbers[:, None])[:, 0]
+        scaled = (numbers - model.target_scaler.shift[place]) * model.target_scaler.factor[place]
     # Metrics are means of squares, which must not overflow.
     usable = (np.abs(numbers) <= MAX_MAGNITUDE) & (np.abs(scaled) <= max_scaled_magnitude("float64"))
     if not usable.all():
@@ -78,6 +91,8 @@ def _build_samples(model: Model, target: np.ndarray) -> Samples:
     """Build the samples for the scores of the task; they have no features, because the scores use only the targets."""
     X = torch.empty(len(target), 0, dtype=torch.float64)
     if not model.classes:
+        if target.ndim == 2:
+            return Samples(X, torch.from_numpy(model.target_scaler(target).T.copy()))
         return Samples(X, torch.from_numpy(model.target_scaler(target[:, None])[:, 0]))
     indices = torch.from_numpy(target)
     return Samples(X, model.neuron.targets(indices), indices)

@@ -13,6 +13,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import ESTIMATES, mean_outputs, standard_error
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.tasks import Task
+from proxlearn.data.new_rows import RowEncoder
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError
 
@@ -56,7 +57,11 @@ class Model:
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     target: str | None = None
-    """The name of the target column, if it had one."""
+    """The name of the target column, if it had one; None for several targets."""
+    targets: tuple[str, ...] = ()
+    """The names of all target columns."""
+    rows: RowEncoder | None = None
+    """The conversion of the columns of a table to features; None if a row already holds the features."""
 
     def mean_outputs(self, X: np.ndarray) -> dict[str, Tensor]:
         """Return the mean outputs over the cloud under both estimates, each of shape (outputs, n)."""

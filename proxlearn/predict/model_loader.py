@@ -18,7 +18,7 @@ from proxlearn.errors import InputError
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile
 from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import Checkpoint, newest_valid
-from proxlearn.run.model_description import read_description
+from proxlearn.run.model_description import read_description, row_encoder
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.run_identity import read_identity, require_same_run, warn_foreign
@@ -64,16 +64,21 @@ def newest_checkpoint(folder: RunFolder) -> Checkpoint | None:
 
 def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
     columns, classes = (tuple(description[key]) for key in ("columns", "classes"))
+    # Early runs did not store the name of their target.
+    target = description.get("target")
+    targets = tuple(target) if isinstance(target, list) else () if target is None else (target,)
+    activation = description.get("activation", "tanh")
     return Model(
-        make_neuron(description["neuron"], len(classes), description.get("activation", "tanh")),
+        make_neuron(description["neuron"], len(classes), activation, max(1, len(targets))),
         TASKS[description["task"]](find_loss(description.get("loss"))),
         cloud,
         _build_scaler(description["scaling"]),
         _build_scaler(description["target_scaling"]),
         columns,
         classes,
-        # Early runs did not store the name of their target.
-        description.get("target"),
+        targets[0] if len(targets) == 1 else None,
+        targets,
+        row_encoder(description),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from proxlearn.errors import InputError
 from proxlearn.printable_text import printable_lines
 from proxlearn.run.user_output_file import check_output, open_output, same_file
+from proxlearn.terminal.notice import notice
 
 if TYPE_CHECKING:  # torch and pandas take seconds to import, and the output is checked before they are needed.
     from proxlearn.data.new_rows import Chunk
@@ -44,11 +45,19 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
     header = True
     for chunk in chunks:
         prediction = model.predict(chunk.X, estimate)
-        columns: dict[str, Any] = {
-            "prediction": classes[prediction.predicted] if model.classes else prediction.predicted
-        }
-        columns |= {f"probability_{name}": p for name, p in zip(model.classes, prediction.probabilities.T, strict=True)}
-        columns["spread"] = prediction.spread
+        columns: dict[str, Any] = {}
+        if len(model.targets) > 1:
+            columns |= {f"prediction_{name}": prediction.predicted[:, i] for i, name in enumerate(model.targets)}
+            columns |= {f"spread_{name}": prediction.spread[:, i] for i, name in enumerate(model.targets)}
+        else:
+            columns["prediction"] = classes[prediction.predicted] if model.classes else prediction.predicted
+            probabilities = zip(model.classes, prediction.probabilities.T, strict=True)
+            columns |= {f"probability_{name}": p for name, p in probabilities}
+            columns["spread"] = prediction.spread
+        if chunk.complete is not None:
+            count = int((~chunk.complete).sum())
+            notice(f"rows with a missing value have no prediction, as in training (missing=drop): {count}")
+            columns = {name: _spread_out(values, chunk.complete) for name, values in columns.items()}
         for name in chunk.kept:
             if name in columns:
                 raise InputError(
@@ -57,6 +66,15 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
                 )
         pd.DataFrame(chunk.kept | columns).to_csv(file, index=False, header=header, lineterminator="\n")
         header = False
+
+
+def _spread_out(values: Any, complete: Any) -> Any:
+    """Return the values of the complete rows at the places of these rows, and None elsewhere."""
+    import numpy as np
+
+    column = np.full(len(complete), None, dtype=object)
+    column[complete] = values
+    return column
 
 
 @contextlib.contextmanager

@@ -47,6 +47,14 @@ class Experiment:
     test: Samples
     prepared: PreparedData
     device: torch.device
+    validation: Samples | None = None
+    """Held-out rows of the training part, which are scored and not trained on."""
+
+    @property
+    def parts(self) -> dict[str, Samples]:
+        """The parts of the data that are scored, by name."""
+        held_out = {} if self.validation is None else {"validation": self.validation}
+        return {"train": self.problem.samples, **held_out, "test": self.test}
 
     @property
     def identity(self) -> str:
@@ -82,7 +90,9 @@ class Experiment:
     def to(self, dtype: torch.dtype) -> Experiment:
         """Return the same experiment in another precision, converted from the float64 data."""
         test = self.prepared.test.to(self.device, dtype)
-        return replace(self, problem=self.source.to(self.device, dtype), test=test)
+        held_out = self.prepared.validation
+        validation = None if held_out is None else held_out.to(self.device, dtype)
+        return replace(self, problem=self.source.to(self.device, dtype), test=test, validation=validation)
 
 
 def build_experiment(config: TrainConfig) -> Experiment:
@@ -91,11 +101,14 @@ def build_experiment(config: TrainConfig) -> Experiment:
     # A weight update of another package that cannot be used is rejected before the data are read, instead of at the
     # first step.
     UPDATES[config.weights]
-    prepared = prepare(registry.load(config.dataset), config.dataset, config.split_seed)
+    table = registry.load(config.dataset)
+    prepared = prepare(table, config.dataset, config.split_seed, config.validation_fraction)
     check_magnitudes(prepared, (config.device.dtype, config.device.fallback_dtype))
     neuron = choose_neuron(prepared.table, config.dataset.neuron, config.activation)
     loss = choose_loss(config.loss, neuron, prepared.table.task, (config.drift, config.prox_potential))
+    held_out = None if prepared.validation is None else with_targets(neuron, prepared.validation)
     prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
+    prepared = replace(prepared, validation=held_out)
     check_loss(loss, prepared.train.y)
     check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
     problem = Risk.from_samples(neuron, prepared.train, loss, config.confinement)
@@ -120,6 +133,8 @@ def with_targets(neuron: Neuron, samples: Samples) -> Samples:
 def choose_neuron(table: Table, name: str | None, activation: str) -> Neuron:
     """Return the neuron that the config names, or the first one that supports the data's task."""
     classes = len(table.classes)
+    if table.target.ndim == 2:
+        return make_neuron(name or "tanh_outputs", 0, activation, table.target.shape[1])
     fitting = [key for key in NEURONS.own_names if table.task in make_neuron(key, classes, None).tasks]
     name = name or fitting[0]
     neuron = make_neuron(name, classes, activation)

@@ -21,7 +21,7 @@ from proxlearn.terminal.notice import notice
 @contextlib.contextmanager
 def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
     """Open the logger of the run for the block; an exception in the block closes it with the state ``failed``."""
-    logger = NoLogger() if choice.name == "csv" else open_logger(choice, run_info(folder), warn)
+    logger = open_logger(choice, run_info(folder), warn) if choice.names else NoLogger()
     try:
         yield logger
     except BaseException:
@@ -31,7 +31,7 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
 
 def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
     """Log the plots at the end of a session, and the rows that the logger does not have yet."""
-    if choice.name == "csv":
+    if not choice.names:
         return
     folder, snapshot = RunFolder(path), take_snapshot(path)
     try:

@@ -39,15 +39,16 @@ Row = dict[str, Number]
 
 def measure(
     problem: Risk,
-    test: Samples,
+    parts: Mapping[str, Samples],
     cloud: PointCloud,
     proximal: Mapping[str, Number] | None,
     hyper: Hyper,
     divided: bool = False,
 ) -> Row:
-    """Return every metric of a cloud; ``proximal`` holds the metrics of the proximal step that led to it, if any.
+    """Return every metric of a cloud on the parts of the data, of which ``train`` is one.
 
-    ``divided``: whether the cloud is one over several ranks, which is measured block by block.
+    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any. ``divided``: whether the cloud is
+    one over several ranks, which is measured block by block.
     """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
@@ -55,7 +56,7 @@ def measure(
     if hyper.varies:
         numbers = (used.h, used.beta, used.epsilon) if cloud.step else (None, None, None)
         row |= dict(zip(HYPER_COLUMNS, numbers, strict=True))
-    for part, samples in (("train", problem.samples), ("test", test)):
+    for part, samples in parts.items():
         values = scores(problem.neuron, cloud, samples, problem.loss, divided)
         row |= {f"{part}_{name}": value for name, value in values.items()}
     train_risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])

@@ -11,12 +11,22 @@ from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.registry import INSTALL_PACKAGE
 from proxlearn.core.tasks import TASKS
+from proxlearn.data.csv_file import TableFormat
+from proxlearn.data.feature_encoding import FeatureEncoder
+from proxlearn.data.new_rows import RowEncoder
 from proxlearn.errors import refuse_newer_format
 from proxlearn.files.safe_read import REMEDY, UnreadableFile, read_json
 from proxlearn.run.run_folder import MODEL_FORMAT
 
 TEXT_LISTS = ("columns", "classes")
-ADDED_VALUES = {"image": None, "scaled_apart": False, "activation": "tanh", "loss": "quadratic"}
+ADDED_VALUES = {
+    "image": None,
+    "scaled_apart": False,
+    "activation": "tanh",
+    "loss": "quadratic",
+    "encoding": None,
+    "reading": None,
+}
 """Defaults for values that are missing in the model.json of an earlier version."""
 SCALINGS = ("scaling", "target_scaling")
 
@@ -55,7 +65,14 @@ def _problem(values: dict[str, Any]) -> str:
     expected = {"regression": len(classes) == 0, "binary": len(classes) == 2, "multiclass": len(classes) >= 2}
     if not columns or not expected[task]:
         return f"its {len(columns)} columns and {len(classes)} classes do not match the task {task}"
-    for key, width in zip(SCALINGS, (len(columns), 1), strict=True):
+    targets = values.get("target")
+    if isinstance(targets, list):
+        if task != "regression" or len(targets) < 2 or not all(isinstance(name, str) for name in targets):
+            return "its target is neither a name nor a list of names of real targets"
+    elif not isinstance(targets, str | None):
+        return "its target is not a name"
+    outputs = len(targets) if isinstance(targets, list) else 1
+    for key, width in zip(SCALINGS, (len(columns), outputs), strict=True):
         if not all(_are_numbers(values[key], part, width) for part in ("shift", "factor")):
             return f"its {key} does not have {width} finite numbers each for shift and factor"
         if not all(values[key]["factor"]):
@@ -66,9 +83,33 @@ def _problem(values: dict[str, Any]) -> str:
         return "the number of pixels of its image differs from the number of columns"
     if not isinstance(values.get("scaled_apart", False), bool):
         return "its scaled_apart is neither true nor false"
-    if not isinstance(values.get("target"), str | None):
-        return "its target is not a name"
+    return _encoding_problem(values)
+
+
+def _encoding_problem(values: dict[str, Any]) -> str:
+    """Return the reason why the encoding of the columns in a description is unusable, or an empty string."""
+    try:
+        rows = row_encoder(values)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        return f"its encoding of the columns is not valid ({error})"
+    if rows.encoder.features != tuple(values["columns"]):
+        return "its encoding does not match its columns"
     return ""
+
+
+def row_encoder(values: dict[str, Any]) -> RowEncoder:
+    """Return the encoding of rows in a description; raise TypeError, KeyError or ValueError if it is not valid."""
+    if values.get("encoding") is None:
+        return RowEncoder(FeatureEncoder(tuple(values["columns"])))
+    reading = values.get("reading") or {}
+    decimal, header = reading.get("decimal"), reading.get("header", True)
+    skipped, markers = reading.get("skip_lines", 0), tuple(reading.get("missing_values", ()))
+    if decimal not in (None, "comma", "point") or type(header) is not bool or type(skipped) is not int or skipped < 0:
+        raise ValueError("a value of `reading` is out of range")
+    if not all(isinstance(marker, str) for marker in markers):
+        raise TypeError("a marker of missing values is not a string")
+    form = TableFormat(decimal, header, skipped)
+    return RowEncoder(FeatureEncoder.from_description(values["encoding"]), form, markers)
 
 
 def _are_numbers(scaling: Any, part: str, width: int) -> bool:

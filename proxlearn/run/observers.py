@@ -47,7 +47,7 @@ class MetricsRows(Observer):
         experiment = state.experiment
         state.row = measure(
             experiment.problem,
-            experiment.test,
+            experiment.parts,
             state.cloud,
             state.proximal_figures(),
             experiment.hyper,
@@ -125,7 +125,7 @@ class FinalFigures(Observer):
         experiment = state.experiment
         with self.status.writing_figures(state.checkpoint):
             divided = state.shards is not None
-            result_files.write_figures(self.folder, experiment.problem, experiment.test, state.cloud, divided)
+            result_files.write_figures(self.folder, experiment.problem, experiment.parts, state.cloud, divided)
 
 
 class LoggerRows(Observer):

@@ -13,15 +13,18 @@ import torch
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.samples import Samples
-from proxlearn.core.tasks import evaluate_blocks, evaluate_cloud, task_of
+from proxlearn.core.tasks import Task, evaluate_blocks, evaluate_cloud, task_of
 from proxlearn.data.prepare import PreparedData
 from proxlearn.data.scaling import Scaler
 from proxlearn.files.atomic import write_atomically, write_json
 from proxlearn.files.safe_read import UnreadableFile
 from proxlearn.run.model_description import read_description
-from proxlearn.run.run_folder import MODEL_FORMAT, RunFolder
+from proxlearn.run.run_folder import MODEL_FORMAT, PLAIN_MODEL_FORMAT, RunFolder
 
+PART_ORDER = ("test", "validation", "train")
+"""Order of the parts in accuracy.csv."""
 MOST_POINTS = 2000
 """Maximum number of rows of points.csv, enough for a plot."""
 
@@ -29,14 +32,19 @@ MOST_POINTS = 2000
 def write_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str]) -> None:
     """Write model.json, which holds everything that prediction needs besides the cloud."""
     table = prepared.table
+    reading = {key: value for key, value in table.reading.items() if value is not None}
+    is_plain = prepared.encoder.is_identity and not reading and len(table.target_columns) < 2
+    # Earlier versions ignore values that they do not know: they must not read a model that depends on these.
+    encoding = {} if is_plain else {"encoding": prepared.encoder.description(), "reading": reading}
     write_json(
         folder.model,
         {
-            "format": MODEL_FORMAT,
+            "format": PLAIN_MODEL_FORMAT if is_plain else MODEL_FORMAT,
             **parts,
+            **encoding,
             "task": table.task,
             "columns": table.columns,
-            "target": table.target_column,
+            "target": table.target_columns if len(table.target_columns) > 1 else table.target_column,
             "classes": table.classes,
             "image": table.image,
             "scaling": _plain(prepared.scaler),
@@ -63,7 +71,7 @@ def repair_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:
     """Write points.csv if the data have one or two features: the unscaled points for plots of the learned function."""
     table, columns = prepared.table, prepared.table.columns
-    if len(columns) > 2:
+    if len(columns) > 2 or table.target.ndim == 2:
         return
     rows: list[list[Any]] = []
     for part, numbers in prepared.rows.items():
@@ -72,27 +80,52 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
     _write_csv(folder.points, ["part", *(f"x{i}" for i in range(len(columns))), "target"], rows)
 
 
-def write_figures(folder: RunFolder, problem: Risk, test: Samples, cloud: PointCloud, divided: bool = False) -> None:
-    """Write the scores of a cloud to accuracy.csv and, for classification, confusion.csv; ``divided``: see measure."""
+def write_figures(
+    folder: RunFolder, problem: Risk, parts: Mapping[str, Samples], cloud: PointCloud, divided: bool = False
+) -> None:
+    """Write the scores of a cloud to accuracy.csv and, for classification, confusion.csv; ``divided``: see measure.
+
+    The last row of each part is a reference: the scores of the best constant prediction for the training part.
+    """
     rows: list[list[Any]] = []
     confusion: list[list[Any]] = []
-    task = task_of(problem.neuron, test, problem.loss)
-    for part, samples in (("test", test), ("train", problem.samples)):
+    task = task_of(problem.neuron, parts["test"], problem.loss)
+    for part in sorted(parts, key=PART_ORDER.index):
+        samples = parts[part]
         outputs = (evaluate_blocks if divided else evaluate_cloud)(problem.neuron, cloud, samples, task)
         values = outputs.scores(task, samples)
-        # The two estimates first, then further accuracies (a stricter count, the particles' votes).
+        # The two estimates come first, then further accuracies (a stricter count, the votes of the particles).
         names = dict.fromkeys((*ESTIMATES, *(name.split("_", 1)[1] for name in values if "accuracy_" in name)))
-        for name in names:
+        C = task.classes(outputs.means[ESTIMATES[0]])
+        reference = "majority_class" if C else "mean"
+        values |= constant_scores(task, C, parts["train"], samples, reference)
+        for name in (*names, reference):
             rows.append([part, name, *(values.get(f"{quantity}_{name}", "") for quantity in task.quantities)])
         if samples.labels is None:
             continue
         for estimate, output in outputs.means.items():
-            C = task.classes(output)
             counts = torch.bincount(samples.labels * C + task.predicted(output), minlength=C * C)
             confusion += [[part, estimate, *divmod(cell, C), count] for cell, count in enumerate(counts.tolist())]
     _write_csv(folder.accuracy, ["part", "estimate", *task.quantities], rows)
     if confusion:
         _write_csv(folder.confusion, ["part", "estimate", "actual", "predicted", "count"], confusion)
+
+
+def constant_scores(task: Task, classes: int, train: Samples, samples: Samples, name: str) -> dict[str, float]:
+    """Return the scores of a prediction that is the same for every row, with ``name`` in place of the estimate.
+
+    For classes it is the most frequent class of the training part, with the frequencies of the classes as
+    probabilities; for real targets it is their mean over the training part.
+    """
+    if train.labels is None or samples.labels is None:
+        mean = train.y.mean(dim=-1, keepdim=True)
+        output = (mean[:, None] if mean.ndim == 1 else mean).expand(-1, len(samples))
+        return {key: float(value) for key, value in task.scores(output, samples, name).items()}
+    frequencies = torch.bincount(train.labels, minlength=classes).double() / len(train)
+    probabilities = apply_probability_floor(frequencies[:, None].expand(-1, len(samples)))
+    hits = samples.labels == frequencies.argmax()
+    values = {f"accuracy_{name}": accuracy_share(hits), **probability_scores(probabilities, samples.labels, name)}
+    return {key: float(value) for key, value in values.items()}
 
 
 def _plain(scaler: Scaler) -> dict[str, list[float]]:

@@ -20,11 +20,13 @@ from proxlearn.core.registry import INSTALL_PACKAGE, UnknownPart
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.atomic import remove_temporaries, write_atomically, write_json
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
-from proxlearn.loggers.logger import EVENTS_FOLDER, RUN_ID_FILE
+from proxlearn.loggers.logger import EVENTS_FOLDER, RUN_ID_FILE, WANDB_FILE
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, list_shards, read_checkpoint_file
 from proxlearn.run.previous_session import PreviousSession, retention_settings
 
-MODEL_FORMAT = "proxlearn-model-2"
+MODEL_FORMAT = "proxlearn-model-3"
+PLAIN_MODEL_FORMAT = "proxlearn-model-2"
+"""The format of a model whose features are columns of numbers as they are; earlier versions read it, too."""
 SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
 """Names of the files that hold candidates of an interrupted selection, next to the checkpoints."""
@@ -34,7 +36,7 @@ PLOTS = frozenset(f"{name}.{ending}" for name in PLOT_NAMES for ending in PLOT_E
 RUN_FILES = frozenset(
     (
         *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
-        *("selection.json", "train.log", RUN_ID_FILE, "accuracy.md", "metrics-marks.json"),
+        *("selection.json", "train.log", RUN_ID_FILE, WANDB_FILE, "accuracy.md", "metrics-marks.json"),
         *PLOTS,
     )
 )

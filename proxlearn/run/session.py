@@ -33,7 +33,7 @@ def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: Ru
     with MetricsLog(folder.metrics) as log:
         log.start(checkpoint.metrics, None)
         divided = status.values["engine"] == "sharded"
-        log.write(measure(experiment.problem, experiment.test, checkpoint.cloud, None, experiment.hyper, divided))
+        log.write(measure(experiment.problem, experiment.parts, checkpoint.cloud, None, experiment.hyper, divided))
         log.sync()
         checkpoints.save(folder.checkpoints, replace(checkpoint, metrics=log.mark))
     status.write("running", checkpoint)

@@ -260,7 +260,8 @@ def test_an_empty_line_of_a_one_column_table_is_a_missing_value(tmp_path: Path) 
     def read(content: str) -> list[float]:
         (tmp_path / "new.csv").write_text(content)
         with rows_module.RowReader(str(tmp_path / "new.csv")) as rows:
-            return [x for piece in rows.chunks(rows_module.ColumnSpec(["a"])) for x in piece.X[:, 0].tolist()]
+            columns = rows_module.ColumnSpec(rows_module.RowEncoder(rows_module.FeatureEncoder(("a",))))
+            return [x for piece in rows.chunks(columns) for x in piece.X[:, 0].tolist()]
 
     assert read("a\n1\n-1\n") == read("\n\na\r\n1\r\n-1") == [1.0, -1.0]
     for content in ("a\n1\n\n-1\n", "\na\n1\n\n-1\n", "a\r\n1\r\n\r\n-1\r\n"):

@@ -1,6 +1,7 @@
 """Metrics as the libraries of TensorBoard and MLflow read them, for comparison with metrics.csv."""
 
 import csv
+import json
 import math
 from pathlib import Path
 
@@ -50,6 +51,25 @@ def read_mlflow(store: Path, run_id: str) -> Figures:
     for name in client(store).get_run(run_id).data.metrics:
         for metric in client(store).get_metric_history(run_id, name):
             figures.setdefault((name, metric.step), []).append(metric.value)
+    return figures
+
+
+def read_wandb(store: Path, run_id: str) -> Figures:
+    """What the offline runs of one id hold, read with wandb's own format."""
+    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.sdk.internal.datastore import DataStore
+
+    figures: Figures = {}
+    for path in sorted((store / "wandb").glob(f"offline-run-*-{run_id}/*.wandb")):
+        data = DataStore()
+        data.open_for_scan(str(path))
+        records = [Record.FromString(block) for block in iter(data.scan_data, None)]
+        data.close()
+        for record in records:
+            for item in record.history.item if record.WhichOneof("record_type") == "history" else ():
+                name = item.key or "/".join(item.nested_key)
+                if not name.startswith(("_", "plots")):
+                    figures.setdefault((name, record.history.step.num), []).append(json.loads(item.value_json))
     return figures
 
 

@@ -12,15 +12,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 from small_runs import FORKSERVER, assert_same_run, run, small
 
 from proxlearn.cli import main
+from proxlearn.config.compose import compose, parse
 from proxlearn.config.run_name import digest
 from proxlearn.config.schema import LoggerConfig, TrainConfig, build
 from proxlearn.errors import InputError, RunError
+from proxlearn.loggers import logger as logger_module
+from proxlearn.run.config_validation import validate_config
 from proxlearn.run.logger_session import log_session_end
-from tests.loggers.reading import Figures, assert_same, client, read_csv, read_events, read_mlflow, read_tensorboard
+from tests.loggers.reading import (
+    Figures,
+    assert_same,
+    client,
+    read_csv,
+    read_events,
+    read_mlflow,
+    read_tensorboard,
+    read_wandb,
+)
 
 LOGGERS = ("tensorboard", "mlflow")
 LENGTH = {"steps": 23, "log_every": 4}
@@ -34,7 +47,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def with_logger(name: str, **changes) -> TrainConfig:
     uri = "outputs/mlruns" if name == "mlflow" else None
-    return small(logger=LoggerConfig(name, uri), **(LENGTH | changes))
+    return small(logger=LoggerConfig(name, uri, None), **(LENGTH | changes))
 
 
 def run_id(folder: Path) -> str:
@@ -226,10 +239,15 @@ WRONG = [
 
 @pytest.mark.parametrize("words, message", WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_wrong_words_are_one_line(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if "sqlite" in words[-1] and importlib.util.find_spec("sqlalchemy"):
-        pytest.skip("sqlalchemy is installed here, so that a database is no mistake")
+    if "sqlite" in words[-1]:
+        # Optuna brings sqlalchemy, with which a database is no mistake.
+        monkeypatch.setattr(logger_module, "find_spec", lambda name: None if name == "sqlalchemy" else object())
     assert main(["train", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
@@ -238,7 +256,7 @@ def test_wrong_words_are_one_line(
 
 def test_a_store_that_cannot_be_used_is_said_before_the_first_step(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    config = small(logger=LoggerConfig("mlflow", "file"), **LENGTH)
+    config = small(logger=LoggerConfig("mlflow", "file", None), **LENGTH)
     with pytest.raises(RunError, match=r"MLflow at file cannot be used: .*logger=csv"):
         run(config, tmp_path / "run")
 
@@ -287,7 +305,7 @@ def test_resume_goes_on_in_the_same_mlflow_run(tmp_path: Path) -> None:
 
 
 def test_a_config_of_an_earlier_version_has_no_address() -> None:
-    assert build(LoggerConfig, {"name": "csv"}) == LoggerConfig("csv", None)
+    assert build(LoggerConfig, {"name": "csv"}) == LoggerConfig("csv", None, None)
     with pytest.raises(InputError, match=r"unknown key `logger\.url`"):
         build(LoggerConfig, {"name": "csv", "url": "x"}, "logger.")
 
@@ -301,3 +319,31 @@ def test_a_damaged_event_file_is_made_up_for(damage: str, tmp_path: Path) -> Non
     path.write_bytes({"torn": content[:-7], "garbage": b"garbage" * 100, "empty": b""}[damage])
     run(with_logger("tensorboard"), tmp_path)
     assert_logged("tensorboard", tmp_path)
+
+
+def test_several_loggers_get_every_row_once_over_two_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """wandb is offline by default: no account and no network are needed."""
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    folder = tmp_path / "run"
+    for steps in (15, 30):
+        words = ["dataset=sine", "N=8", f"steps={steps}", "log_every=5", "threads=1", f"hydra.run.dir={folder}"]
+        assert main(["train", *words, "logger=[csv,tensorboard,wandb]"]) == 0, capsys.readouterr().err
+    assert_logged("tensorboard", folder)
+    state = json.loads((folder / "wandb.json").read_text())
+    assert state["last_step"] == 30
+    assert_same(read_wandb(tmp_path / "outputs" / "wandb", state["run_id"]), read_csv(folder))
+    stored = build(TrainConfig, yaml.safe_load((folder / "config.yaml").read_text()))
+    assert stored.logger.names == ("tensorboard", "wandb")
+
+
+@pytest.mark.parametrize(
+    "word, names",
+    [("[csv]", ()), ("[mlflow, csv]", ("mlflow",)), ("[tensorboard,mlflow]", ("tensorboard", "mlflow")), ("csv", ())],
+)
+def test_a_list_of_loggers_is_composed_and_checked(word: str, names: tuple[str, ...]) -> None:
+    config = validate_config(compose(parse([f"logger={word}"])))
+    assert config.logger.names == names
+    with pytest.raises(InputError, match=r"logger\.also cannot be 'tensorbord'"):
+        validate_config(compose(parse(["logger=[mlflow,tensorbord]"])))

@@ -32,7 +32,7 @@ def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_silent_server_is_one_notice_and_the_run_goes_on(
     silent_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder, config = tmp_path / "run", small(logger=LoggerConfig("mlflow", silent_server), **LENGTH)
+    folder, config = tmp_path / "run", small(logger=LoggerConfig("mlflow", silent_server, None), **LENGTH)
     start = time.monotonic()
     assert run(config, folder).state == "finished"
     log_session_end(config.logger, folder, [])
@@ -54,7 +54,7 @@ def test_a_signal_is_obeyed_while_a_server_is_silent(silent_server: str, tmp_pat
             mlflow_run.call_with_timeout(1, lambda: time.sleep(20))
         assert stop.signal == signal.SIGTERM
     assert time.monotonic() - start < 10
-    config = small(logger=LoggerConfig("mlflow", silent_server), **(LENGTH | {"steps": 10**7}))
+    config = small(logger=LoggerConfig("mlflow", silent_server, None), **(LENGTH | {"steps": 10**7}))
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     outcome = run(config, tmp_path / "run")
     assert (outcome.state, outcome.signal) == ("stopped", signal.SIGTERM)

@@ -36,9 +36,16 @@ classes).
 """
 
 
-def make_neuron(name: str, classes: int, activation: str | None) -> Neuron:
-    """Return the neuron called ``name`` for ``classes`` classes; ``activation=None`` keeps its default activation."""
+def make_neuron(name: str, classes: int, activation: str | None, targets: int = 1) -> Neuron:
+    """Return the neuron called ``name`` for ``classes`` classes or ``targets`` real targets.
+
+    ``activation=None`` keeps its default activation.
+    """
     neuron = NEURONS.make(name, Neuron, classes)  # type: ignore[type-abstract]
+    if targets > 1:
+        if name != "tanh_outputs":
+            raise InputError(f"the {name} neuron has no {targets} real targets", "use dataset.neuron=tanh_outputs")
+        neuron = Perceptron(num_outputs=targets)
     # The Perceptron of another package keeps the activation that the package chose.
     if isinstance(neuron, Perceptron) and name in NEURONS.own_names:
         return neuron if activation is None else replace(neuron, activation=find_activation(activation))

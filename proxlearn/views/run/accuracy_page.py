@@ -26,6 +26,13 @@ ROW_NOTES = {
 `particle`: every particle predicts by itself, and the accuracy is averaged over particles, as in the paper's accuracy
 for SHD.
 """,
+    "majority_class": """\
+`majority_class`: a reference that predicts the most frequent class of the training part for every row, and the
+frequencies of the classes in the training part as probabilities.
+""",
+    "mean": """\
+`mean`: a reference that predicts the mean of the training targets for every row.
+""",
 }
 """Notes, by estimate, on rows that only some tables have."""
 
@@ -51,7 +58,9 @@ def table_notes(accuracy: pd.DataFrame) -> list[str]:
 def remarks(run: RunData) -> list[str]:
     """Return sentences on facts that the metrics alone do not show, such as steps that did not converge."""
     sentences = []
-    if run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
+    # Runs of earlier versions have no row for it in their table.
+    has_reference = run.accuracy is not None and "majority_class" in set(run.accuracy["estimate"])
+    if not has_reference and run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
         sentences.append(
             f"Always predicting the most frequent class of the training part has a test accuracy of {majority:.4g}."
         )
@@ -65,7 +74,7 @@ def remarks(run: RunData) -> list[str]:
             f"dataset.scaling=paper: the features are scaled as in the paper{separately}. "
             "The other scalings use the training part only."
         )
-    factor = run.model["target_scaling"]["factor"][0]
+    factor = run.model["target_scaling"]["factor"][0] if not isinstance(run.model.get("target"), list) else 1.0
     # Earlier versions stored a factor of 0 for targets of 1e200.
     if factor not in (0.0, 1.0):
         sentences.append(

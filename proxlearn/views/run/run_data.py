@@ -75,7 +75,14 @@ class RunData:
         # A relative epsilon is a multiple of a squared distance; without its unit, it would look like an absolute one.
         unit = "" if config.get("epsilon_quantile") is None else "×NN²"
         hyperparameters = f"β={config['beta']:g}, ε={config['epsilon']:g}{unit}"
-        return f"{config['dataset']['name']}, {hyperparameters}, N={config['N']}"
+        return f"{self.data_name}, {hyperparameters}, N={config['N']}"
+
+    @property
+    def data_name(self) -> str:
+        """The name of the user's file, or of the dataset."""
+        dataset = self.config["dataset"]
+        name: str = dataset["name"] if dataset["name"] != "csv" else Path(str(dataset["path"])).name
+        return name
 
     @property
     def kappa(self) -> float | None:

@@ -30,7 +30,8 @@ def render_run(folder: Path) -> list[Path]:
 
 def has_learned_function(run: RunData) -> bool:
     """Return whether f is a single function of one feature, which can be drawn as a curve."""
-    return len(run.model["columns"]) == 1 and run.model["task"] != "multiclass"
+    has_several_targets = isinstance(run.model.get("target"), list)
+    return len(run.model["columns"]) == 1 and run.model["task"] != "multiclass" and not has_several_targets
 
 
 def has_regions(run: RunData) -> bool:

@@ -1,0 +1,232 @@
+"""Interpret the columns of a user's table as numbers or text, and find everything that prevents their use."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from proxlearn.config.schema import DatasetConfig
+from proxlearn.data import scaling
+from proxlearn.data.csv_file import MISSING_VALUES, TableFormat, row_and_others
+from proxlearn.data.magnitude import MAX_MAGNITUDE
+from proxlearn.data.numerals import parse_numeral
+from proxlearn.data.table_problems import TableProblem
+
+MAX_CATEGORIES = 50
+"""Maximum number of categories of a column that is encoded as 0/1 columns."""
+MAX_MARKERS = 5
+"""Maximum number of different texts in a column of numbers that are suggested as markers of missing values."""
+MAX_GUESSED_TEXTS = 20
+"""A target of numbers and text with at most this many different values is taken for classes."""
+NUMBERED_ROWS = 10
+"""Minimum number of rows of a table in which a column that counts the rows is worth a notice."""
+TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d\d:?\d\d)?"
+DATE = re.compile(
+    rf"((\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
+    rf"|\d{{1,2}}[ -][A-Za-z]{{3,9}}\.?[ -]\d{{2,4}}|[A-Za-z]{{3,9}}\.? \d{{1,2}},? \d{{4}})([T ]+{TIME})?|{TIME})"
+)
+COMMA_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][-+]?\d+)?")
+"""A number with a decimal comma, such as 2,5 or 1.234,5; a number without a comma is one, too."""
+POINT_NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+"""A number with commas between thousands, such as 1,234.5."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: numbers (float64, NaN where a value is missing), text (None where missing), or dates."""
+
+    kind: Literal["number", "text", "date"]
+    values: np.ndarray
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Whether each cell is missing."""
+        gaps = np.isnan(self.values) if self.kind == "number" else [value is None for value in self.values]
+        return np.asarray(gaps, dtype=bool)
+
+
+def parse_column(series: Any, form: TableFormat, missing_values: Sequence[str] = ()) -> Column:
+    """Interpret a column of a pandas data frame; cells that ``missing_values`` lists count as missing."""
+    import pandas as pd
+
+    if series.dtype.kind in "biuf" and not pd.api.types.is_extension_array_dtype(series.dtype):
+        return Column("number", _mask_numbers(series.to_numpy(dtype=np.float64), missing_values))
+    if series.dtype.kind in "Mm":
+        return Column("date", series.to_numpy(dtype=object))
+    if pd.api.types.is_numeric_dtype(series.dtype) or pd.api.types.is_bool_dtype(series.dtype):
+        return Column("number", _mask_numbers(series.to_numpy(dtype=np.float64, na_value=np.nan), missing_values))
+    cells = series.astype(object)
+    codes, distinct = pd.factorize(cells if cells.map(_is_hashable).all() else cells.map(str))
+    if len(distinct) and all(isinstance(value, (datetime.date, datetime.time)) for value in distinct):
+        return Column("date", cells.to_numpy())
+    texts = [value if isinstance(value, bool) else str(value).strip() for value in distinct]
+    markers = {*MISSING_VALUES, *missing_values}
+    parsed = [np.nan if text in markers else parse_number(text, form) for text in texts]
+    # Missing cells have the code -1: the last entry of a look-up table.
+    if all(number is not None for number in parsed):
+        numbers = np.array([*parsed, np.nan], dtype=np.float64)[codes]
+        return Column("number", _mask_numbers(numbers, missing_values))
+    names = [None if text in markers else str(text) for text in texts]
+    return Column("text", np.array([*names, None], dtype=object)[codes])
+
+
+def _is_hashable(value: Any) -> bool:
+    return getattr(value, "__hash__", None) is not None
+
+
+def _mask_numbers(numbers: np.ndarray, missing_values: Sequence[str]) -> np.ndarray:
+    marks = [number for text in missing_values if (number := parse_numeral(text)) is not None]
+    return np.where(np.isin(numbers, marks), np.nan, numbers) if marks else numbers
+
+
+def parse_number(text: str | bool, form: TableFormat) -> float | None:
+    """Return the number that a cell denotes in the format of its table, or None."""
+    if isinstance(text, bool) or text.lower() in ("true", "false"):
+        return float(str(text).lower() == "true")
+    if form.decimal == "comma" and COMMA_NUMBER.fullmatch(text):
+        return parse_numeral(text.replace(".", "").replace(",", "."))
+    if form.decimal == "point" and POINT_NUMBER.fullmatch(text):
+        return parse_numeral(text.replace(",", ""))
+    return None if form.decimal == "comma" and "." in text else parse_numeral(text)
+
+
+def feature_problems(columns: Mapping[str, Column], config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
+    """Return everything that prevents the use of the features with the settings of a config."""
+    return [problem for name, column in columns.items() for problem in _feature_problems(name, column, config, form)]
+
+
+def _feature_problems(name: str, column: Column, config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
+    missing = column.missing
+    if column.kind == "date":
+        row = int((~missing).argmax())
+        date = f"{column.values[row]!s:.30} in data row {row + 1}"
+        return [TableProblem(f"column `{name}` holds dates ({date})", _drop(name))]
+    found = None
+    if column.kind == "text":
+        found = _text_problem(name, column.values, config, form, is_target=False)
+    elif not missing.all():
+        found = _number_problem(name, column.values)
+    problems = [] if found is None else [found]
+    if missing.any() and not missing.all() and config.missing is None and not (found and "drop" in found.settings):
+        where = row_and_others(int(missing.argmax()) + 1, int(missing.sum()) - 1)
+        problems.append(TableProblem(f"column `{name}` lacks a value in {where}", {"missing": "median"}))
+    return problems
+
+
+def target_problems(name: str, column: Column, config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
+    """Return everything that prevents the use of a target column, except what depends on the task."""
+    problems: list[TableProblem] = []
+    if column.kind == "text":
+        found = _text_problem(name, column.values, config, form, is_target=True)
+        problems += [] if found is None else [found]
+    elif column.kind == "number" and (infinite := np.isinf(column.values)).any():
+        where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
+        answer = {"missing_values": _infinities(column.values), "missing": "drop"}
+        problems.append(TableProblem(f"target column `{name}` holds an infinite value in {where}", answer))
+    missing = column.missing
+    if missing.any() and config.missing is None:
+        where = row_and_others(int(missing.argmax()) + 1, int(missing.sum()) - 1)
+        problems.append(TableProblem(f"target column `{name}` lacks a value in {where}", {"missing": "drop"}))
+    return problems
+
+
+def _text_problem(
+    name: str, values: np.ndarray, config: DatasetConfig, form: TableFormat, *, is_target: bool
+) -> TableProblem | None:
+    """Return the problem of a column with text, or None if its text can be used."""
+    import pandas as pd
+
+    present = pd.Series([value for value in values if value is not None], dtype=object)
+    counts = present.value_counts(sort=False)
+    is_text = np.array([parse_number(text, form) is None for text in counts.index], dtype=bool)
+    texts = counts.index[is_text].tolist()
+    if not texts:
+        # The classes True and False, which would also do as numbers.
+        return None
+    first = next(i for i, value in enumerate(values) if value is not None and value in set(texts))
+    where = f"({values[first]!r:.42} in data row {first + 1})"
+    noun = f"target column `{name}`" if is_target else f"column `{name}`"
+    decimal = _decimal_of(texts, counts.index.tolist())
+    if form.decimal is None and decimal is not None:
+        problem = f"{noun} holds numbers with a decimal comma {where}"
+        if decimal == "point":
+            problem = f"{noun} holds numbers with commas between thousands {where}"
+        return TableProblem(problem, {"decimal": decimal})
+    is_mixed = int(counts[is_text].sum()) < len(present) / 2
+    if is_target and not (is_mixed and (len(counts) > MAX_GUESSED_TEXTS or config.task == "regression")):
+        return None
+    if 2 * sum(DATE.fullmatch(text) is not None for text in texts) > len(texts) and not is_mixed:
+        return TableProblem(f"{noun} holds dates {where}", _drop(name))
+    if is_mixed:
+        if len(texts) <= MAX_MARKERS:
+            rows = "" if len(present) == 1 else f", in {int(counts[is_text].sum())} of {len(present)} rows"
+            listed = ", ".join(repr(text)[:42] for text in texts)
+            problem = f"{noun} holds text among its numbers: {listed} (the first in data row {first + 1}{rows})"
+            return TableProblem(problem, {"missing_values": texts, "missing": "drop" if is_target else "median"})
+        problem = f"{noun} holds {len(texts)} different texts among its numbers {where}"
+        return TableProblem(problem, {"missing_values": texts, "missing": "drop"} if is_target else _drop(name))
+    if len(counts) > MAX_CATEGORIES or 2 * len(counts) > len(values):
+        return TableProblem(f"column `{name}` holds text with {len(counts)} different values {where}", _drop(name))
+    if config.encode is None:
+        categories = "1 category" if len(counts) == 1 else f"{len(counts)} categories"
+        return TableProblem(f"column `{name}` holds text, with {categories} {where}", {"encode": "onehot"})
+    return None
+
+
+def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
+    """Return comma or point if most of the texts are numbers with commas, and None otherwise."""
+    commas = sum("," in text and COMMA_NUMBER.fullmatch(text) is not None for text in texts)
+    points = sum(POINT_NUMBER.fullmatch(text) is not None for text in texts)
+    if 2 * max(commas, points) <= len(texts):
+        return None
+    # 1,234 can be either; a point anywhere else decides that commas separate thousands.
+    has_points = any(
+        "." in value for value in values if POINT_NUMBER.fullmatch(value) or parse_numeral(value) is not None
+    )
+    return "point" if points > commas or (points == commas and has_points) else "comma"
+
+
+def _number_problem(name: str, values: np.ndarray) -> TableProblem | None:
+    """Return the problem of a column of numbers that cannot be scaled, or None."""
+    infinite = np.isinf(values)
+    if infinite.any():
+        where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
+        answer = {"missing_values": _infinities(values), "missing": "median"}
+        return TableProblem(f"column `{name}` has an infinite value in {where}", answer)
+    present = values[~np.isnan(values)]
+    if np.abs(present).max() > MAX_MAGNITUDE:
+        row = int(np.nanargmax(np.abs(values)))
+        return TableProblem(
+            f"column `{name}` holds {values[row]:.6g} in data row {row + 1}, which is too large", _drop(name)
+        )
+    if not is_constant(values):
+        scaler = scaling.standard(present[:, None])
+        if not (np.isfinite(scaler.factor).all() and np.isfinite(scaler.shift).all() and scaler.factor.all()):
+            return TableProblem(f"column `{name}` cannot be scaled: its values are too close together", _drop(name))
+    return None
+
+
+def is_constant(values: np.ndarray) -> bool:
+    """Return whether a column of numbers has the same value in every row, missing values included."""
+    missing = np.isnan(values)
+    return bool(missing.all() or (not missing.any() and values.max() == values.min()))
+
+
+def counts_rows(values: np.ndarray) -> bool:
+    """Return whether a column numbers the rows in their order: 1, 2, 3, ... or from another whole number."""
+    if len(values) < NUMBERED_ROWS or values[0] != np.floor(values[0]):
+        return False
+    return bool(np.array_equal(values, values[0] + np.arange(len(values))))
+
+
+def _infinities(values: np.ndarray) -> list[str]:
+    return [text for text, infinity in (("inf", np.inf), ("-inf", -np.inf)) if (values == infinity).any()]
+
+
+def _drop(name: str) -> dict[str, Any]:
+    return {"drop": [name]}

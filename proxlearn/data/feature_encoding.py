@@ -1,0 +1,147 @@
+"""Encode the columns of a user's table as the features of a model: missing values, and categories as 0/1 columns.
+
+scikit-learn's transformers are fitted to the training rows. What they have learned is stored in model.json, from which
+predictions build the same transformers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+MISSING_CATEGORY = ""
+"""The category of missing cells; a cell that is not missing is never empty."""
+MISSING_OPTIONS = (None, "median", "drop", "indicator")
+
+
+@dataclass(frozen=True)
+class FeatureEncoder:
+    """The columns that a model reads, and their encoding as features; numeric columns come first.
+
+    Columns of numbers are a float64 matrix with NaN for missing values, columns of categories a matrix of strings with
+    ``MISSING_CATEGORY`` for missing cells.
+    """
+
+    numbers: tuple[str, ...]
+    """Names of the columns of numbers."""
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of the columns of text, and the categories of each in the training rows, in the order of the features."""
+    missing: str | None = None
+    """Treatment of missing values: None (an error), median, drop (the row is left out) or indicator."""
+    medians: tuple[float, ...] = ()
+    """For median and indicator: the values that replace missing numbers, per column of numbers."""
+    indicators: tuple[str, ...] = ()
+    """For indicator: the columns of numbers for which a feature tells whether the value is missing."""
+    ignored: tuple[str, ...] = ()
+    """Columns of the training table that the model does not use; new tables may contain them."""
+
+    @classmethod
+    def fit(
+        cls,
+        numbers: Mapping[str, np.ndarray],
+        texts: Mapping[str, np.ndarray],
+        missing: str | None,
+        ignored: tuple[str, ...] = (),
+    ) -> FeatureEncoder:
+        """Fit the encoding to the training rows: columns of numbers and of texts, by name."""
+        medians: tuple[float, ...] = ()
+        indicators: tuple[str, ...] = ()
+        if missing in ("median", "indicator") and numbers:
+            X = np.column_stack(list(numbers.values()))
+            # A column without any value in the training rows has no median: its missing values become 0.
+            imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(X)
+            medians = tuple(imputer.statistics_.tolist())
+            if missing == "indicator":
+                found = MissingIndicator(features="missing-only", error_on_new=False).fit(X).features_
+                indicators = tuple(list(numbers)[i] for i in found)
+        categories: dict[str, tuple[str, ...]] = {}
+        if texts:
+            encoder = OneHotEncoder().fit(_object_matrix(texts))
+            categories = {name: tuple(map(str, found)) for name, found in zip(texts, encoder.categories_, strict=True)}
+        return cls(tuple(numbers), categories, missing, medians, indicators, ignored)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features: the numbers, the indicators, and one per category (one in all for two categories)."""
+        one_hot = (
+            f"{name}={category or 'missing'}"
+            for name, categories in self.categories.items()
+            for category in _encoded(categories)
+        )
+        return (*self.numbers, *(f"{name} missing" for name in self.indicators), *one_hot)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the features are the columns of numbers as they are, and nothing needs to be stored."""
+        return not (self.categories or self.missing or self.ignored)
+
+    def transform(self, numbers: np.ndarray, texts: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the features of some rows: n x columns of numbers, and the columns of text by name.
+
+        A category that the training rows lack has the value 0 in all of its column's features.
+        """
+        parts = [numbers]
+        if self.medians and len(numbers):
+            # The median of a single row is the row itself.
+            parts = [SimpleImputer(strategy="median", keep_empty_features=True).fit([self.medians]).transform(numbers)]
+        places = [self.numbers.index(name) for name in self.indicators]
+        parts += [np.isnan(numbers[:, places]).astype(np.float64)] if places else []
+        if self.categories and len(numbers):
+            matrix = _object_matrix({name: texts[name] for name in self.categories})
+            known = [np.array(categories, dtype=object) for categories in self.categories.values()]
+            encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+            one_hot = encoder.fit(np.array([[categories[0] for categories in known]], dtype=object)).transform(matrix)
+            # One feature is enough for two categories: the second one.
+            kept = [len(_encoded(c)) < len(c) and i == 0 for c in self.categories.values() for i in range(len(c))]
+            parts.append(one_hot[:, ~np.array(kept)])
+        X: np.ndarray = np.ascontiguousarray(np.column_stack(parts)) if len(parts) > 1 else parts[0]
+        return X if len(numbers) else np.empty((0, len(self.features)))
+
+    def unknown(self, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return, per column of text that has some, which cells hold a category that the training rows lack."""
+        masks = {name: ~np.isin(texts[name].astype(str), known) for name, known in self.categories.items()}
+        return {name: mask for name, mask in masks.items() if mask.any()}
+
+    def description(self) -> dict[str, Any]:
+        """Return the encoding as plain values, for model.json."""
+        return {
+            "numbers": list(self.numbers),
+            "categories": {name: list(categories) for name, categories in self.categories.items()},
+            "missing": self.missing,
+            "medians": list(self.medians),
+            "indicators": list(self.indicators),
+            "ignored": list(self.ignored),
+        }
+
+    @classmethod
+    def from_description(cls, values: Any) -> FeatureEncoder:
+        """Return the encoding in model.json; raise TypeError, KeyError or ValueError if it is not valid."""
+        texts = {key: tuple(values[key]) for key in ("numbers", "indicators", "ignored")}
+        categories = {str(name): tuple(known) for name, known in values["categories"].items()}
+        medians = tuple(float(median) for median in values["medians"])
+        for strings in (*texts.values(), *categories.values()):
+            if not all(isinstance(text, str) for text in strings):
+                raise TypeError("a name or a category is not a string")
+        encoder = cls(texts["numbers"], categories, values["missing"], medians, texts["indicators"], texts["ignored"])
+        if encoder.missing not in MISSING_OPTIONS or not all(categories.values()) or not np.isfinite(medians).all():
+            raise ValueError("a value is out of range")
+        is_imputed = encoder.missing in ("median", "indicator")
+        if len(medians) != (len(encoder.numbers) if is_imputed else 0) or not set(encoder.indicators) <= set(
+            encoder.numbers
+        ):
+            raise ValueError("the medians or the indicators do not match the columns")
+        return encoder
+
+
+def _encoded(categories: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the categories that have a feature: of two categories, the second one only."""
+    return categories[1:] if len(categories) == 2 else categories
+
+
+def _object_matrix(texts: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.column_stack([column.astype(object) for column in texts.values()])

@@ -1,0 +1,143 @@
+"""Open a user's table in any of the supported formats: text, compressed text, Parquet or Excel.
+
+The format is recognised by the content of the file, not by its name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from proxlearn.data.csv_file import open_text
+from proxlearn.errors import InputError
+from proxlearn.portability import physical_memory
+from proxlearn.terminal.notice import notice
+
+COMPRESSED: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+"""Functions that decompress a file, by the first bytes of the file."""
+ZIP, PARQUET, OLD_EXCEL = b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0"
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+"""Errors of the decompressors for a damaged, encrypted or unsupported file."""
+EXTRAS = {"Parquet": ("pyarrow", "parquet"), "Excel": ("openpyxl", "excel")}
+"""The package that reads a format, and the extra of proxlearn that installs it."""
+BLOCK = 2**20
+
+
+def open_table(file: BinaryIO, name: Path | str) -> Any:
+    """Return a text stream, or a pandas data frame for a format that is not text; ``file`` can be read repeatedly."""
+    start = file.read(8)
+    file.seek(0)
+    for mark, decompress in COMPRESSED.items():
+        if start.startswith(mark):
+            return open_table(_decompress(decompress(file), name), name)
+    if start.startswith(ZIP):
+        return _open_zip(file, name)
+    if start.startswith(PARQUET):
+        return _read_parquet(file, name)
+    if start.startswith(OLD_EXCEL):
+        raise InputError(f"{name} is in the old Excel format .xls", "save it as .xlsx or .csv")
+    return open_text(file, name)
+
+
+def _open_zip(file: BinaryIO, name: Path | str) -> Any:
+    """Open the only file in a zip archive, or an Excel file, which is a zip archive too."""
+    with _damage_as_input_error(name):
+        archive = zipfile.ZipFile(file)
+        members = [member.filename for member in archive.infolist() if not member.is_dir()]
+    if "[Content_Types].xml" in members:
+        file.seek(0)
+        return _read_excel(file, name)
+    tables = [member for member in members if not member.startswith("__MACOSX/") and Path(member).name[0] != "."]
+    if len(tables) != 1:
+        listed = ", ".join(tables[:5]) + (", ..." if len(tables) > 5 else "")
+        problem = f"{name} holds {len(tables)} files" + (f" ({listed})" if tables else "")
+        raise InputError(problem, "extract the archive, and give the file with the table")
+    with _damage_as_input_error(name):
+        member = archive.open(tables[0])
+    return open_table(_decompress(member, name), name)
+
+
+def _decompress(stream: Any, name: Path | str) -> BinaryIO:
+    """Return the decompressed content in a temporary file, because the header is read more than once."""
+    with contextlib.ExitStack() as failed:
+        spool: Any = failed.enter_context(tempfile.TemporaryFile())
+        size = 0
+        with _damage_as_input_error(name), stream:
+            while block := stream.read(BLOCK):
+                size += len(block)
+                # A few compressed bytes can stand for any number of bytes.
+                if size > physical_memory():
+                    raise InputError(f"{name} is larger than the memory of this machine", "give fewer rows")
+                spool.write(block)
+        spool.seek(0)
+        failed.pop_all()
+    copy: BinaryIO = spool
+    return copy
+
+
+@contextlib.contextmanager
+def _damage_as_input_error(name: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{name} cannot be decompressed: {reason:.100}", "give an intact file") from error
+
+
+def _require(kind: str, name: Path | str) -> None:
+    """Raise InputError if the package that reads a format is not installed."""
+    package, extra = EXTRAS[kind]
+    if find_spec(package) is None:
+        problem = f"{name} is in the format {kind}, which needs the package {package}"
+        raise InputError(problem, f"run `pip install 'proxlearn[{extra}]'`, or save the table as a .csv file")
+
+
+def _read_parquet(file: BinaryIO, name: Path | str) -> Any:
+    import pandas as pd
+
+    _require("Parquet", name)
+    try:
+        frame = pd.read_parquet(file)
+    except Exception as error:
+        raise _unreadable(name, "Parquet", error) from error
+    named_index = any(level is not None for level in frame.index.names)
+    return _with_text_names(frame.reset_index() if named_index else frame.reset_index(drop=True))
+
+
+def _read_excel(file: BinaryIO, name: Path | str) -> Any:
+    import pandas as pd
+
+    _require("Excel", name)
+    try:
+        with pd.ExcelFile(file, engine="openpyxl") as book:
+            sheets = book.sheet_names
+            frame = pd.read_excel(book, sheet_name=sheets[0])
+    except Exception as error:
+        raise _unreadable(name, "Excel", error) from error
+    if len(sheets) > 1:
+        notice(f"{name} has {len(sheets)} sheets; the first one, `{sheets[0]}`, is read")
+    return _with_text_names(frame)
+
+
+def _with_text_names(frame: Any) -> Any:
+    """Return a data frame whose column names are strings; pandas has made them distinct."""
+    return frame.set_axis([str(column) for column in frame.columns], axis="columns")
+
+
+def _unreadable(name: Path | str, kind: str, error: Exception) -> InputError:
+    """Return the error for a file that the package of its format cannot read, for whatever reason."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return InputError(f"{name} cannot be read as {kind}: {reason:.100}", "save the table as a .csv file")

@@ -1,0 +1,111 @@
+"""The error for a user's table that cannot be used as it is, with the settings that answer all of its problems."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxlearn.config.quoting import override_list, override_word
+from proxlearn.errors import InputError
+
+LIST_SETTINGS = ("drop", "missing_values")
+"""Settings that hold several values; the values that answer a problem are added to those that the user has set."""
+FIT_OPTIONS = {
+    "target": "--target",
+    "encode": "--encode",
+    "missing": "--missing",
+    "drop": "--drop",
+    "missing_values": "--missing-value",
+    "decimal": "--decimal",
+    "header": "--no-header",
+    "skip_lines": "--skip-lines",
+    "bad_lines": "--bad-lines",
+}
+"""The options of `proxlearn fit`, by the keys of the config group ``dataset`` that they set."""
+SETTINGS = tuple(key for key in FIT_OPTIONS if key != "target")
+"""Keys of the config group ``dataset`` that say how a table is read and encoded; predictions repeat them."""
+
+
+@dataclass(frozen=True)
+class TableProblem:
+    """One problem of a table: its description with the column and the row, and the settings that answer it."""
+
+    text: str
+    settings: Mapping[str, Any]
+
+
+class TableProblems(InputError):
+    """A table has problems, and the settings in ``settings`` answer all of them.
+
+    The remedy names these settings as overrides; ``remedy_for`` returns the command of a user with the settings added.
+    """
+
+    def __init__(self, name: str, problems: Sequence[TableProblem]) -> None:
+        self.name, self.problems = name, list(problems)
+        self.settings: dict[str, Any] = {}
+        for problem in problems:
+            self.settings = merge_settings(self.settings, problem.settings)
+        texts = [problem.text for problem in problems]
+        listed = texts[0] if len(texts) == 1 else " ".join(f"({i + 1}) {text};" for i, text in enumerate(texts))[:-1]
+        count = "" if len(texts) == 1 else f"{len(texts)} problems: "
+        super().__init__(f"{name}: {count}{listed}", "add " + " ".join(self.overrides()))
+
+    def overrides(self) -> list[str]:
+        """Return the settings as words that can be added to `proxlearn train` in a shell."""
+        return [_override(key, value) for key, value in self.settings.items()]
+
+    def for_command(self, command: str) -> InputError:
+        """Return the same error with a remedy that is a complete command: the user's one with the settings added."""
+        words = shlex.split(command)
+        if words[1:2] == ["fit"]:
+            remedy = shlex.join(_with_fit_options(words, self.settings))
+        elif words[1:2] == ["train"]:
+            keys = tuple(f"dataset.{key}=" for key in self.settings)
+            kept = [word for word in words if not word.lstrip("+").startswith(keys)]
+            remedy = " ".join([shlex.join(kept), *self.overrides()])
+        else:
+            return self
+        return InputError(self.problem, f"run: {remedy}")
+
+
+def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with others added; values of a list are joined, and a given treatment of gaps is kept."""
+    merged = dict(settings)
+    for key, value in more.items():
+        if key in LIST_SETTINGS:
+            merged[key] = tuple(dict.fromkeys((*(merged.get(key) or ()), *value)))
+        elif key == "missing" and merged.get(key) not in (None, "drop"):
+            continue
+        else:
+            merged[key] = value
+    return merged
+
+
+def _override(key: str, value: Any) -> str:
+    if key in LIST_SETTINGS:
+        return override_list(f"dataset.{key}", value)
+    return override_word(f"dataset.{key}", value) if isinstance(value, str) else f"dataset.{key}={value}".lower()
+
+
+def _with_fit_options(words: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
+    """Return the words of a `proxlearn fit` command with the options of the settings; repeated options are replaced."""
+    replaced = {FIT_OPTIONS[key] for key in settings}
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word.partition("=")[0] in replaced:
+            skip = "=" not in word and word != FIT_OPTIONS["header"]
+        else:
+            kept.append(word)
+    for key, value in settings.items():
+        if key == "header":
+            kept.append(FIT_OPTIONS[key])
+            continue
+        for item in value if key in LIST_SETTINGS else (value,):
+            # A value that begins with a dash would be read as an option.
+            kept += [f"{FIT_OPTIONS[key]}={item}"] if str(item).startswith("-") else [FIT_OPTIONS[key], str(item)]
+    return kept

@@ -1,0 +1,109 @@
+"""Weights & Biases logger: an offline run in the folder that ``logger.uri`` names, which ``wandb sync`` uploads.
+
+The mode is offline unless the user sets WANDB_MODE, so that a run needs neither an account nor a network. An offline
+run cannot be read back, so the file wandb.json of the run folder holds the id of the run and the last step that was
+logged. A session logs the later rows of metrics.csv under the same id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from proxlearn.config.schema import LoggerConfig
+from proxlearn.errors import RunError
+from proxlearn.files.safe_read import UnreadableFile, read_json
+from proxlearn.files.user_paths import expand_home
+from proxlearn.loggers.logger import WANDB_FILE, Row, RunInfo, read_rows
+
+
+class WandbLogger:
+    """Logs metrics and plots by step, and the settings as the config of the run."""
+
+    def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
+        assert config.uri is not None, "every logger with a store has a uri"
+        self._info, self._warn = info, warn
+        self._store = Path(expand_home(config.uri)).absolute()
+        self._run: Any = None
+        self._last_step = -1
+
+    def begin(self, metrics: Path) -> None:
+        run_id, self._last_step = self._read_state()
+        try:
+            self._store.mkdir(parents=True, exist_ok=True)
+            self._run = wandb.init(
+                project=f"proxlearn-{self._info.dataset}",
+                name=self._info.folder.name,
+                id=run_id,
+                dir=str(self._store),
+                mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
+                resume="allow" if run_id else None,
+                config={**self._info.settings, **self._info.other_settings},
+                settings=wandb.Settings(
+                    silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
+                ),
+            )
+        except Exception as error:
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise RunError(f"wandb cannot be used: {line:.200}", "fix the cause, or leave out logger=wandb") from error
+        self._write_state()
+        for row in read_rows(metrics):
+            self.log_row(row)
+
+    def log_row(self, row: Row) -> None:
+        step = int(row["step"] or 0)
+        if step <= self._last_step:
+            # Logged by an earlier session: a continued run repeats the same rows.
+            return
+        values = {name: float(value) for name, value in row.items() if name != "step" and value is not None}
+        if self._attempt(lambda: self._run.log(values, step=step)):
+            self._last_step = step
+
+    def log_plots(self, paths: Iterable[Path], step: int) -> None:
+        images = {f"plots/{path.stem}": wandb.Image(str(path)) for path in paths}
+        if images:
+            self._attempt(lambda: self._run.log(images, step=max(step, self._last_step)))
+
+    def close(self, state: str) -> None:
+        if self._run is not None:
+            self._attempt(lambda: self._run.finish(exit_code=0 if state == "finished" else 1))
+            self._run = None if self._run is None else self._run
+            self._write_state()
+            self._run = None
+
+    def _attempt(self, send: Callable[[], Any]) -> bool:
+        """Call ``send``; if it fails, warn and send nothing more, because the next session adds the missing rows."""
+        if self._run is None:
+            return False
+        try:
+            send()
+        except Exception as error:
+            self._run = None
+            line = (str(error).strip() or type(error).__name__).splitlines()[0]
+            self._warn(f"wandb failed: {line:.200}; all rows are still written to metrics.csv")
+            return False
+        return True
+
+    def _read_state(self) -> tuple[str | None, int]:
+        """Return the id of the run and its last logged step; None and -1 if no session has logged to this store."""
+        try:
+            state = read_json(self._info.folder / WANDB_FILE)
+            run_id, step = state["run_id"], state["last_step"]
+        except (KeyError, UnreadableFile):
+            return None, -1
+        if not isinstance(run_id, str) or not run_id.isalnum() or type(step) is not int:
+            return None, -1
+        return run_id, step
+
+    def _write_state(self) -> None:
+        if self._run is None:
+            return
+        state = {"run_id": self._run.id, "last_step": self._last_step}
+        with contextlib.suppress(OSError):
+            (self._info.folder / WANDB_FILE).write_text(json.dumps(state) + "\n", encoding="utf-8")
