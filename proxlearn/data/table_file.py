@@ -6,18 +6,20 @@ The format is recognised by the content of the file, not by its name.
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import gzip
+import io
 import lzma
+import re
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
-from proxlearn.data.csv_file import open_text
 from proxlearn.errors import InputError
 from proxlearn.portability import physical_memory
 from proxlearn.terminal.notice import notice
@@ -34,6 +36,17 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, Run
 EXTRAS = {"Parquet": ("pyarrow", "parquet"), "Excel": ("openpyxl", "excel")}
 """The package that reads a format, and the extra of proxlearn that installs it."""
 BLOCK = 2**20
+"""Number of bytes that are decompressed or decoded at once."""
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by their byte order marks; the mark of UTF-16 begins that of UTF-32, so it is last."""
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""Characters that no text table contains, but binary files do."""
 
 
 def open_table(file: BinaryIO, name: Path | str) -> Any:
@@ -50,6 +63,49 @@ def open_table(file: BinaryIO, name: Path | str) -> Any:
     if start.startswith(OLD_EXCEL):
         raise InputError(f"{name} is in the old Excel format .xls", "save it as .xlsx or .csv")
     return open_text(file, name)
+
+
+def open_text(file: BinaryIO, name: Path | str = "the table") -> TextIO:
+    """Return a text stream that decodes UTF-8, UTF-16 or cp1252, and leaves line ends unchanged."""
+    return io.TextIOWrapper(file, encoding=_detect_encoding(file, name), newline="")
+
+
+def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
+    """Return the encoding of a file, and move the file position back to the start; announce any but Unicode."""
+    start = file.read(1024)
+    file.seek(0)
+    for mark, encoding in MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    for encoding, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
+        # ASCII text in UTF-16 without a mark: every other byte is 0.
+        if len(start) > 3 and not any(zeros):
+            return encoding
+    failure = _first_undecodable(file, "utf-8")
+    if failure is None:
+        return "utf-8"
+    if _first_undecodable(file, "cp1252") is None:
+        notice(f"{name} is not UTF-8 text (byte 0x{failure:02x}); it is read as cp1252, the encoding of Windows")
+        return "cp1252"
+    raise InputError(
+        f"{name} is not UTF-8 text (byte 0x{failure:02x}), and no text in cp1252", "save it as a .csv file in UTF-8"
+    )
+
+
+def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
+    """Return the first byte that is not text in an encoding, or None; move the file position back to the start."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while block := file.read(BLOCK):
+            text = decoder.decode(block)
+            if encoding != "utf-8" and CONTROL.search(text):
+                return 0
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return int(error.object[error.start])
+    finally:
+        file.seek(0)
+    return None
 
 
 def _open_zip(file: BinaryIO, name: Path | str) -> Any:

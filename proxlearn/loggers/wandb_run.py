@@ -71,11 +71,9 @@ class WandbLogger:
             self._attempt(lambda: self._run.log(images, step=max(step, self._last_step)))
 
     def close(self, state: str) -> None:
-        if self._run is not None:
-            self._attempt(lambda: self._run.finish(exit_code=0 if state == "finished" else 1))
-            self._run = None if self._run is None else self._run
+        if self._attempt(lambda: self._run.finish(exit_code=0 if state == "finished" else 1)):
             self._write_state()
-            self._run = None
+        self._run = None
 
     def _attempt(self, send: Callable[[], Any]) -> bool:
         """Call ``send``; if it fails, warn and send nothing more, because the next session adds the missing rows."""

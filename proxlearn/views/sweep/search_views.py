@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,7 +49,7 @@ class Search(Protocol):
     def overrides(self) -> tuple[str, ...]: ...
 
     @property
-    def space(self) -> tuple[Any, ...]: ...
+    def space(self) -> Sequence[SearchedParameter]: ...
 
 
 def trials_table(search: Search, study: Any) -> pd.DataFrame:
