@@ -73,7 +73,7 @@ COMMANDS = {
 """The commands by name."""
 
 ON_RANKS = ("train", "resume")
-"""Commands that several processes can run together; the others run in one process."""
+"""Commands that several processes can run together; all other commands run in one process."""
 
 PRINTING = {"-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help"}
 """Options with which a command only prints information."""

@@ -17,7 +17,7 @@ from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice
 from proxlearn.terminal.streams import try_write
 
-if TYPE_CHECKING:  # torch takes seconds to import, and the input is checked first.
+if TYPE_CHECKING:  # torch takes seconds to import, so the input is checked first.
     from proxlearn.distributed.world import World
     from proxlearn.run.observers import Callback
 
@@ -33,7 +33,7 @@ def run_session(
     """Train in ``folder``, draw the results, and return the exit code.
 
     ``continuation`` names the command that continues the run after a signal. ``summary`` returns the text that is
-    printed at the end; by default it is the summary of `train`. ``world``: the ranks that share the run.
+    printed at the end; by default, it is the summary of `train`. ``world`` holds the ranks that share the run.
     """
     try:
         outcome = train_and_draw(config, folder, command, summary=summary, world=world)
@@ -65,7 +65,7 @@ def train_and_draw(
 ) -> Outcome:
     """Train in ``folder``, draw the results, print the summary, and return the outcome of the session.
 
-    Of the ranks of a ``world``, rank 0 draws and prints.
+    In a ``world``, only rank 0 draws and prints.
     """
     is_first = world is None or world.rank == 0
     verbose = verbose and is_first
@@ -85,7 +85,7 @@ def train_and_draw(
         outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose), world)
     if not is_first:
         return outcome
-    # Imported after the training: the plots need a hundred megabytes that a large cloud may need, too.
+    # Imported after the training, because the plots take up a hundred megabytes that a large cloud may need.
     from proxlearn.views.run import run_views
 
     if outcome.already_finished and verbose:

@@ -19,12 +19,12 @@ from proxlearn.run.run_folder import RunFolder
 from proxlearn.train_and_draw import run_session
 from proxlearn.validators import integer, parse_number
 
-if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need its ranks.
+if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need ranks.
     from proxlearn.distributed.world import World
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Continue a run; ``world``: the ranks that share it, all of which call this function."""
+    """Continue a run; ``world`` holds the ranks that share it, all of which call this function."""
     if world is None:
         config, folder = preflight(args)
     else:

@@ -33,7 +33,7 @@ from proxlearn.sweeps.plan import SweepPlan, plan_sweep
 from proxlearn.terminal.notice import notice
 from proxlearn.train_and_draw import run_session
 
-if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need its ranks.
+if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need ranks.
     from proxlearn.distributed.world import World
 
 
@@ -46,7 +46,7 @@ class RunPlan:
 
 
 def main(args: list[str], world: World | None = None) -> int:
-    """Train; ``world``: the ranks that share the run, all of which call this function."""
+    """Train a run or a sweep; ``world`` holds the ranks that share the run, all of which call this function."""
     plan = preflight(args) if world is None else preflight_of_ranks(args, world)
     command = shlex.join(["proxlearn", "train", *args])
     if plan is None:
@@ -71,7 +71,7 @@ def main(args: list[str], world: World | None = None) -> int:
 
 
 def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
-    """Return the run of a command line that all ranks were given; raise an error on all of them if they differ."""
+    """Return the run of the command line that all ranks were given; raise an error on all ranks if they differ."""
     from proxlearn.distributed.agreement import agreed, check_same_config, check_same_program
 
     def work() -> RunPlan | None:

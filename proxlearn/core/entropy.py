@@ -1,9 +1,9 @@
-"""Estimates of the differential entropy of the law that the particles of a cloud are drawn from.
+"""Estimates of the differential entropy of the distribution from which the particles of a cloud are drawn.
 
 The entropy is H(p) = -int p log p, in nats, and the paper's free energy is F_beta = F - H / beta. The particles are
-draws from p, so that the entropy is a matter of their locations: the weights of a cloud enter neither the law of its
-particles nor ``entropy``. ``entropy_from_weights`` is the estimate that weights allow if they are proportional to
-the density at the particles.
+drawn from p, so the entropy depends only on their locations; the weights of a cloud affect neither the distribution of
+its particles nor ``entropy``. ``entropy_from_weights`` is an estimate for weights that are proportional to the density
+at the particles.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ from torch import Tensor
 __all__ = ["MOST_DIMENSIONS", "MOST_QUERIES", "entropy", "entropy_from_weights", "entropy_terms"]
 
 NEIGHBOURS = 3
-"""Rank of the neighbour whose distance is used. Compared with the first, the third halves the variance in one
-dimension, and raises the bias in 32 dimensions by a quarter."""
+"""Rank of the neighbour whose distance is used. Compared with the first neighbour, the third halves the variance in one
+dimension and increases the bias in 32 dimensions by a quarter.
+"""
 MOST_QUERIES = 1000
-"""Number of particles whose neighbours are searched for; in larger clouds they are a sample, evenly spaced by index.
-Their neighbours are searched for among all particles, so that the bias is that of the whole cloud."""
+"""Maximum number of particles whose neighbours are searched for; in larger clouds, they are a sample, evenly spaced by
+index. Their neighbours are searched for among all particles, so that the bias is that of the whole cloud.
+"""
 MOST_DIMENSIONS = 64
-"""Number of dimensions above which a cloud of usual size says nothing about its entropy: with N = 1000 draws of a
-standard normal law, the bias is 3.2 nats in 32 dimensions and 10 in 64."""
+"""Number of dimensions above which the entropy cannot be estimated from a cloud of usual size: with N = 1000 draws from
+a standard normal distribution, the bias is 3.2 nats in 32 dimensions and 10 in 64.
+"""
 TILE = 2**22
-"""Entries of a tile of the matrix of distances: 32 MB."""
+"""Number of entries of a tile of the matrix of distances, which takes up 32 MB."""
 
 
 def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
-    """Return the estimate of Kozachenko and Leonenko, from the distances of particles to their nearest neighbours.
+    """Return the Kozachenko-Leonenko estimate, based on the distances of particles to their nearest neighbours.
 
     With s_j the standard deviation of coordinate j, r_i the distance of theta_i to its k-th neighbour in the
     coordinates divided by s, and V_d the volume of the unit ball, it is the mean over the particles of
 
         psi(N) - psi(k) + log V_d + d log r_i + sum_j log s_j.
 
-    The coordinates are divided by s because the estimate takes the density to be constant on balls: in the paper's
-    initial box, whose sides are 0.2 and 2, its error would be 12.6 nats instead of 9.5. Its bias grows with the
-    dimension d: with N = 1000 draws of a normal law it is within 0.11 nats for d <= 10, 3.2 in 32 dimensions and 10 in
+    The coordinates are divided by s because the estimate assumes a constant density on balls: in the paper's initial
+    box, whose sides are 0.2 and 2, its error would be 12.6 nats instead of 9.5. Its bias grows with the dimension d:
+    with N = 1000 draws from a normal distribution, it is within 0.11 nats for d <= 10, 3.2 in 32 dimensions and 10 in
     64. The bias is nearly the same for clouds of the same N and shape, so differences along a run are more accurate
     than values.
 
@@ -53,7 +56,8 @@ def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     -------
     Tensor
         The entropy in nats, a scalar in float64. NaN if N <= k or if a location is not finite; -inf if more than k
-        particles have the same location, or all particles the same coordinate, because such a law has no density.
+        particles have the same location, or all particles have the same coordinate, because such a distribution has no
+        density.
     """
     return entropy_terms(theta, neighbours).mean()
 
@@ -72,7 +76,7 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     if not bool((deviations > 0).all()):
         return torch.full((len(rows),), -math.inf, dtype=torch.float64, device=theta.device)
     points, size = theta.double() / deviations, max(1, TILE // N)
-    # Centred, because the squared distances that find the neighbours are differences of squared norms.
+    # The coordinates are centred, because the squared distances used in the search are differences of squared norms.
     centred = centred / deviations
     norms = centred.square().sum(dim=1)
     radii = []
@@ -97,14 +101,15 @@ def queried(N: int, device: torch.device | None = None) -> Tensor:
 
 
 def entropy_from_weights(theta: Tensor, log_rho: Tensor, epsilon: float) -> Tensor:
-    """Return the entropy of the law of the particles if their weights are proportional to its density.
+    """Return the entropy of the distribution of the particles if their weights are proportional to its density.
 
     If w_i = rho_i / sum rho = p(theta_i) / (N int p^2), then
 
         H(p) = -log int p^2 - (1/N) sum_i log(N w_i),
 
-    where the first term is the Renyi entropy of order 2, which a constant factor of the weights does not reveal. Here
-    int p^2 is the mean over all pairs of particles of a Gaussian kernel of variance epsilon: that of the proximal step.
+    where the first term is the Renyi entropy of order 2, which the weights do not determine, because they are known
+    only up to a factor. Here int p^2 is the mean over all pairs of particles of a Gaussian kernel of variance epsilon:
+    that of the proximal step.
 
     Parameters
     ----------

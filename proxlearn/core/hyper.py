@@ -174,11 +174,11 @@ class Hyper(Hyperparameters[float]):
 
 
 BLIND_KAPPA = 18.0
-"""Value of kappa above which the energy has a share of less than a tenth in the weights."""
+"""Value of kappa above which the share of the energy in the weights is less than a tenth."""
 
 
 def energy_share(kappa: float) -> float:
-    """Return the share of the energy in log rho, 2 / (2 + kappa); the positions of the particles have the rest.
+    """Return the share of the energy in log rho, 2 / (2 + kappa); the rest is due to the particles' positions.
 
     It is the limit of many particles and small h and epsilon at equilibrium, with orientation=consistent, which
     `proxlearn verify` derives and measures.
@@ -187,7 +187,7 @@ def energy_share(kappa: float) -> float:
 
 
 def kappa_sentence(kappa: float) -> str:
-    """Return a sentence on what a value of kappa means for the weights of a run."""
+    """Return a sentence that explains what a value of kappa means for the weights of a run."""
     if kappa > BLIND_KAPPA:
         meaning = "the weights follow the density of the particles, like a kernel density estimate, and not the risk"
     else:
@@ -196,7 +196,7 @@ def kappa_sentence(kappa: float) -> str:
 
 
 def blind_step_notice(kappa: float) -> str | None:
-    """Return a notice if a proximal step cannot see the energy, and None otherwise."""
+    """Return a notice if the energy hardly affects the proximal step, and None otherwise."""
     if kappa <= BLIND_KAPPA:
         return None
     share = f"its share in the weights is about {energy_share(kappa):.1g}; with kappa <= 1 it can"

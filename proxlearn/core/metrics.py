@@ -70,7 +70,7 @@ def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Te
 
 
 def free_energy(train_risk: float, entropy: float, beta: float, noise_scale: float) -> float:
-    """Return the paper's F_beta = F - H / beta of the law of the particles.
+    """Return the paper's free energy F_beta = F - H / beta of the distribution of the particles.
 
     The entropy H is that of the particles' locations, so the training risk must be that of their plain mean. The beta
     is that of the locations: noise that is multiplied by ``noise_scale`` has the temperature noise_scale^2 / beta. The

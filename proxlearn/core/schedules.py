@@ -80,7 +80,7 @@ def hyper_of_last_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
 
 
 def first_kappa(hyper: Hyper, cloud: PointCloud) -> float | None:
-    """Return kappa of the proximal step that starts from ``cloud``, or None if the weights are updated otherwise."""
+    """Return kappa of the proximal step that starts from ``cloud``, or None for other weight updates."""
     if hyper.weights != "proximal":
         return None
     return hyper_for_step(hyper, with_measured_epsilon(hyper, cloud)).kappa

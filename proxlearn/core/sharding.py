@@ -1,9 +1,9 @@
 """The division of one cloud among several processes (ranks), and sums whose bits do not depend on their number.
 
-The particles are cut into blocks whose number depends on N alone, and a rank has consecutive blocks. Every sum over the
-cloud is the sum of its blocks in the order of a binary tree: block 0 + block 1, block 2 + block 3, then the sums of
-these, and so on. A rank adds up the whole subtrees that it has, and only their sums are exchanged. Two ranks with equal
-halves send one partial sum each, and the result is the same for any number of ranks.
+The particles are divided into blocks whose number depends only on N, and each rank has consecutive blocks. Every sum
+over the cloud is the sum of its blocks in the order of a binary tree: block 0 + block 1, block 2 + block 3, then the
+sums of these, and so on. A rank sums the complete subtrees that it has, and only these sums are exchanged. Two ranks
+with equal halves send one partial sum each, and the result is the same for any number of ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 __all__ = ["Exchange", "Lone", "Shards", "shard_blocks", "undivided"]
 
 MOST_BLOCKS = 256
-"""Maximum number of blocks, and thereby of ranks times threads that a cloud can occupy."""
+"""Maximum number of blocks, and therefore of ranks times threads that a cloud can occupy."""
 LEAST_ROWS = 16
 """Minimum number of particles of a block."""
 
@@ -26,7 +26,7 @@ Node = tuple[int, int]
 
 
 def shard_blocks(N: int) -> int:
-    """Return the number of blocks of N particles, a power of two; it is also the largest number of ranks."""
+    """Return the number of blocks of N particles, a power of two, which is also the largest number of ranks."""
     blocks = 1
     while blocks < MOST_BLOCKS and 2 * blocks * LEAST_ROWS <= N:
         blocks *= 2
@@ -34,27 +34,27 @@ def shard_blocks(N: int) -> int:
 
 
 class Exchange(Protocol):
-    """The communication among the ranks. Every rank calls the same operations in the same order."""
+    """The communication among the ranks, each of which calls the same operations in the same order."""
 
     @property
     def rank(self) -> int:
-        """Number of this process, from 0 on."""
+        """The number of this process, starting at 0."""
 
     @property
     def size(self) -> int:
-        """Number of processes."""
+        """The number of processes."""
 
     def all_gather(self, part: np.ndarray) -> np.ndarray:
-        """Return the arrays of all ranks, which have one shape, stacked in the order of the ranks."""
+        """Return the arrays of all ranks, which have the same shape, stacked in the order of the ranks."""
 
     def all_to_all(self, parts: np.ndarray) -> np.ndarray:
-        """Send parts[r] to rank r; return what the ranks have sent to this one, stacked in their order."""
+        """Send parts[r] to rank r, and return the parts that the ranks have sent to this one, in their order."""
 
     def stop_request(self) -> int:
-        """Return the number of a signal that has asked this rank to stop during a step; 0 if none has."""
+        """Return the number of a signal that has requested this rank to stop during a step, or 0 if there is none."""
 
     def interrupt(self, request: int) -> None:
-        """End the step on all ranks, one of which has a stop request; this function does not return."""
+        """End the step on all ranks, one of which has received a stop request; this function does not return."""
 
 
 class Lone:
@@ -94,7 +94,7 @@ class Shards:
         return self.blocks * rank // self.exchange.size, self.blocks * (rank + 1) // self.exchange.size
 
     def span(self, count: int, rank: int | None = None) -> tuple[int, int]:
-        """Return the span of a rank in a sequence of ``count`` items, such as particles, that is cut into blocks."""
+        """Return the span of a rank in a sequence of ``count`` items, such as particles, divided into blocks."""
         first, last = self._block_span(self.exchange.rank if rank is None else rank)
         return count * first // self.blocks, count * last // self.blocks
 
@@ -110,7 +110,7 @@ class Shards:
         return [slice(*edge) for edge in pairwise(edges)]
 
     def nodes_of(self, rank: int) -> list[Node]:
-        """Return the largest nodes of the tree that consist of blocks of one rank, in their order."""
+        """Return the largest nodes of the tree that consist of blocks of one rank, in order."""
         first, last = self._block_span(rank)
         nodes = []
         while first < last:
@@ -131,7 +131,7 @@ class Shards:
         return _sum_of_node((0, self.blocks), sums)
 
     def sum_blocks(self, parts: Iterable[np.ndarray]) -> np.ndarray:
-        """Return the sum over all blocks of the cloud; ``parts`` are those of the blocks of this rank, in order."""
+        """Return the sum over all blocks of the cloud; ``parts`` holds those of this rank's blocks, in order."""
         leaves = {(block, 1): part for block, part in zip(range(self.first, self.last), parts, strict=True)}
         own = np.stack([_sum_of_node(node, leaves) for node in self.nodes])
         gathered = self.exchange.all_gather(self._padded(own))
@@ -140,9 +140,10 @@ class Shards:
     def sum_columns(self, sums: Sequence[np.ndarray], rows: Sequence[np.ndarray], groups: int) -> list[np.ndarray]:
         """Return the sum over the tree of vectors over the columns, and the vectors over the rows of all ranks.
 
-        ``sums`` are those of the nodes of this rank, all of one length. Each rank adds up a part of the columns, so
-        that the bytes that a rank sends do not grow with the number of ranks. ``rows`` holds this rank's parts of
-        vectors over the rows, shape (own groups, rows per group) of ``groups`` in all; they are sent with the result.
+        ``sums`` holds those of this rank's nodes, all of the same length. Each rank sums a part of the columns, so that
+        the number of bytes that a rank sends does not grow with the number of ranks. ``rows`` holds this rank's parts
+        of vectors over the rows, shape (own groups, rows per group) of ``groups`` in all; they are sent with the
+        result.
         """
         size, length = self.exchange.size, len(sums[0])
         width = -(-length // size)
@@ -185,7 +186,7 @@ class Shards:
         return int(self.exchange.all_gather(np.array([value])).sum())
 
     def _padded(self, own: np.ndarray) -> np.ndarray:
-        """Return the sums of this rank's nodes with zeros in the places of the nodes that only other ranks have."""
+        """Return the sums of this rank's nodes, with zeros for the nodes that only other ranks have."""
         padded = np.zeros((max(map(len, self._nodes)), *own.shape[1:]), own.dtype)
         padded[: len(own)] = own
         return padded
@@ -196,7 +197,7 @@ class Shards:
 
 
 def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
-    """Return the sum of a node: a given one, or that of its two halves."""
+    """Return the sum of a node, which is given or is the sum of its two halves."""
     if node in sums:
         return sums[node]
     first, size = node[0], node[1] // 2
@@ -205,7 +206,7 @@ def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
 
 
 def add_in_place(parts: np.ndarray) -> np.ndarray:
-    """Return the sum of blocks, a power of two in number, in the order of the tree; ``parts`` is overwritten."""
+    """Return the sum of blocks, whose number is a power of two, in the order of the tree; ``parts`` is overwritten."""
     step = 1
     while step < len(parts):
         for k in range(0, len(parts), 2 * step):
@@ -216,7 +217,7 @@ def add_in_place(parts: np.ndarray) -> np.ndarray:
 
 
 def sum_of_blocks(node: Node, at_once: int, compute: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return the sum of a node, whose blocks ``compute(first, number)`` provides, at most ``at_once`` at a time."""
+    """Return the sum of a node whose blocks ``compute(first, number)`` returns, at most ``at_once`` at a time."""
     first, size = node
     if size <= at_once:
         return add_in_place(compute(first, size)).copy()

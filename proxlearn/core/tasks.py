@@ -230,9 +230,9 @@ def evaluate_cloud(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Ta
 
 
 def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
-    """Return the outputs of a divided cloud, block of particles by block: without the outputs of all of them in memory.
+    """Return the outputs of a divided cloud, computed block by block, so that not all outputs are in memory.
 
-    One process does this alone, in the order of the blocks and on one thread, so that the bits depend on N only.
+    A single process computes them in the order of the blocks on one thread, so that the bits depend only on N.
     """
     shards, weights = undivided(len(cloud.theta)), estimate_weights(cloud)
     shapes: list[torch.Size] = []
@@ -259,7 +259,7 @@ def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: T
 def scores(
     neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic, divided: bool = False
 ) -> dict[str, float]:
-    """Return every metric on one part of the data, by name; ``divided``: as for a cloud over several ranks."""
+    """Return every metric on one part of the data, by name; ``divided`` is for clouds on several ranks."""
     task = task_of(neuron, samples, loss)
     return (evaluate_blocks if divided else evaluate_cloud)(neuron, cloud, samples, task).scores(task, samples)
 

@@ -1,4 +1,4 @@
-"""Checks, before anything is written, that all ranks have the same program, config and data and see the run folder."""
+"""Checks, before anything is written, that all ranks have the same program, config and data, and see the run folder."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from proxlearn.distributed.world import SharedError, World
 from proxlearn.errors import InputError, ProxlearnError
 
 VISIBLE_SECONDS = 10.0
-"""Seconds until a file that rank 0 has written is visible to the other ranks: network file systems cache folders."""
+"""Seconds to wait until a file written by rank 0 is visible to the other ranks, because network file systems cache
+folders.
+"""
 T = TypeVar("T")
 
 
 def agreed(world: World, work: Callable[[], T]) -> T:
-    """Return the result of work that every rank does; if it fails on one rank, raise its error on all of them."""
+    """Return the result of work that every rank does; if it fails on one rank, raise its error on all ranks."""
     try:
         result = work()
     except SharedError:
@@ -39,10 +41,10 @@ def agreed(world: World, work: Callable[[], T]) -> T:
 
 
 def check_same_program(world: World) -> None:
-    """Raise an error on all ranks if they run different versions, or processors with different instructions.
+    """Raise an error on all ranks if they run different versions, or on processors with different instructions.
 
-    The code is compiled for the processor, and the last bits of its results depend on it: ranks that compute the same
-    numbers differently would take different decisions.
+    The code is compiled for the processor, and the last bits of its results depend on it; ranks that compute the same
+    numbers differently would make different decisions.
     """
     # Imported here, because Numba takes a second to import.
     import llvmlite.binding
@@ -61,7 +63,7 @@ def check_same_program(world: World) -> None:
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
-    """Raise an error on all ranks if they were given different commands, or more ranks than the cloud has blocks."""
+    """Raise an error on all ranks if they were given different commands, or if there are more ranks than blocks."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
     _require_equal(world, settings, "give all ranks the same command, in the same folder")
     blocks = shard_blocks(config.N)

@@ -1,4 +1,4 @@
-"""The rank and the size of the world, from the environment variables that torchrun and srun set.
+"""The rank of this process and the number of ranks, read from the environment variables of torchrun and srun.
 
 This module does not import torch, so that an ordinary command does not wait for it.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proxlearn.errors import InputError
 
 TIMEOUT_VARIABLE = "PROXLEARN_RANK_TIMEOUT"
-"""Environment variable with the number of seconds after which a rank that does not answer counts as lost."""
+"""Environment variable with the number of seconds after which a rank that does not answer is considered lost."""
 DEFAULT_TIMEOUT = 600.0
 FIRST_PORT, PORTS = 20_000, 30_000
 """Range of the ports on which rank 0 listens under srun; torchrun chooses one itself."""
@@ -27,18 +27,18 @@ class Launch:
     rank: int
     size: int
     address: str
-    """Host on which the store of the world listens: that of rank 0."""
+    """The host on which the store of the world listens, which is that of rank 0."""
     port: int
 
 
 def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
-    """Return the place of this process, or None if it was not started as a rank; raise InputError for nonsense.
+    """Return the place of this process, or None if it is not a rank; raise InputError for inconsistent variables.
 
     A process of torchrun is a rank even if it is the only one. A single task of srun is not: sweeps start such tasks.
     """
     if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= environment.keys():
         return _checked(environment, "RANK", "WORLD_SIZE", environment["MASTER_ADDR"], environment["MASTER_PORT"])
-    # SLURM_STEP_NUM_TASKS is set by srun alone; SLURM_NTASKS is set in a batch script, too, which is one process.
+    # SLURM_STEP_NUM_TASKS is set only by srun; SLURM_NTASKS is also set in a batch script, which is one process.
     if environment.get("SLURM_STEP_NUM_TASKS", "1") == "1" or "SLURM_PROCID" not in environment:
         return None
     address = environment.get("MASTER_ADDR") or _first_node(environment)
@@ -47,7 +47,7 @@ def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
 
 
 def read_timeout(environment: Mapping[str, str] = os.environ) -> float:
-    """Return the seconds after which a rank that does not answer counts as lost."""
+    """Return the number of seconds after which a rank that does not answer is considered lost."""
     text = environment.get(TIMEOUT_VARIABLE, "")
     try:
         seconds = float(text) if text else DEFAULT_TIMEOUT
@@ -70,7 +70,7 @@ def _checked(environment: Mapping[str, str], rank_key: str, size_key: str, addre
 
 
 def _first_node(environment: Mapping[str, str]) -> str:
-    """Return the host of the first task of a SLURM step: the first one of a list such as ``node[03-07,9],gpu1``."""
+    """Return the host of the first task of a SLURM step, the first in a list such as ``node[03-07,9],gpu1``."""
     nodes = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     match = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
     name = "".join(part or "" for part in match.groups()) if match else ""
@@ -83,7 +83,7 @@ def _first_node(environment: Mapping[str, str]) -> str:
 
 
 def _port_of_step(environment: Mapping[str, str]) -> int:
-    """Return a port that depends on the job and its step, so that two worlds on one node have different ones."""
+    """Return a port that depends on the job and its step, so that two worlds on one node use different ports."""
     numbers = [environment.get(key, "0") for key in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
     job, step = (int(text) if text.isdecimal() else 0 for text in numbers)
     return FIRST_PORT + (job * 101 + step) % PORTS

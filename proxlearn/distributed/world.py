@@ -1,8 +1,8 @@
-"""The world of a run: the processes that share one cloud, their exchanges, and what happens when one of them is lost.
+"""The world of a run: the processes that share one cloud, their exchanges, and the handling of a lost process.
 
 Everything is sent through torch.distributed with gloo. A rank that ends closes its connections, and a rank that hangs
-exceeds the timeout of the group; in both cases an exchange fails on the other ranks. They then call the roll in the
-store of the group: a rank that does not answer is the lost one, and the error with which the others end names it.
+exceeds the timeout of the group; in both cases, an exchange fails on the other ranks. They then call the roll through
+the store of the group: a rank that does not answer is lost, and the error of the other ranks names it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from proxlearn.errors import SAME_COMMAND, ProxlearnError, RunError
 from proxlearn.terminal.notice import Notices
 
 ROLL_CALL_SECONDS = (3.0, 20.0)
-"""Least and largest number of seconds for which the ranks wait for the answers of the others after an exchange has
-failed. A rank that computes answers at its next exchange, so they wait for twice the longest computation between two
-exchanges. torchrun ends the ranks 30 seconds after the first one has ended."""
+"""Smallest and largest number of seconds for which the ranks wait for the answers of the others after a failed
+exchange. A rank that computes answers at its next exchange, so they wait for twice the longest computation between two
+exchanges. torchrun ends the ranks 30 seconds after the first one has ended.
+"""
 POLL_SECONDS = 0.05
 STARTED = "started"
 """Event for which the other ranks wait while rank 0 prepares the run."""
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class RankLost(RunError):
-    """Another rank has ended, failed or does not answer; ``reporter`` is the rank that tells the user."""
+    """Raised if another rank has ended, failed or does not answer; ``reporter`` is the rank that informs the user."""
 
     def __init__(self, problem: str, reporter: int) -> None:
         super().__init__(problem, CONTINUES)
@@ -44,7 +45,7 @@ class RankLost(RunError):
 
 
 class SharedError(ProxlearnError):
-    """An error of any rank that all ranks know of; rank 0 tells the user."""
+    """An error of any rank that all ranks know; rank 0 informs the user."""
 
     def __init__(self, problem: str, remedy: str, exit_code: int) -> None:
         super().__init__(problem, remedy)
@@ -72,8 +73,10 @@ class World:
         self.bytes_sent = 0
         """Number of bytes that this rank has sent in exchanges of arrays."""
         self.is_training = False
-        """Whether the steps have begun: from then on an error is reported in the store, before in an exchange."""
-        # Of the ranks, rank 0 speaks for all.
+        """Whether the steps have begun; from then on, an error is reported in the store, and before that in an
+        exchange.
+        """
+        # Only rank 0 prints messages.
         Notices.silent = self.rank > 0
         self._idle_since, self._longest = time.monotonic(), 0.0
         limit = timedelta(seconds=timeout)
@@ -81,7 +84,7 @@ class World:
         os.environ |= {key: str(value) for key, value in values.items()}
         try:
             store, _, _ = next(rendezvous("env://", timeout=limit))
-            # torchrun may keep its store when it restarts the ranks: what the ranks before have written is not read.
+            # torchrun may keep its store when it restarts the ranks; entries of the earlier ranks are not read.
             self._store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
             group_store = PrefixStore("group", self._store)
             dist.init_process_group("gloo", store=group_store, rank=self.rank, world_size=self.size, timeout=limit)
@@ -92,7 +95,7 @@ class World:
     def all_gather(self, part: np.ndarray) -> np.ndarray:
         sent = torch.from_numpy(np.ascontiguousarray(part))
         received = torch.empty((self.size, *part.shape), dtype=sent.dtype)
-        # A ring: every rank sends its own part, and passes on those of all ranks but the next.
+        # The ranks form a ring: every rank sends its own part and passes on those of all ranks but the next.
         self.bytes_sent += part.nbytes * (self.size - 1)
         self._exchange(lambda: dist.all_gather(list(received.unbind(0)), sent))
         return received.numpy()
@@ -112,46 +115,46 @@ class World:
         self.stop.interrupt(request)
 
     def any_stop_request(self) -> int:
-        """Return the number of a signal that has asked any rank to stop between two steps; 0 if there is none."""
+        """Return the number of a signal that has requested any rank to stop between two steps, or 0."""
         request = int(self.all_gather(np.array([self.stop_request()])).max())
         if request and self.stop is not None:
             self.stop.signal = request
         return request
 
     def gather(self, value: T | None = None, error: ProxlearnError | None = None) -> list[T]:
-        """Return the values of all ranks; if a rank gives an error instead, raise it as a SharedError on all ranks."""
+        """Return the values of all ranks; if a rank passes an error instead, raise it as a SharedError on all ranks."""
         messages: list[Any] = [None] * self.size
         failure = None if error is None else (error.problem, error.remedy, error.exit_code)
         self._exchange(lambda: dist.all_gather_object(messages, (value, failure)))
         for rank, (_, found) in enumerate(messages):
             if found is not None:
                 problem, remedy, exit_code = found
-                # Rank 0 tells the user, in whose terms its own errors are.
+                # Rank 0 informs the user, and its own errors take precedence.
                 raise SharedError(problem if rank == 0 else f"rank {rank}: {problem}", remedy, exit_code)
         return [value for value, _ in messages]
 
     def share(self, value: T | None = None) -> T:
-        """Return the value that rank 0 gives."""
+        """Return the value that rank 0 passes."""
         box: list[Any] = [value]
         self._exchange(lambda: dist.broadcast_object_list(box, 0))
         shared: T = box[0]
         return shared
 
     def announce(self, event: str) -> None:
-        """Let the ranks pass that wait for an event."""
+        """Release the ranks that wait for an event."""
         self._store.set(event, "")
 
     def await_event(self, event: str) -> None:
-        """Wait for an event without a time limit: the selection of a run may take hours on rank 0."""
+        """Wait for an event without a time limit, because the selection of a run may take hours on rank 0."""
         while not self._in_store(lambda: self._store.check([event])):
             if self.stop_request():
                 self.interrupt(self.stop_request())
             time.sleep(10 * POLL_SECONDS)
 
     def settle(self, error: ProxlearnError) -> ProxlearnError:
-        """Tell the other ranks of an error that ends this one; return the error that the ranks have in common.
+        """Report an error that ends this rank to the other ranks, and return the error that all ranks have in common.
 
-        Exactly one rank prints it: the others become silent.
+        Exactly one rank prints it; the others are silent.
         """
         if not self.is_training and not isinstance(error, SharedError | RankLost):
             try:
@@ -166,7 +169,7 @@ class World:
         return error
 
     def report_failure(self, error: BaseException) -> None:
-        """Tell the other ranks why this one ends, as far as they can still be reached."""
+        """Tell the other ranks, as far as they can still be reached, why this one ends."""
         text = error.problem if isinstance(error, ProxlearnError) else str(error)
         try:
             self._store.set(f"failed-{self.rank}", text.partition("\n")[0][:1000] or type(error).__name__)
@@ -182,11 +185,11 @@ class World:
         self._idle_since = time.monotonic()
 
     def _call_the_roll(self) -> RankLost:
-        """Return the error that names the ranks which do not answer; see ``ROLL_CALL_SECONDS``."""
+        """Return the error that names the ranks that do not answer; see ``ROLL_CALL_SECONDS``."""
         least, most = ROLL_CALL_SECONDS
         seconds = min(max(least, 2 * self._longest), most)
         found: list[RankLost] = []
-        # In a thread, because under srun rank 0 holds the store: if it hangs, a call of the store does not return.
+        # A thread is used, because rank 0 holds the store under srun; if it hangs, a call of the store does not return.
         roll = threading.Thread(target=lambda: found.append(self._find_lost(seconds)), daemon=True)
         roll.start()
         roll.join(seconds + ROLL_CALL_SECONDS[0])
@@ -207,7 +210,7 @@ class World:
                 time.sleep(POLL_SECONDS)
             lost = [rank for rank in others if not self._store.check([f"present-{rank}"])]
         except RuntimeError:
-            # Under srun rank 0 holds the store.
+            # Under srun, rank 0 holds the store.
             lost = [0]
         names = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
         reporter = min(rank for rank in range(self.size) if rank not in lost)

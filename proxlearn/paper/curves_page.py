@@ -1,4 +1,4 @@
-"""Write the page on Figures 2 to 5: distances from the published curves, and what is known of the other figures."""
+"""Write the page on Figures 2 to 5: distances from the published curves, and a comparison for the other figures."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def curves(archive: Archive) -> list[Path]:
 
 
 def between_estimates(figure: str) -> float:
-    """Return the largest distance between the two published curves of a figure, at the recursions of the shorter."""
+    """Return the largest distance between the two published curves of a figure, at the points of the shorter one."""
     short, long = sorted((published_curve(figure, estimate) for estimate in ESTIMATE_COLOURS), key=len)
     other = np.interp(np.log(short["k"]), np.log(long["k"]), np.log(long["risk"]))
     return float(np.abs(np.log(short["risk"]) - other).max())
 
 
 def sine_text(archive: Archive) -> str:
-    """Return the lines on Figures 4 and 5, of which no points are published."""
+    """Return the lines on Figures 4 and 5, for which no points are published."""
     lines = []
     for run in archive.runs("fig4"):
         first, last = (run.metrics["test_risk_weighted"].iloc[i] for i in (0, -1))
@@ -109,7 +109,7 @@ def switch_text(runs: Sequence[ArchivedRun]) -> str:
 
 
 def test_outputs(run: ArchivedRun, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return f of the plain mean and the labels 0 and 1 on the test rows of WDBC, which scikit-learn contains."""
+    """Return f by the plain mean, and the labels 0 and 1, on the test rows of WDBC, which are part of scikit-learn."""
     table = registry.load(DatasetConfig(**run["dataset"]))
     first = int(np.ceil(run["dataset"]["train_fraction"] * len(table.X)))
     f: np.ndarray = run.model(step).values(table.X[first:])["unweighted"].reshape(-1)
@@ -121,7 +121,7 @@ def logistic(f: np.ndarray) -> np.ndarray:
 
 
 def snapped(g: np.ndarray) -> np.ndarray:
-    """Return g with 0 and 1 in the place of values within SNAP of them."""
+    """Return g, with values within SNAP of 0 or 1 replaced by 0 or 1."""
     return np.where(g > 1 - SNAP, 1.0, np.where(g < SNAP, 0.0, g))
 
 
@@ -130,7 +130,7 @@ def risk_paper(g: np.ndarray, labels: np.ndarray) -> float:
 
 
 def misread_risk(f: np.ndarray, labels: np.ndarray) -> float:
-    """Return the risk that the published code computes in float64, where its snapping reads n numbers of 4 bytes.
+    """Return the risk that the published code computes in float64, where its rounding reads n numbers of 4 bytes.
 
     Half of the n numbers of 8 bytes are thus read as pairs of halves. The upper half of a number just below 1 is 1.87
     in float32, so it is replaced by the bytes of 1, and the number becomes 2^-7.

@@ -137,7 +137,7 @@ def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun]
     curve = published_curve(panel.figure, estimate)
     marker = {"weighted": "o", "unweighted": "x"}[estimate]
     colour = ESTIMATE_COLOURS[estimate]
-    # The face colour matters for the circles only, which are drawn empty.
+    # The face colour matters only for the circles, which are drawn empty.
     style: dict[str, Any] = {"color": colour, "markerfacecolor": "none", "markersize": 3.2, "markeredgewidth": 0.8}
     axes.plot(curve["k"], curve["risk"], marker, label=f"{estimate}, published", **style)
     distances = [curve_distance(run, panel, estimate) for run in runs]

@@ -1,9 +1,9 @@
-"""Measure the free energy F_beta of the paper along a run, from the clouds that the run stored.
+"""Measure the paper's free energy F_beta along a run, from the clouds that the run stored.
 
-F_beta = F - H / beta, where F is the training risk of the plain mean of the particles and H the entropy of their law,
-estimated by nearest neighbours. Standard errors are those of the jackknife: the particles are divided into groups, and
-every figure is computed again without each group, so that a change between two clouds has an error that accounts for
-their common particles.
+F_beta = F - H / beta, where F is the training risk of the plain mean of the particles and H is the entropy of their
+distribution, estimated from nearest neighbours. Standard errors are those of the jackknife: the particles are divided
+into groups, and every figure is computed again without each group, so that a change between two clouds has an error
+that accounts for their common particles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = (
     "entropy_from_weights",
     "weights_correlation",
 )
-"""Columns of the table: the changes are those since the previous cloud, and the errors are standard errors. The last
+"""Columns of the table. Changes are relative to the previous cloud, and errors are standard errors. The last
 column is the correlation of log rho with the logarithm of the density estimate at the particles."""
 SHOWN_DIGITS = 8
 
@@ -88,7 +88,7 @@ def jackknife_error(values: Tensor) -> float:
 
 
 def weights_correlation(cloud: PointCloud) -> float:
-    """Return the correlation of log rho with the log-density by nearest neighbours; NaN for equal weights."""
+    """Return the correlation of log rho with the log density by nearest neighbours; NaN for equal weights."""
     log_density = -entropy_terms(cloud.theta)
     log_rho = cloud.log_rho[queried(len(cloud.theta))]
     if float(log_rho.std()) < 1e-12 * max(1.0, float(log_rho.abs().max())):

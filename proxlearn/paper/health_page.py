@@ -196,11 +196,11 @@ def objectives_row(group: HealthGroup, runs: Sequence[ArchivedRun]) -> list[str]
 FREE_ENERGY = ("free-energy-wdbc", "free-energy", "free-energy-sine")
 """Plan entries of the runs whose free energy was measured."""
 TRACKING = 0.5
-"""Correlation of the weights with the density from which on an entropy from the weights is shown."""
+"""Correlation of the weights with the density above which the entropy from the weights is shown."""
 
 
 def free_energy_text(runs: Sequence[ArchivedRun]) -> str:
-    """Return the tables of the free energy along one run per experiment, and what follows from them."""
+    """Return the tables of the free energy along one run per experiment, and the conclusion from them."""
     if not runs:
         return "No run is in the archive."
     fallen = [run for run in runs if change(run, "free_energy") < 0]

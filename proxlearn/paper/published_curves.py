@@ -20,12 +20,14 @@ from proxlearn.paper.archive import ArchivedRun
 
 @dataclass(frozen=True)
 class PublishedPanel:
-    """A panel with published curves: what it shows, and from which recursion on a run is compared with it."""
+    """A panel with published curves: its content, and the first recursion at which a run is compared with it."""
 
     figure: str
     title: str
     part: str
-    """The part of the data on which the published curve was computed, which need not be what the paper says."""
+    """The part of the data on which the published curve was computed, which may differ from the one that the paper
+    states.
+    """
     metric: str
     first_step: int
     allowance: float
@@ -37,7 +39,7 @@ class PublishedPanel:
 
 PANELS = (
     PublishedPanel("fig2a", "Figure 2, left", "train", "risk_paper", 200_000, 0.05),
-    # The quantity and the runs are those of Table 3, whose allowance this is.
+    # The quantity and the runs are those of Table 3, so its allowance is used.
     PublishedPanel("fig2b", "Figure 2, right", "test", "risk_paper", 200_000, 0.15),
     PublishedPanel("fig3", "Figure 3", "test", "risk", 1, 0.03),
 )
@@ -50,7 +52,7 @@ class CurveDistance:
     largest: float
     step: int
     outside: float
-    """The largest distance from the nearer end of the line's thickness, without a sign; 0 where the run is inside."""
+    """The largest distance from the nearer end of the line's thickness, without a sign; 0 if the run is inside."""
     points: int
     """Number of published points that were compared."""
 

@@ -83,7 +83,7 @@ def measure_fit(config: TrainConfig) -> FitResult:
 
 
 def measure_paper_split(config: TrainConfig) -> FitResult:
-    """Return the results of a fit on the paper's split under a name of their own."""
+    """Return the results of a fit on the paper's split under a separate name."""
     return {PAPER_SPLIT: measure_fit(config)}
 
 
@@ -112,7 +112,7 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
             ]
         )
         if dataset not in results:
-            # The paper's split was measured for its accuracy, beside other work, and not for its time.
+            # Only the accuracy on the paper's split was measured, because other programs were running at the same time.
             continue
         times.append(
             [

@@ -57,9 +57,9 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = None) -> Path:
     """Write one checkpoint and return its path; raise RunError if a tensor is not finite.
 
-    ``shards`` are the checksums of the parts of the cloud, in the order of their rows, if the ranks of the run have
-    written them with ``save_shard``. The file then names them instead of holding the cloud. It is written last, so that
-    a checkpoint is complete or does not exist.
+    ``shards`` holds the checksums of the parts of the cloud, in the order of their rows, if the ranks have written them
+    with ``save_shard``. The file then names these parts instead of holding the cloud. It is written last, so that a
+    checkpoint is complete or does not exist.
     """
     cloud = checkpoint.cloud
     tensors = {"generator": checkpoint.generator}
@@ -100,7 +100,7 @@ def _cloud_tensors(cloud: PointCloud, rows: slice) -> dict[str, Tensor]:
     """Return the tensors of some rows of a cloud by name; raise RunError if one of them is not finite."""
     tensors = {"theta": cloud.theta, "rho": cloud.rho, "log_rho": cloud.log_rho}
     if cloud.screen is not None:
-        # Cloned, because the reference may be the cloud itself, and safetensors refuses tensors that share memory.
+        # Cloned, because the reference may be the cloud itself, and safetensors rejects tensors that share memory.
         tensors["reference"] = cloud.screen.reference.clone()
     for name, tensor in tensors.items():
         if not _is_finite(tensor):

@@ -21,7 +21,7 @@ from proxlearn.portability import physical_memory
 
 FORMAT = "proxlearn-cloud-2"
 MANIFEST_FORMAT = "proxlearn-cloud-3"
-"""Format of a checkpoint whose cloud is in the files of the ranks that wrote it: the state holds their checksums."""
+"""Format of a checkpoint whose cloud is in the files of the ranks that wrote it; the state holds their checksums."""
 SHARD_FORMAT = "proxlearn-shard-1"
 FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
 SHARD_NAME = re.compile(r"cloud-(\d{9,18})-[0-9a-f]{16}\.shard")
@@ -54,7 +54,7 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def shard_path(folder: Path, step: int, sha256: str) -> Path:
-    """Return the path of a part of a cloud: the name has its checksum, so that no other content replaces a file."""
+    """Return the path of a part of a cloud; its name contains the checksum, so that other content never replaces it."""
     return folder / f"cloud-{step:09d}-{sha256[:16]}.shard"
 
 
@@ -65,7 +65,7 @@ def list_shards(folder: Path) -> list[tuple[int, Path]]:
 
 
 def shard_names(state: dict[str, Any]) -> list[str]:
-    """Return the checksums of the parts that a state names; an empty list for a checkpoint of one file."""
+    """Return the checksums of the parts that a state names, or an empty list for a checkpoint of one file."""
     names = [str(sha256) for sha256 in state.get("shards", ())]
     # They are parts of paths, so nothing else is accepted.
     if not all(re.fullmatch("[0-9a-f]{64}", name) for name in names):
@@ -102,7 +102,7 @@ def checksum_of(content: bytes) -> str:
 
 
 def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
-    """Read a checkpoint, which is a file or a file and the parts of the cloud that it names.
+    """Read a checkpoint, which is a single file or a file together with the parts of the cloud that it names.
 
     Raise InvalidCheckpoint if a checksum or, if ``named``, the file's name does not match.
     """

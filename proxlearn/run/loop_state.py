@@ -19,7 +19,7 @@ class RunState:
     """The newest cloud of a run, with everything that the next step and a checkpoint need."""
 
     def __init__(self, experiment: Experiment, checkpoint: Checkpoint, shards: Shards | None = None) -> None:
-        """``shards`` is the division of the cloud among ranks, for the sharded engine."""
+        """Create the state of a session; ``shards`` is the division of the cloud for the sharded engine."""
         self.shards = shards
         self.experiment = experiment.to(checkpoint.cloud.theta.dtype)
         self.checkpoint = checkpoint

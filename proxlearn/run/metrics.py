@@ -45,10 +45,10 @@ def measure(
     hyper: Hyper,
     divided: bool = False,
 ) -> Row:
-    """Return every metric of a cloud on the parts of the data, of which ``train`` is one.
+    """Return every metric of a cloud on the parts of the data, which include ``train``.
 
-    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any. ``divided``: whether the cloud is
-    one over several ranks, which is measured block by block.
+    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any. If
+    ``divided``, the cloud is divided among several ranks and measured block by block.
     """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}

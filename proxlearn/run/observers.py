@@ -57,7 +57,7 @@ class MetricsRows(Observer):
 
 
 def is_stored_within(state: RunState) -> bool:
-    """Whether a checkpoint of the step is written during the session; that of the last step is written at its end."""
+    """Return whether a checkpoint of the step is written now; that of the last step is written at the end."""
     config = state.experiment.config
     return is_stored(state.step, config.checkpoint_every, config.films) and not state.is_last
 
@@ -69,7 +69,7 @@ def save_shards(world: World, folder: RunFolder, state: RunState) -> list[str]:
 
 
 class ShardCheckpoints(Observer):
-    """Observer of a rank other than 0, which writes its part of each checkpoint."""
+    """An observer of a rank other than 0, which writes its part of each checkpoint."""
 
     def __init__(self, folder: RunFolder, world: World) -> None:
         self.folder, self.world = folder, world
@@ -88,7 +88,7 @@ class Checkpoints(Observer):
     def __init__(
         self, folder: RunFolder, log: MetricsLog, protected: Collection[int], world: World | None = None
     ) -> None:
-        """``world``: the ranks that write the parts of the cloud; None for a run in one process."""
+        """Prepare the checkpoints; ``world`` holds the ranks that write parts of the cloud, or is None."""
         self.folder, self.log, self.protected, self.world = folder, log, protected, world
 
     def after_step(self, state: RunState) -> None:

@@ -32,7 +32,7 @@ class StopRequest:
     """
 
     def __init__(self, among_ranks: bool = False) -> None:
-        """``among_ranks``: whether further signals are ignored, because a launcher repeats the one of the terminal."""
+        """Prepare the handlers; ``among_ranks`` ignores further signals, because a launcher repeats the terminal's."""
         self.signal: int | None = None
         self._among_ranks = among_ranks
         self._interruptible = False

@@ -53,7 +53,7 @@ def train(
 ) -> Outcome:
     """Start, continue or extend the run of ``config`` in the folder ``path``, locked against other processes.
 
-    ``world``: the ranks that share the run, all of which call this function; rank 0 owns the folder.
+    ``world`` holds the ranks that share the run, all of which call this function; rank 0 owns the folder.
     """
     try:
         with StopRequest(among_ranks=world is not None) as stop, contextlib.ExitStack() as resources:
@@ -163,7 +163,7 @@ def _train(
 
 @dataclass(frozen=True)
 class Start:
-    """What rank 0 tells the other ranks before the first step: the selected settings, and where the run continues."""
+    """The data that rank 0 sends to the other ranks before the first step: selected settings and resume point."""
 
     settings: Settings
     checkpoint: Checkpoint
@@ -171,7 +171,7 @@ class Start:
 
 
 def share_start(world: World | None, start: Start | None) -> None:
-    """Let the other ranks begin; ``start`` is None for a run that has already finished."""
+    """Let the other ranks start; ``start`` is None for a run that has already finished."""
     if world is not None:
         world.announce(STARTED)
         world.gather()

@@ -54,7 +54,7 @@ def training_loop(
 ) -> int | None:
     """Run the steps from ``checkpoint`` to the last one, and return the signal that stopped them early, if any.
 
-    A callback can also stop the steps; the run can then be continued, as after a signal. ``world``: the ranks that
+    A callback can also stop the steps; the run can then be continued, as after a signal. ``world`` holds the ranks that
     share the cloud with this one, which is rank 0.
     """
     shards = make_shards(experiment.config.N, world) if status.values["engine"] == "sharded" else None
@@ -146,7 +146,7 @@ def make_shards(N: int, world: World | None) -> Shards:
 
 
 def until_any_stopped(steps: Steps, generator: torch.Generator, world: World) -> Steps:
-    """Yield the steps until a rank receives a signal, which ends them on all ranks, also in the middle of a step."""
+    """Yield the steps until a rank receives a signal, which ends them on all ranks, even in the middle of a step."""
     while not world.any_stop_request():
         generator_state = generator.get_state()
         try:

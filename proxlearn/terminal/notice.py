@@ -9,7 +9,7 @@ from proxlearn.terminal.streams import try_write
 
 
 class Notices:
-    """Whether this process prints notices: of several ranks one speaks for all."""
+    """A flag that is set if this process prints notices; of several ranks, only one does."""
 
     silent = False
 

@@ -60,9 +60,9 @@ def choose_engine(
     previous: str | None = None,
     ranks: bool = False,
 ) -> str:
-    """Return the engine of a new run (fused, eager, literal or sharded), or the ``previous`` one of a continued run.
+    """Return the engine of a new run (fused, eager, literal or sharded), or the ``previous`` engine of a continued run.
 
-    ``ranks``: whether torchrun or srun has started the process. The run then has the sharded engine, and keeps it.
+    If torchrun or srun has started the process (``ranks``), the run uses the sharded engine and keeps it.
     """
     obstacle = fused_obstacle(device)
     if ranks:
@@ -71,7 +71,7 @@ def choose_engine(
         if previous in ("fused", "sharded") and obstacle:
             raise InputError(
                 f"this run uses the {previous} engine, but {obstacle}",
-                "continue the run where this engine is available",
+                "continue the run on a machine where this engine is available",
             )
         return previous
     if solver == "literal":
@@ -82,7 +82,7 @@ def choose_engine(
 
 
 def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: str | None) -> str:
-    """Return the engine of ranks; raise InputError if it cannot run or would change the results of a run."""
+    """Return the engine for ranks; raise InputError if it cannot run or would change the results of a run."""
     if solver == "literal" or previous == "literal":
         raise InputError("solver=literal runs in one process", "leave out solver=literal, or start it without torchrun")
     if obstacle or compile == "off":
@@ -96,7 +96,7 @@ def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: s
 def make_step(
     engine: str, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards | None = None
 ) -> Step:
-    """Return the step function of an engine, in the precision of the functional; the sharded engine has ``shards``."""
+    """Return the step function of an engine, in the precision of the functional; the sharded engine uses ``shards``."""
     if engine in ("fused", "sharded"):
         return CompiledStep(functional, hyper, N, threads, shards)
     if engine == "eager":

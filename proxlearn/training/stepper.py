@@ -121,7 +121,7 @@ def draw_noise(
 ) -> tuple[Tensor, Tensor]:
     """Draw the randomness of one step: standard normal noise, and z0 uniform on (0, 1].
 
-    The engines have the same numbers to rounding. With ``shards`` the noise is that of the particles of this rank.
+    All engines draw the same numbers up to rounding. With ``shards``, the noise is that of this rank's particles.
     """
     key, dtype, device = draw_key(generator), cloud.theta.dtype, cloud.theta.device
     if engine not in ("fused", "sharded") or fused_obstacle(device.type) is not None:

@@ -1,1 +1,1 @@
-"""Flows with known solutions, to which the recursion is compared."""
+"""Flows with known solutions, with which the recursion is compared."""

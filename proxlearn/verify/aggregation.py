@@ -15,7 +15,7 @@ def attraction(theta: Tensor, other: Tensor) -> Tensor:
 
 
 class Aggregation(GridFlow):
-    """The flow of a mixture of N(-0.9, 0.3^2) and N(0.9, 0.4^2), attracted by itself."""
+    """The flow of a mixture of N(-0.9, 0.3^2) and N(0.9, 0.4^2) that attracts itself."""
 
     name, beta, horizon = "aggregation", 5.0, 1.0
     low, high = -5.0, 5.0

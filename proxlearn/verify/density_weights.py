@@ -1,7 +1,7 @@
-"""The weights against the density at the particles, beside controls that know less than the proximal step.
+"""The weights compared with the density at the particles, and controls that use less information.
 
-All variants share the particles: the same initial cloud and the same noise. The controls answer what the proximal step
-adds: with w = 0 it is a pure smoothing; Gamma 1 is a kernel density estimate of the same variance epsilon that needs no
+All variants share the particles: the same initial cloud and the same noise. The controls show what the proximal step
+adds: with w = 0, it is pure smoothing; Gamma 1 is a kernel density estimate of the same variance epsilon that needs no
 recursion; Gibbs weights need no positions; frozen weights need no step.
 """
 
@@ -23,12 +23,12 @@ from proxlearn.core.metrics import effective_sample_size
 from proxlearn.verify.known_flow import BlindFunctional, KnownFlow, clouds_at, generator
 
 BANDWIDTHS = 2.0 ** torch.arange(-8, 7)
-"""Multiples of the rule-of-thumb variance among which ``kde_best`` has the smallest total variation."""
+"""Multiples of the rule-of-thumb variance from which ``kde_best`` chooses the one with the smallest total variation."""
 
 
 @dataclass(frozen=True)
 class WeightsSetting:
-    """The numbers of one comparison."""
+    """The settings of one comparison."""
 
     N: int
     h: float
@@ -51,7 +51,7 @@ class WeightsSetting:
 
 
 def rule_of_thumb(p: int, N: int, variance: float) -> float:
-    """Return Silverman's variance of the kernel for N draws of a normal law in p dimensions."""
+    """Return Silverman's kernel variance for N draws from a normal distribution in p dimensions."""
     return float(variance * (4 / (p + 2)) ** (2 / (p + 4)) * N ** (-2 / (p + 4)))
 
 
@@ -103,12 +103,12 @@ def kernel_density(theta: Tensor, epsilon: float) -> Tensor:
 
 
 def agreement(log_rho: Tensor, log_p: Tensor, log_kde: Tensor) -> dict[str, float]:
-    """Return how far weights agree with the density at the particles.
+    """Return measures of the agreement of weights with the density at the particles.
 
     ``slope`` and ``corr`` are those of log rho on log p, ``tv`` is the total variation between the normalised weights
     and the normalised density values, ``corr_kde`` the correlation with the logarithm of a kernel density estimate, and
-    ``beyond`` the correlation of log rho with log p after both have been freed of that estimate by regression:
-    what the weights know of the density that the estimate does not.
+    ``beyond`` the correlation of log rho with log p after regression of both on that estimate, which is the information
+    on the density that the estimate lacks.
     """
     x, y, k = (values - values.mean() for values in (log_p, log_rho, log_kde))
     difference = torch.softmax(log_rho, 0) - torch.softmax(log_p, 0)
@@ -123,7 +123,7 @@ def agreement(log_rho: Tensor, log_p: Tensor, log_kde: Tensor) -> dict[str, floa
 
 
 def correlation(x: Tensor, y: Tensor) -> float:
-    """Return the correlation of centred values; 0 where one of them does not vary beyond rounding."""
+    """Return the correlation of centred values, or 0 if one of them does not vary beyond rounding."""
     norms = float(x.norm()), float(y.norm())
     small = 1e-9 * math.sqrt(len(x))
     return 0.0 if min(norms) < small or not all(map(math.isfinite, norms)) else float(x @ y) / (norms[0] * norms[1])

@@ -14,7 +14,7 @@ def well(theta: Tensor) -> Tensor:
 
 
 class DoubleWell(GridFlow):
-    """The flow, which is linear in the law."""
+    """The flow, which is linear in the distribution."""
 
     name, beta, horizon = "double_well", 2.0, 1.0
     low, high = -3.0, 3.0

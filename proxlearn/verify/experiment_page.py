@@ -63,7 +63,7 @@ class Effect:
 def pieces() -> list[Piece]:
     """Return the fits of the experiment, one piece per problem, N and seed."""
     fits = []
-    # Seed by seed, so that an unfinished experiment has every cell with fewer seeds.
+    # The order is seed by seed, so that an unfinished experiment has every cell with fewer seeds.
     for seed in range(SEEDS):
         for problem in PROBLEMS:
             data = {"data_sha256": FILE.sha256} if problem == "banana" else {}
@@ -74,12 +74,12 @@ def pieces() -> list[Piece]:
 
 
 def measure_piece(problem: str, N: int, seed: int, data_sha256: str = "") -> dict[str, Any]:
-    """Return ``measure``; the checksum of the data is part of the piece's identity only."""
+    """Return the result of ``measure``; the checksum of the data is only part of the piece's identity."""
     return measure(problem, N, seed)
 
 
 def log_ratios(result: dict[str, Any], update: str, cell: str, comparison: str) -> float | None:
-    """Return log(risk / risk with uniform weights) of one fit; None if one of the two has diverged."""
+    """Return log(risk / risk with uniform weights) of one fit, or None if one of the two has diverged."""
     risk, seconds = result["cells"][cell][UPDATES.index(update)]
     uniform = result["uniform"]
     if risk is None or None in uniform["risks"]:

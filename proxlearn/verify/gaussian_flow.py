@@ -1,7 +1,8 @@
-"""Flows of isotropic normal laws, in closed form: linear drift towards the origin and towards the cloud's mean.
+"""Flows of isotropic normal distributions in closed form, with a linear drift to the origin and to the cloud's mean.
 
-The drift of a particle is -stiffness x - attraction (x - m), with m the mean of the law. A normal initial law stays
-normal: its mean decays with the rate ``stiffness`` and its variance relaxes with 2 (stiffness + attraction).
+The drift of a particle is -stiffness x - attraction (x - m), with m the mean of the distribution. A normal initial
+distribution stays normal: its mean decays with the rate ``stiffness`` and its variance relaxes with 2 (stiffness +
+attraction).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class GaussianFlow(KnownFlow):
 
     @property
     def rate(self) -> float:
-        """Rate at which a particle approaches the mean."""
+        """The rate at which a particle approaches the mean."""
         return self.stiffness + self.attraction
 
     def mean(self, time: float) -> float:
@@ -62,8 +63,8 @@ class GaussianFlow(KnownFlow):
 
         ``noise`` is the increment divided by sqrt(h), as an Euler-Maruyama step uses it. The exact solution depends on
         int exp(-rate (h - s)) dB_s, which is normal with a known covariance with the increment; the part of it that is
-        independent of the increment is made of ``further``. The mean of the particles and their deviations from it
-        are independent linear equations with their own rates.
+        independent of the increment is computed from ``further``. The mean of the particles and their deviations from
+        it are independent linear equations with their own rates.
         """
         theta_mean, noise_mean, further_mean = (values.mean(0) for values in (theta, noise, further))
         deviations = (theta - theta_mean, noise - noise_mean, further - further_mean)

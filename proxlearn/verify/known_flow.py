@@ -1,7 +1,7 @@
-"""The interface of a flow whose law is known at every time, and the experiments' common tools.
+"""The interface of a flow whose distribution is known at every time, and common tools of the experiments.
 
-The law p_t of the particles solves dp/dt = div(p grad phi_p) + (1/beta) Laplace(p), where phi_p is the first variation
-of the functional F. The solution is in closed form or computed by finite volumes.
+The distribution p_t of the particles solves dp/dt = div(p grad phi_p) + (1/beta) Laplace(p), where phi_p is the first
+variation of the functional F. The solution is in closed form or computed by finite volumes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class KnownFlow(ABC):
     """A flow with a known solution."""
 
     name: str
-    """Name in tables; it ends with the dimension where a flow exists in several."""
+    """Name in tables, which ends with the dimension if the flow exists in several."""
     p: int
     """Dimension of a particle."""
     beta: float
@@ -35,7 +35,7 @@ class KnownFlow(ABC):
 
     @abstractmethod
     def draw(self, N: int, generator: torch.Generator) -> Tensor:
-        """Draw N independent particles of the initial law, shape (N, p)."""
+        """Draw N independent particles from the initial distribution, shape (N, p)."""
 
     @abstractmethod
     def log_density(self, theta: Tensor, time: float) -> Tensor:
@@ -47,16 +47,16 @@ class KnownFlow(ABC):
 
     @abstractmethod
     def squared_energy_distance(self, theta: Tensor, time: float) -> float:
-        """Return the energy distance between the empirical law of the locations and p_t.
+        """Return the energy distance between the empirical distribution of the locations and p_t.
 
-        It is 2 E|X - Y| - E|X - X'| - E|Y - Y'|, with X of the empirical law and Y of the solution.
+        It is 2 E|X - Y| - E|X - X'| - E|Y - Y'|, with X from the empirical distribution and Y from the solution.
         """
 
 
 class BlindFunctional(Functional):
-    """A functional whose gradient moves the particles, and whose potential w is 0 in the proximal step.
+    """A functional whose gradient moves the particles, but whose potential w is 0 in the proximal step.
 
-    The weights of such a flow see the locations of the particles and nothing of the functional.
+    The weights of such a flow depend on the locations of the particles, but not on the functional.
     """
 
     def __init__(self, functional: Functional) -> None:
@@ -79,7 +79,7 @@ class BlindFunctional(Functional):
 
 
 def generator(*seed: int) -> torch.Generator:
-    """Return a generator of a stream that the numbers determine."""
+    """Return a random generator that is determined by the given numbers."""
     return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
 
 

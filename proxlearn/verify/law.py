@@ -1,4 +1,4 @@
-"""The law of the particles against the solution: errors over the step size h and the number of particles N.
+"""The distribution of the particles compared with the solution: errors over the step size h and the number N.
 
 The leading error of Euler-Maruyama is O(h), far below the Monte Carlo error of a cloud. Every error over h is therefore
 the difference of two solutions for the same Brownian path: the recursion and the exact solution of the N coupled
@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 
 
 def uniform_hyper(flow: KnownFlow, h: float) -> Hyper:
-    """Return hyperparameters whose steps leave the weights alone; epsilon has no effect."""
+    """Return hyperparameters whose steps do not change the weights; epsilon has no effect."""
     return Hyper(beta=flow.beta, h=h, epsilon=1.0, drift="first_variation", weights="uniform")
 
 
@@ -40,7 +40,8 @@ def moved(flow: KnownFlow, theta: Tensor, h: float, noise: Tensor) -> Tensor:
 def weak_errors(flow: KnownFlow, N: int, steps: Sequence[int], seed: int) -> dict[str, list[float]]:
     """Return, per moment, the difference for every number of steps until the horizon.
 
-    The difference is to the exact solution of a Gaussian flow, and to the recursion with h/2 of any other.
+    For a Gaussian flow, it is the difference from the exact solution; for any other flow, that from the recursion with
+    h/2.
     """
     errors: dict[str, list[float]] = {name: [] for name in flow.moments}
     for number in steps:
@@ -76,7 +77,7 @@ def distances(flow: KnownFlow, sizes: Sequence[int], h: float, seed: int) -> dic
 
 
 def wasserstein(flow: KnownFlow, theta: Tensor, time: float, per_particle: int = 64) -> float:
-    """Return W2 between the empirical law and the solution in one dimension, from their quantile functions."""
+    """Return W2 between the empirical distribution and the solution in one dimension, from their quantile functions."""
     N = len(theta)
     levels = (np.arange(N * per_particle) + 0.5) / (N * per_particle)
     ordered = np.repeat(np.sort(theta[:, 0].numpy()), per_particle)
@@ -109,8 +110,8 @@ class Order:
 def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Order:
     """Return the slope of log|error| on log(scale), fitted for each seed, with Student's interval over the seeds.
 
-    ``errors`` has one row per seed. The seeds are independent, so the interval holds whatever the errors' law is, apart
-    from the bias of a logarithm of noisy numbers.
+    ``errors`` has one row per seed. The seeds are independent, so the interval holds for any distribution of the
+    errors, apart from the bias of a logarithm of noisy numbers.
     """
     from scipy.stats import t
 
@@ -127,8 +128,8 @@ def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Ord
 def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int) -> dict[str, float]:
     """Return the second moment of the particles with proximal and with equal weights, for the same noise.
 
-    The drift of an interaction or a risk integrates against the weights, so that weights which follow the density
-    replace the law p in it by p^2.
+    The drift of an interaction or a risk integrates against the weights, so weights that follow the density replace the
+    distribution p in it by p^2.
     """
     rng = generator(seed, N)
     theta = flow.draw(N, rng)

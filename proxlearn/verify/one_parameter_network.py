@@ -1,6 +1,7 @@
 """The paper's equation for a network whose neuron has one parameter: Phi(x, theta) = tanh(theta x), quadratic loss.
 
-A confinement keeps the law on a bounded interval: without it, the risk is bounded in theta and no equilibrium exists.
+A confinement keeps the distribution on a bounded interval; without it, the risk is bounded in theta, and no equilibrium
+exists.
 """
 
 from __future__ import annotations

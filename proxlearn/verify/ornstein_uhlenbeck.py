@@ -1,4 +1,4 @@
-"""The Ornstein-Uhlenbeck flow: V(theta) = |theta|^2 / 2 and beta = 1, from N(mean, 1/4) to the standard normal law."""
+"""The Ornstein-Uhlenbeck flow: V(theta) = |theta|^2 / 2 and beta = 1, from N(mean, 1/4) to the standard normal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OrnsteinUhlenbeck(GaussianFlow):
 
 
 class OrnsteinUhlenbeckOnGrid(GridFlow):
-    """The same flow in one dimension by finite volumes, whose error is then known."""
+    """The same flow in one dimension by finite volumes, whose error is therefore known."""
 
     name, beta, horizon = "ornstein_uhlenbeck-1", 1.0, 1.0
     low, high = -6.0, 6.0

@@ -94,7 +94,7 @@ def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str,
 
 
 def orders_table(rows: Results) -> str:
-    """Return a row per flow; for closed forms, whether the intervals are where theory has them."""
+    """Return the table with a row per flow and, for closed forms, whether the intervals are as expected."""
     lines = [
         ["flow", "mean, in h", "second moment, in h", "root of the energy distance, in N", "W2, in N", "as expected"]
     ]
@@ -120,7 +120,7 @@ def expected(flow: str, found: dict[str, Order]) -> str:
 
 
 def law_curves(rows: Results) -> dict[str, dict[str, tuple[list[float], list[list[float]]]]]:
-    """Return what the plot of the law shows: per part and flow, the scales and the errors of all seeds."""
+    """Return the data of the plot of the distribution: per part and flow, the scales and the errors of all seeds."""
     curves: dict[str, dict[str, tuple[list[float], list[list[float]]]]] = {"h": {}, "N": {}}
     for flow, (steps, errors) in _merged(_part(rows, "weak_order"), "steps").items():
         curves["h"][flow] = ([make_flow(flow).horizon / k for k in steps], errors["second"])

@@ -1,6 +1,6 @@
 """Measurements in pieces of seconds, each of which is a job whose result is stored in a cache.
 
-The same command again computes the missing pieces. A piece is a function with JSON arguments; its identity is the name
+Repeating the command computes the missing pieces. A piece is a function with JSON arguments; its identity is the name
 of the function, its revision and its arguments.
 """
 
@@ -22,7 +22,7 @@ from proxlearn.run.folder_checks import check_writable
 from proxlearn.run.lock import FolderLock
 
 DIGITS = 5
-"""Significant digits of stored results: enough for every table, and the file stays small."""
+"""Number of significant digits of stored results, which is enough for every table and keeps the file small."""
 PRELOAD = ("proxlearn.verify.plan", "proxlearn.core.fused.fused_step")
 
 

@@ -1,4 +1,4 @@
-"""The pieces of ``proxlearn verify``: which flows, numbers and seeds each part of the page is measured with."""
+"""The pieces of ``proxlearn verify``: the flows, settings and seeds with which each part of the page is measured."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ TIMES = (0.5, 1.5)
 """Times at which the weights of the Ornstein-Uhlenbeck flow are compared: on the way, and near equilibrium."""
 FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
 MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
-"""Multiples of Silverman's variance that epsilon takes."""
+"""Multiples of Silverman's variance that are used for epsilon."""
 KAPPAS = (0.1, 1.0, 10.0, 100.0)
 LARGEST_H, SMALLEST_H = 0.1, {300: 8e-4, 1000: 2e-3}
-"""Limits of h = beta epsilon / kappa: stability, and the time of a run."""
+"""Limits of h = beta epsilon / kappa, due to stability and to the duration of a run."""
 
 
 def make_flow(name: str, mean: float | None = None) -> KnownFlow:
-    """Return the flow of a name; ``mean`` replaces the initial mean of a Gaussian flow."""
+    """Return the flow called ``name``; ``mean`` replaces the initial mean of a Gaussian flow."""
     kind, _, p = name.partition("-")
     centre = {} if mean is None else {"mean": mean}
     makers: dict[str, Callable[[], KnownFlow]] = {
@@ -155,7 +155,7 @@ def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows
 
 
 def plan(quick: bool) -> list[Piece]:
-    """Return all pieces; ``quick`` has fewer flows, settings and seeds, which are the same in both where they meet."""
+    """Return all pieces; ``quick`` selects fewer flows, settings and seeds."""
     return list(_law_pieces(quick)) + list(_weights_pieces(quick)) + list(_limit_pieces(quick))
 
 

@@ -1,6 +1,7 @@
 """Quadratic attraction: W(theta, theta') = |theta - theta'|^2 / 4 and beta = 1, from N(1, 1/4) to N(1, 1).
 
-The first variation is (|theta - m|^2 + variance) / 2 with m the mean of the law, so that the drift is m - theta.
+The first variation is (|theta - m|^2 + variance) / 2 with m the mean of the distribution, so that the drift is m -
+theta.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from proxlearn.verify.gaussian_flow import GaussianFlow
 
 
 def interaction(theta: Tensor, other: Tensor) -> Tensor:
-    # The product is expanded, because vmap makes one matrix product of it instead of N x N x p differences.
+    # The product is expanded, because vmap turns it into one matrix product instead of N x N x p differences.
     return (theta @ theta + other @ other) / 4 - theta @ other / 2
 
 
 class QuadraticInteraction(GaussianFlow):
-    """The flow in ``p`` dimensions; the mean of the law does not move."""
+    """The flow in ``p`` dimensions, in which the mean of the distribution does not move."""
 
     moments = ("second",)
 

@@ -49,7 +49,7 @@ For banana, whose seeds share rows, the variance is Nadeau and Bengio's with tes
 with such a fit has no interval and is counted apart. No cell is left out and no setting is added afterwards.
 """
 REVISION = 1
-"""Raised when the design or the results of a fit change."""
+"""Revision of the experiment, raised when the design or the results of a fit change."""
 PROBLEMS = ("teacher-1", "teacher-2", "teacher-4", "sine", "banana")
 SIZES = (20, 50, 200)
 MULTIPLES = (1.0, 4.0)
@@ -135,7 +135,7 @@ def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
 def _timed_fit(
     risk: Risk, cloud: PointCloud, hyper: Hyper, recorded: list[int], seed: int, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return the test risk at the recorded steps and the processor time per step; None where the fit has diverged."""
+    """Return the test risk at the recorded steps, or None if the fit has diverged, and the processor time per step."""
     for _ in recursion.iterate(risk, cloud, hyper, 3, seed=seed, threads=1):
         pass
     risks: list[float | None] = []

@@ -1,4 +1,4 @@
-"""Tables on the weights against the density, and the answer in words, from the stored results."""
+"""Tables that compare the weights with the density, and the answer in words, from the stored results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ Rows = Sequence[tuple[Mapping[str, Any], dict[str, Any]]]
 """Arguments and results of the pieces of the part ``weights``."""
 ON_THE_WAY, NEAR_EQUILIBRIUM = "0.5", "1.5"
 BETTER = 0.95
-"""Ratio of total variations below which the weights count as better than the best Γ1: beyond the noise of the seeds."""
+"""Ratio of total variations below which the weights count as better than the best Γ1, which is beyond the noise of the
+seeds.
+"""
 PAPERS_KAPPA = 50.0
-"""kappa of the paper's WDBC experiment, the smallest of its classification experiments."""
+"""The kappa of the paper's WDBC experiment, which is the smallest of its classification experiments."""
 
 
 def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
@@ -94,11 +96,11 @@ class SlopeRatios:
     """Ratios of slopes of log rho on log p at t = 1.5 for one kappa: means over the settings in dimension 1 and 2."""
 
     without_energy: float
-    """Slope with w = 0 over that with the energy."""
+    """Slope with w = 0 divided by that with the energy."""
     limit: float
     """The same for N = infinity and the same h, epsilon and time."""
     paper: float
-    """Slope with orientation=paper over that with orientation=consistent."""
+    """Slope with orientation=paper divided by that with orientation=consistent."""
 
 
 def slope_ratios(rows: Rows) -> dict[float, SlopeRatios]:
@@ -194,12 +196,12 @@ def dimension_curves(rows: Rows) -> dict[str, dict[int, float]]:
 
 
 def ratios(rows: Rows) -> dict[int, float]:
-    """Return, per dimension, the smallest total variation of the weights over that of the best Γ1."""
+    """Return, per dimension, the smallest total variation of the weights divided by that of the best Γ1."""
     return {p: setting.tv("proximal") / setting.tv("kde_best") for p, setting in best_of_dimension(rows).items()}
 
 
 def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | None:
-    """Return the answer in at most ten lines; None as long as a dimension or the double well has no result."""
+    """Return the answer in at most ten lines, or None as long as a dimension or the double well has no result."""
     best, by_dimension = best_of_dimension(rows), ratios(rows)
     wells = [
         result["proximal"][0]["tv"]

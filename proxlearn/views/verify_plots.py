@@ -15,7 +15,7 @@ from proxlearn.views.style import GREY, class_colours, figure, house_style
 
 
 def save_png(fig: Figure, folder: Path, name: str) -> list[Path]:
-    """Write one PNG file: the page shows it, and no other format is committed."""
+    """Write one PNG file, which the page shows; no other format is committed."""
     content = io.BytesIO()
     fig.savefig(content, format="png", dpi=130)
     write_atomically(folder / f"{name}.png", content.getvalue())
@@ -53,7 +53,7 @@ def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
 
 
 def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[float]]]]], folder: Path) -> list[Path]:
-    """Plot the error of the second moment over h and the root of the energy distance over N: means over the seeds."""
+    """Plot the error of the second moment over h and the root of the energy distance over N (means over the seeds)."""
     with house_style():
         fig, (left, right) = figure(9.2, 3.4, 2)
         flows = list(dict.fromkeys([*curves["h"], *curves["N"]]))

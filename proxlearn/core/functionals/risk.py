@@ -172,7 +172,7 @@ class Risk(Functional):
     def particle_sums(self, response: Response, rho: Tensor, hyper: Hyper) -> Tensor:
         """Return the sums over the particles that the potentials depend on: P^T rho and, if needed, P^T 1, (1 or 2, n).
 
-        The response may be that of a part of a cloud. The sums of all parts are then added up.
+        The response may be that of a part of a cloud; the sums of all parts are then added.
         """
         both = self.loss.name == "quadratic" and hyper.drift == "paper"
         weights = torch.stack((rho, torch.ones_like(rho)), dim=1) if both else rho[:, None]
@@ -181,7 +181,7 @@ class Risk(Functional):
     def potentials_of_response(
         self, response: Response, theta: Tensor, rho: Tensor, sums: Tensor, hyper: Hyper
     ) -> Potentials:
-        """Return the potentials of the particles of a response, from the ``particle_sums`` of the whole cloud."""
+        """Return the potentials of the particles of a response, given the ``particle_sums`` of the whole cloud."""
         if self.loss.name == "quadratic":
             potentials = self._quadratic_potentials(response, rho, sums, hyper)
         else:

@@ -33,14 +33,14 @@ class FusedDrift(ABC):
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         """Evaluate the neurons; return r = P^T rho and s = P^T 1, shape (2, n) or (2, C, n).
 
-        The particles may be a part of a cloud. The sums of the parts then have to be added up before ``backward``.
+        The particles may be a part of a cloud; the sums of the parts must then be added before ``backward``.
         """
 
     @abstractmethod
     def backward(
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
     ) -> tuple[Tensor, np.ndarray]:
-        """Return Theta_k and w of the particles of the last ``forward``, from the sums over the whole cloud."""
+        """Return Theta_k and w for the particles of the last ``forward``, given the sums over the whole cloud."""
 
     @abstractmethod
     def _prepare(self, samples: Samples) -> None:

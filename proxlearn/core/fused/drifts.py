@@ -109,7 +109,7 @@ class ConfinedDrift:
 
 
 DriftClass = Callable[[Risk, Hyper, int, int], FusedDrift]
-"""Constructor of a drift from a risk, hyperparameters, a number of particles and a number of blocks of a pass."""
+"""The constructor of a drift, given a risk, hyperparameters, a number of particles and a number of blocks per pass."""
 
 
 def _tanh(risk: Risk, N: int) -> DriftClass:
@@ -130,7 +130,7 @@ FUSED_DRIFTS: dict[str, Callable[[Risk, int], DriftClass]] = {
     "softmax_intercept": _softmax,
     "tanh_outputs": lambda risk, N: TanhOutputsDrift,
 }
-"""By the name of the neuron, the function that chooses the compiled drift for N particles."""
+"""The function that chooses the compiled drift for N particles, by the name of the neuron."""
 
 
 def has_fused_drift(functional: Functional) -> bool:
@@ -142,9 +142,9 @@ def has_fused_drift(functional: Functional) -> bool:
 
 
 def make_drift(functional: Functional, hyper: Hyper, N: int, blocks: int, part: int | None = None) -> Drift:
-    """Return the fastest drift for a functional on the CPU, for N particles or for a part of them, ``part`` in number.
+    """Return the fastest drift for a functional on the CPU, for N particles or for ``part`` of them.
 
-    The kind of drift depends on N, so that all parts of a cloud have the same.
+    The kind of drift depends on N, so that all parts of a cloud use the same kind.
     """
     if not has_fused_drift(functional):
         return PlainDrift(functional, hyper)

@@ -62,9 +62,9 @@ def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def _normal4(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
-    """Draw the numbers of the counters base + first to base + last; ``out`` is flat and begins with those of ``base``.
+    """Draw the normal numbers of the counters base + first to base + last into the flat ``out``.
 
-    The end of ``out`` may cut the last group.
+    ``out`` begins with the numbers of ``base``, and its end may cut the last group.
     """
     a, b, c, d = np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4)
     w, x, y, z = np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4)
@@ -133,7 +133,7 @@ def _uniform(k0, k1, out):  # type: ignore[no-untyped-def]
 
 
 def fill_normal(key: tuple[int, int], out: np.ndarray, start: int = 0) -> None:
-    """Fill an array with the numbers of ``core.noise.normal`` from the index ``start`` on, counted in a flat array."""
+    """Fill an array with the numbers of ``core.noise.normal``, starting at the flat index ``start``."""
     k0, k1, flat = u4(key[0]), u4(key[1]), out.reshape(-1)
     single = out.dtype == np.float32
     base, skip = divmod(start, 4 if single else 2)

@@ -1,7 +1,7 @@
 """One recursion of a cloud that is divided among several processes; the bits do not depend on their number.
 
-Every rank has the whole cloud, N (p + 1) numbers, and the responses, the noise and the rows of the kernel of its own
-particles alone. A step has these exchanges: the sums P^T rho and P^T 1 over the particles; the new locations and the
+Every rank holds the whole cloud, N (p + 1) numbers, but the responses, the noise and the kernel rows of its own
+particles only. A step has these exchanges: the sums P^T rho and P^T 1 over the particles; the new locations and the
 potential w; and, in each round of the proximal fixed point, one sum over the columns of the kernel. All other work of a
 step is O(N p), or O(number of neighbours) for clouds with a neighbour list; every rank repeats it on the same numbers.
 """
@@ -30,9 +30,9 @@ PER_THREAD = 4
 
 
 class ShardedStep(FusedStep):
-    """``FusedStep`` for the blocks of one rank; its noise is that of the rank's particles only."""
+    """A ``FusedStep`` for the blocks of one rank, with the noise of the rank's particles only."""
 
-    # A matrix would have to be divided, too; tiles are as fast, and their rows are independent of each other.
+    # A matrix would also have to be divided; tiles are as fast, and their rows are independent of each other.
     most_dense = 0
 
     def __init__(self, functional: Functional, hyper: Hyper, N: int, threads: int, shards: Shards) -> None:
@@ -45,7 +45,7 @@ class ShardedStep(FusedStep):
 
 
 class ShardedDrift:
-    """The drift of a cloud, block by block: the bits of a matrix product depend on the number of its rows."""
+    """The drift of a cloud, block by block, because the bits of a matrix product depend on its number of rows."""
 
     def __init__(self, functional: Functional, hyper: Hyper, shards: Shards) -> None:
         self.shards = shards
@@ -55,7 +55,7 @@ class ShardedDrift:
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         """Return Theta_k and w of all particles; ``noise`` belongs to the particles of this rank."""
         shards = self.shards
-        # Copies, because the bits of a product may depend on the alignment of its factors.
+        # The parts are copied, because the bits of a product may depend on the alignment of its factors.
         blocks = [(theta[rows].clone(), rho[rows].copy()) for rows in shards.block_rows]
         r, s = shards.sum_blocks(part.forward(*block) for part, block in zip(self.parts, blocks, strict=True))
         first, p = shards.rows.start, theta.shape[1]
@@ -85,7 +85,7 @@ class ShardedDrift:
 
 
 class ShardedTileKernel(TileKernel):
-    """``TileKernel`` whose rows are divided among the ranks."""
+    """A ``TileKernel`` whose rows are divided among the ranks."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ShardedTileKernel(TileKernel):
         return self.shards.sum_integers(entries)
 
     def _parts_at_once(self, N: int) -> int:
-        # A power of two; the order of the tree, and so the result, does not depend on it.
+        # The number is a power of two; it does not affect the order of the tree or the result.
         at_once = 1
         while at_once < min(PER_THREAD * numba.get_num_threads(), max(size for _, size in self.shards.nodes)):
             at_once *= 2

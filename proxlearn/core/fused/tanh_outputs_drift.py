@@ -73,7 +73,7 @@ class TanhOutputsDrift(FusedDrift):
         a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
         torch.mm(theta[:, C:], self.X1t, out=T)
         forward(T.numpy(), self.blocks)
-        # T^T a and not a^T T, whose bits depend on the number of threads in float32.
+        # The product is T^T a instead of a^T T, whose bits depend on the number of threads in float32.
         return np.stack([(T.T @ part).T.contiguous().numpy() for part in (weights * a, a)])
 
     def backward(

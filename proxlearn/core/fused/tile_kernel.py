@@ -210,7 +210,7 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
 
 @compile_pass(parallel=True)
 def _sweep_tiles(tiles, now, compute, shift, stored, first, blocks, v):  # type: ignore[no-untyped-def]
-    """Sweep the blocks of rows from ``first`` on, as many as v has rows, of the ``blocks`` of the cloud."""
+    """Sweep as many of the cloud's ``blocks`` of rows as v has rows, starting with the block ``first``."""
     # This function is short on purpose, because Numba compiles a parallel function several times.
     groups = len(tiles.starts) - 1
     for i in prange(len(v)):
@@ -277,7 +277,7 @@ class TileKernel:
         return entries
 
     def _parts_at_once(self, N: int) -> int:
-        """Return the number of blocks of rows whose shares of v are in memory at once."""
+        """Return the number of blocks of rows whose contributions to v are in memory at once."""
         return tile_blocks(N)
 
     def build(self, gamma: np.ndarray, log_scale: np.ndarray) -> None:
@@ -298,7 +298,7 @@ class TileKernel:
             self._log_scale[self.order] = self._round.alpha.reshape(-1)[:N]
 
     def _sweep_rows(self) -> np.ndarray:
-        """Compute u, q^ and, in the first sweep after ``build``, alpha of all rows; return v in the tree's order."""
+        """Compute u, q^ and, in the first sweep after ``build``, alpha of all rows; return v in tree order."""
         N = len(self.order)
         self._sweep_blocks(0, len(self._parts), self._parts)
         total: np.ndarray = self._parts[0, :N].copy()
@@ -307,7 +307,7 @@ class TileKernel:
         return total
 
     def _sweep_blocks(self, first: int, blocks: int, parts: np.ndarray) -> None:
-        """Sweep the blocks from ``first`` on, of ``blocks`` in all, and store their shares of v in ``parts``."""
+        """Sweep the blocks from ``first`` on, of ``blocks`` in total, and store their parts of v in ``parts``."""
         compute = not (self._is_built and self.is_stored)
         _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, first, blocks, parts)
 

@@ -137,7 +137,7 @@ def active_chunks(low, high, group, leaf_low, leaf_high, limit, widest, gaps, be
 
 @compile_pass()
 def count_columns(low, high, leaf_low, leaf_high, limit, first, columns):  # type: ignore[no-untyped-def]
-    """Count the active columns of the groups from ``first`` on, as many as ``columns`` has entries."""
+    """Count the active columns of as many groups as ``columns`` has entries, starting with the group ``first``."""
     leaves = leaf_low.shape[1]
     gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
     for i in range(len(columns)):

@@ -20,7 +20,9 @@ WHOLE_N = 2**12
 be kept.
 """
 ENTRIES_AT_ONCE = 2**20
-"""Number of entries of the kernel that ``offdiagonal_share`` has in memory: more take more memory and the same time."""
+"""Number of entries of the kernel that ``offdiagonal_share`` holds in memory; more would use more memory without saving
+time.
+"""
 MOST_PAIRS = 2**24
 """Maximum number of pairs that ``offdiagonal_share`` compares; more would take longer than many steps."""
 
