@@ -115,7 +115,7 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
     if isinstance(parsed_value, QuotedString) and name in FOLDER_KEYS and parsed_value.text.startswith("~"):
         return quote(expand_home(parsed_value.text))
     if name == "dataset.target" and isinstance(parsed_value, list) and len(parsed_value) > 1:
-        # Several targets. A single column with such a name is written in quotes.
+        # The value names several targets; a single column with such a name is written in quotes.
         return value
     if override.is_sweep_override() or re.match(r"\w+\s*\(", value):
         # The value is a function of Hydra's grammar: range(3), glob(*), str(7).

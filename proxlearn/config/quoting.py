@@ -34,6 +34,6 @@ def override_list(key: str, texts: Iterable[str]) -> str:
 
 
 def hydra_value(text: str) -> str:
-    """Return a string as a value in Hydra's grammar, in quotes where it would be read as something else."""
+    """Return a string as a value in Hydra's grammar, quoted if it would otherwise be read differently."""
     needs_no_quotes = PLAIN.fullmatch(text) and text.lower() not in KEYWORDS
     return text if needs_no_quotes else quote_literal(text)

@@ -152,7 +152,7 @@ class TrainConfig(Hyperparameters[float | None]):
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
     validation_fraction: float | None = setting(optional(real(above=0, below=1, example=0.25)))
-    """Share of the training rows that no step uses and whose metrics are logged, to choose settings by."""
+    """Share of the training rows that no step uses and whose metrics are logged for the choice of settings."""
 
     def __post_init__(self) -> None:
         check_readings(vars(self))

@@ -22,7 +22,7 @@ MAX_CATEGORIES = 50
 MAX_MARKERS = 5
 """Maximum number of different texts in a column of numbers that are suggested as markers of missing values."""
 MAX_GUESSED_TEXTS = 20
-"""A target of numbers and text with at most this many different values is taken for classes."""
+"""Maximum number of different values up to which a target of numbers and text is treated as classes."""
 NUMBERED_ROWS = 10
 """Minimum number of rows of a table in which a column that counts the rows is worth a notice."""
 TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d\d:?\d\d)?"
@@ -31,14 +31,14 @@ DATE = re.compile(
     rf"|\d{{1,2}}[ -][A-Za-z]{{3,9}}\.?[ -]\d{{2,4}}|[A-Za-z]{{3,9}}\.? \d{{1,2}},? \d{{4}})([T ]+{TIME})?|{TIME})"
 )
 COMMA_NUMBER = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][-+]?\d+)?")
-"""A number with a decimal comma, such as 2,5 or 1.234,5; a number without a comma is one, too."""
+"""A number with a decimal comma, such as 2,5 or 1.234,5; a number without a comma also matches."""
 POINT_NUMBER = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 """A number with commas between thousands, such as 1,234.5."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: numbers (float64, NaN where a value is missing), text (None where missing), or dates."""
+    """A column of a table: numbers (float64, NaN for missing values), text (None for missing values), or dates."""
 
     kind: Literal["number", "text", "date"]
     values: np.ndarray
@@ -67,7 +67,7 @@ def parse_column(series: Any, form: TableFormat, missing_values: Sequence[str] =
     texts = [value if isinstance(value, bool) else str(value).strip() for value in distinct]
     markers = {*MISSING_VALUES, *missing_values}
     parsed = [np.nan if text in markers else parse_number(text, form) for text in texts]
-    # Missing cells have the code -1: the last entry of a look-up table.
+    # Missing cells have the code -1, which is the last entry of a look-up table.
     if all(number is not None for number in parsed):
         numbers = np.array([*parsed, np.nan], dtype=np.float64)[codes]
         return Column("number", _mask_numbers(numbers, missing_values))
@@ -146,7 +146,7 @@ def _text_problem(
     is_text = np.array([parse_number(text, form) is None for text in counts.index], dtype=bool)
     texts = counts.index[is_text].tolist()
     if not texts:
-        # The classes True and False, which would also do as numbers.
+        # These are the classes True and False, which could also be read as numbers.
         return None
     first = next(i for i, value in enumerate(values) if value is not None and value in set(texts))
     where = f"({values[first]!r:.42} in data row {first + 1})"
@@ -218,7 +218,7 @@ def is_constant(values: np.ndarray) -> bool:
 
 
 def counts_rows(values: np.ndarray) -> bool:
-    """Return whether a column numbers the rows in their order: 1, 2, 3, ... or from another whole number."""
+    """Return whether a column numbers the rows in order: 1, 2, 3, ... or starting from another whole number."""
     if len(values) < NUMBERED_ROWS or values[0] != np.floor(values[0]):
         return False
     return bool(np.array_equal(values, values[0] + np.arange(len(values))))

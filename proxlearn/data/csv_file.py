@@ -32,7 +32,7 @@ MAX_LISTED_LINES = 8
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How the cells of a table are written, as far as this cannot be read from the file itself."""
+    """The way in which the cells of a table are written, as far as it cannot be inferred from the file itself."""
 
     decimal: Literal["comma", "point"] | None = None
     """comma: 1.234,5 is a number; point: 1,234.5 is one; None: 1234.5 is one, and the others are text."""
@@ -50,15 +50,15 @@ class Header:
     names: list[str]
     delimiter: str
     replaces: bool
-    """Whether some names are not those in the file, which lacks or repeats them."""
+    """Whether some names differ from those in the file, because the file lacks or repeats them."""
 
 
 def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableFormat | None = None) -> Header:
     """Return the column names and the delimiter, and move the file position back to the start.
 
-    The delimiter is the one that yields the most columns. A column without a name is called after its position, and a
-    repeated name gets a number. Raise InputError if there are fewer than ``least`` columns, and TableProblems if the
-    first line is not a header line.
+    The delimiter is the one that yields the most columns. A column without a name is named after its position, and a
+    number is added to a repeated name. Raise InputError if there are fewer than ``least`` columns, and TableProblems if
+    the first line is not a header line.
     """
     form = form or TableFormat()
     try:
@@ -87,7 +87,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableForma
 
 
 def no_header_problem(first: list[str]) -> TableProblem:
-    """Return the problem of a table whose first line is not a header line, but a row."""
+    """Return the problem of a table whose first line is a row instead of a header line."""
     problem = f"the first line holds numbers ({', '.join(first)[:40]}), not column names"
     # Without a header line the columns are c1, c2, ...; the target is often the last one.
     return TableProblem(problem, {"header": False, "target": f"c{len(first)}"})
@@ -106,7 +106,7 @@ def _refuse_preamble(path: Path | str, file: TextIO, records: dict[str, list[lis
 
 
 def _lines_before(file: TextIO, delimiter: str, skipped: int, fields: int) -> int:
-    """Return the number of lines before the first record with ``fields`` fields; move back to the start."""
+    """Return the number of lines before the first record with ``fields`` fields, and move back to the start."""
     lines = skipped
     for _ in range(skipped):
         file.readline()

@@ -36,7 +36,7 @@ class FeatureEncoder:
     medians: tuple[float, ...] = ()
     """For median and indicator: the values that replace missing numbers, per column of numbers."""
     indicators: tuple[str, ...] = ()
-    """For indicator: the columns of numbers for which a feature tells whether the value is missing."""
+    """For indicator: the columns of numbers with a feature that states whether the value is missing."""
     ignored: tuple[str, ...] = ()
     """Columns of the training table that the model does not use; new tables may contain them."""
 
@@ -53,7 +53,7 @@ class FeatureEncoder:
         indicators: tuple[str, ...] = ()
         if missing in ("median", "indicator") and numbers:
             X = np.column_stack(list(numbers.values()))
-            # A column without any value in the training rows has no median: its missing values become 0.
+            # A column without any value in the training rows has no median; its missing values become 0.
             imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(X)
             medians = tuple(imputer.statistics_.tolist())
             if missing == "indicator":
@@ -67,7 +67,7 @@ class FeatureEncoder:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features: the numbers, the indicators, and one per category (one in all for two categories)."""
+        """The names of the features: numbers, indicators, and one per category (only one for two categories)."""
         one_hot = (
             f"{name}={category or 'missing'}"
             for name, categories in self.categories.items()
@@ -77,7 +77,7 @@ class FeatureEncoder:
 
     @property
     def is_identity(self) -> bool:
-        """Whether the features are the columns of numbers as they are, and nothing needs to be stored."""
+        """Whether the features are the unchanged columns of numbers, so that nothing needs to be stored."""
         return not (self.categories or self.missing or self.ignored)
 
     def transform(self, numbers: np.ndarray, texts: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -96,14 +96,14 @@ class FeatureEncoder:
             known = [np.array(categories, dtype=object) for categories in self.categories.values()]
             encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
             one_hot = encoder.fit(np.array([[categories[0] for categories in known]], dtype=object)).transform(matrix)
-            # One feature is enough for two categories: the second one.
+            # One feature, that of the second category, is enough for two categories.
             kept = [len(_encoded(c)) < len(c) and i == 0 for c in self.categories.values() for i in range(len(c))]
             parts.append(one_hot[:, ~np.array(kept)])
         X: np.ndarray = np.ascontiguousarray(np.column_stack(parts)) if len(parts) > 1 else parts[0]
         return X if len(numbers) else np.empty((0, len(self.features)))
 
     def unknown(self, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return, per column of text that has some, which cells hold a category that the training rows lack."""
+        """Return, for each column of text with such cells, which cells hold a category that the training rows lack."""
         masks = {name: ~np.isin(texts[name].astype(str), known) for name, known in self.categories.items()}
         return {name: mask for name, mask in masks.items() if mask.any()}
 
@@ -139,7 +139,7 @@ class FeatureEncoder:
 
 
 def _encoded(categories: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the categories that have a feature: of two categories, the second one only."""
+    """Return the categories that have a feature: for two categories, only the second one."""
     return categories[1:] if len(categories) == 2 else categories
 
 

@@ -36,7 +36,7 @@ MAX_LISTED_NAMES = 5
 
 @dataclass(frozen=True)
 class RowEncoder:
-    """Converts the columns of a table to the features of a model, as the training table was converted."""
+    """An encoder that converts the columns of a table to features in the same way as those of the training table."""
 
     encoder: FeatureEncoder
     form: TableFormat = field(default_factory=TableFormat)
@@ -44,7 +44,7 @@ class RowEncoder:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns that the model reads."""
+        """The names of the columns that the model reads."""
         return (*self.encoder.numbers, *self.encoder.categories)
 
     def encode(self, frame: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +70,7 @@ class RowEncoder:
         try:
             check_finite(filled, self.encoder.numbers, first)
         except InputError as error:
-            # The model needs every column: the remedies of a training table do not apply.
+            # The model needs every column, so the remedies for a training table do not apply.
             raise InputError(error.problem, NO_GAPS) from error
         return self.encoder.transform(matrix, texts), complete
 
@@ -112,7 +112,7 @@ class ColumnSpec:
 
     @property
     def features(self) -> Sequence[str]:
-        """Names of the columns that the model reads."""
+        """The names of the columns that the model reads."""
         return self.rows.inputs
 
     @property
@@ -169,7 +169,7 @@ class RowReader:
 
     @property
     def bytes_read(self) -> int:
-        """The number of bytes of the file that have been read; its size if another file holds its content."""
+        """The number of bytes of the file that have been read, or its size if another file holds its content."""
         text = getattr(self._table, "buffer", None)
         return self._file.tell() if text is self._file else self.size
 
@@ -177,7 +177,7 @@ class RowReader:
         """Yield the rows in order, in chunks; only one chunk is in memory at a time."""
         texts = [*columns.needed_target, *columns.keep]
         for frame in self._frames(columns, texts):
-            # The columns that are copied to the output keep their spelling, also if they are features.
+            # The columns that are copied to the output keep their spelling, even if they are features.
             form = columns.rows.form
             parsed = {name: csv_file.parse_text_column(frame[name], form) for name in columns.features if name in texts}
             first = int(frame.index[0]) if len(frame) else 0

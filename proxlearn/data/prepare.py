@@ -25,7 +25,7 @@ class PreparedData:
     train: Samples
     test: Samples
     validation: Samples | None
-    """Held-out rows of the training part, if the config asks for them; they are scaled as the training part."""
+    """Held-out rows of the training part, if the config requests them; they are scaled like the training part."""
     scaler: Scaler
     """Scaler of the training part, which is also applied to new rows in prediction."""
     scaled_apart: bool
@@ -33,7 +33,7 @@ class PreparedData:
     target_scaler: Scaler
     """Scaler of a real target; the identity for classes."""
     rows: dict[str, np.ndarray]
-    """Row numbers of the parts in the table: ``train``, ``test`` and, if the config asks for it, ``validation``."""
+    """Row numbers of the parts in the table: ``train``, ``test`` and, if the config requests it, ``validation``."""
     table: Table
     """The table with its features encoded."""
     encoder: FeatureEncoder
@@ -58,7 +58,7 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
 def hold_out_rows(
     table: Table, train_rows: np.ndarray, fraction: float, split_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of the training part that are trained on, and those that are held out, stratified by class."""
+    """Return the rows of the training part used for training and the held-out ones, stratified by class."""
     order = np.random.default_rng([split_seed, 1]).permutation(len(train_rows))
     if table.classes:
         order = order[np.argsort(table.target[train_rows[order]], kind="stable")]

@@ -50,7 +50,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def open_table(file: BinaryIO, name: Path | str) -> Any:
-    """Return a text stream, or a pandas data frame for a format that is not text; ``file`` can be read repeatedly."""
+    """Return a text stream, or a pandas data frame for a binary format; ``file`` can be read repeatedly."""
     start = file.read(8)
     file.seek(0)
     for mark, decompress in COMPRESSED.items():
@@ -109,7 +109,7 @@ def _first_undecodable(file: BinaryIO, encoding: str) -> int | None:
 
 
 def _open_zip(file: BinaryIO, name: Path | str) -> Any:
-    """Open the only file in a zip archive, or an Excel file, which is a zip archive too."""
+    """Open the only file in a zip archive, or an Excel file, which is also a zip archive."""
     with _damage_as_input_error(name):
         archive = zipfile.ZipFile(file)
         members = [member.filename for member in archive.infolist() if not member.is_dir()]
@@ -134,7 +134,7 @@ def _decompress(stream: Any, name: Path | str) -> BinaryIO:
         with _damage_as_input_error(name), stream:
             while block := stream.read(BLOCK):
                 size += len(block)
-                # A few compressed bytes can stand for any number of bytes.
+                # A few compressed bytes can expand to any number of bytes.
                 if size > physical_memory():
                     raise InputError(f"{name} is larger than the memory of this machine", "give fewer rows")
                 spool.write(block)

@@ -1,4 +1,4 @@
-"""The error for a user's table that cannot be used as it is, with the settings that answer all of its problems."""
+"""The error for a user's table that cannot be used as it is, with the settings that solve all of its problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxlearn.config.quoting import override_list, override_word
 from proxlearn.errors import InputError
 
 LIST_SETTINGS = ("drop", "missing_values")
-"""Settings that hold several values; the values that answer a problem are added to those that the user has set."""
+"""Settings that hold several values; values that solve a problem are added to those that the user has set."""
 FIT_OPTIONS = {
     "target": "--target",
     "encode": "--encode",
@@ -25,19 +25,19 @@ FIT_OPTIONS = {
 }
 """The options of `proxlearn fit`, by the keys of the config group ``dataset`` that they set."""
 SETTINGS = tuple(key for key in FIT_OPTIONS if key != "target")
-"""Keys of the config group ``dataset`` that say how a table is read and encoded; predictions repeat them."""
+"""Keys of the config group ``dataset`` that determine how a table is read and encoded; predictions reuse them."""
 
 
 @dataclass(frozen=True)
 class TableProblem:
-    """One problem of a table: its description with the column and the row, and the settings that answer it."""
+    """A problem of a table: its description with the column and the row, and the settings that solve it."""
 
     text: str
     settings: Mapping[str, Any]
 
 
 class TableProblems(InputError):
-    """A table has problems, and the settings in ``settings`` answer all of them.
+    """Raised if a table has problems, all of which the settings in ``settings`` solve.
 
     The remedy names these settings as overrides; ``remedy_for`` returns the command of a user with the settings added.
     """
@@ -57,7 +57,7 @@ class TableProblems(InputError):
         return [_override(key, value) for key, value in self.settings.items()]
 
     def for_command(self, command: str) -> InputError:
-        """Return the same error with a remedy that is a complete command: the user's one with the settings added."""
+        """Return the same error with a complete command as its remedy: the user's command with the settings added."""
         words = shlex.split(command)
         if words[1:2] == ["fit"]:
             remedy = shlex.join(_with_fit_options(words, self.settings))
@@ -71,7 +71,7 @@ class TableProblems(InputError):
 
 
 def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with others added; values of a list are joined, and a given treatment of gaps is kept."""
+    """Return the settings with others added; lists are joined, and an existing treatment of gaps is kept."""
     merged = dict(settings)
     for key, value in more.items():
         if key in LIST_SETTINGS:

@@ -1,6 +1,6 @@
 """The loader of a user's table in a file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
-A table that cannot be used as it is raises one error with all of its problems and the settings that answer them. No
+A table that cannot be used as it is raises one error with all of its problems and the settings that solve them. No
 row or column is left out, filled in or encoded without such a setting, except columns that carry no information, which
 are announced.
 """
@@ -53,16 +53,16 @@ MAX_LISTED_NAMES = 5
 """Maximum number of column names in a notice; further columns are only counted."""
 MAX_SUGGESTED_COLUMNS = 4
 READING = ("decimal", "header", "skip_lines", "missing_values")
-"""Settings that say how the cells of a table are written; new tables are read in the same way."""
+"""Settings that describe how the cells of a table are written; new tables are read in the same way."""
 MAX_ROUNDS = 12
-"""Maximum number of times that the problems of a table are answered by settings and the table is read again."""
+"""Maximum number of times that the problems of a table are solved by settings and the table is read again."""
 
 
 def load(config: DatasetConfig) -> Table:
-    """Load the table of a config; raise TableProblems with all problems that settings can answer.
+    """Load the table of a config; raise TableProblems with all problems that settings can solve.
 
-    The settings that answer the problems found so far are tried at once, so that problems that they hide are found,
-    too, and the remedy is known to work.
+    The settings that solve the problems found so far are tried immediately, so that hidden problems are also found and
+    the remedy is known to work.
     """
     if config.path is None:
         target = " and dataset.target=COLUMN" if config.target is None else ""
@@ -102,7 +102,7 @@ def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[st
 
 @dataclass(frozen=True)
 class _RawTable:
-    """A table as it was read: its columns, and the cells of a column as written, if the file is a text."""
+    """A table as it was read: its columns and, if the file is text, the cells of a column as written."""
 
     columns: dict[str, Column]
     read_texts: Any = None

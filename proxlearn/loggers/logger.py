@@ -69,7 +69,7 @@ class NoLogger:
 
 
 class SeveralLoggers:
-    """Several loggers, which all get the same rows and plots."""
+    """A group of loggers that all receive the same rows and plots."""
 
     def __init__(self, loggers: Iterable[RunLogger]) -> None:
         self._loggers = tuple(loggers)
@@ -157,7 +157,7 @@ LOGGER_KINDS = {
         "proxlearn.loggers.wandb_run",
         "WandbLogger",
         "wandb",
-        # By default wandb reports its own errors to its makers.
+        # By default, wandb reports its own errors to its developers.
         {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"},
     ),
 }
@@ -176,7 +176,7 @@ DATABASE_URI = re.compile(r"(sqlite|postgresql|mysql|mssql)(\+\w+)?:")
 EVENTS_FOLDER = "tensorboard"
 """Folder of TensorBoard's event files in the run folder."""
 DEFAULT_STORES = {"mlflow": "outputs/mlruns", "wandb": "outputs/wandb"}
-"""Stores of loggers that are not the first one of a list, and so have no logger.uri."""
+"""Stores of loggers that are not the first in a list and therefore have no logger.uri."""
 WANDB_FILE = "wandb.json"
 """File of the run folder that holds the id of the run in wandb and its last logged step."""
 RUN_ID_FILE = "mlflow.json"
@@ -184,7 +184,7 @@ RUN_ID_FILE = "mlflow.json"
 
 
 def each_logger(config: LoggerConfig) -> list[LoggerConfig]:
-    """Return a config per logger; the first one has the store of the config, and the others have their default."""
+    """Return a config per logger; the first one uses the store of the config, and the others use their defaults."""
     return [
         LoggerConfig(name, config.uri if name == config.name else DEFAULT_STORES.get(name), None)
         for name in config.names

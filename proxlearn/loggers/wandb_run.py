@@ -1,4 +1,4 @@
-"""Weights & Biases logger: an offline run in the folder that ``logger.uri`` names, which ``wandb sync`` uploads.
+"""The Weights & Biases logger: an offline run in the folder ``logger.uri``, which ``wandb sync`` uploads.
 
 The mode is offline unless the user sets WANDB_MODE, so that a run needs neither an account nor a network. An offline
 run cannot be read back, so the file wandb.json of the run folder holds the id of the run and the last step that was
@@ -24,7 +24,7 @@ from proxlearn.loggers.logger import WANDB_FILE, Row, RunInfo, read_rows
 
 
 class WandbLogger:
-    """Logs metrics and plots by step, and the settings as the config of the run."""
+    """A logger of metrics and plots by step, with the settings as the config of the run."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "every logger with a store has a uri"
@@ -59,7 +59,7 @@ class WandbLogger:
     def log_row(self, row: Row) -> None:
         step = int(row["step"] or 0)
         if step <= self._last_step:
-            # Logged by an earlier session: a continued run repeats the same rows.
+            # These rows were logged by an earlier session; a continued run repeats them.
             return
         values = {name: float(value) for name, value in row.items() if name != "step" and value is not None}
         if self._attempt(lambda: self._run.log(values, step=step)):
@@ -89,7 +89,7 @@ class WandbLogger:
         return True
 
     def _read_state(self) -> tuple[str | None, int]:
-        """Return the id of the run and its last logged step; None and -1 if no session has logged to this store."""
+        """Return the id of the run and its last logged step, or None and -1 if no session has logged to this store."""
         try:
             state = read_json(self._info.folder / WANDB_FILE)
             run_id, step = state["run_id"], state["last_step"]

@@ -69,7 +69,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
 
 
 def _spread_out(values: Any, complete: Any) -> Any:
-    """Return the values of the complete rows at the places of these rows, and None elsewhere."""
+    """Return the values of the complete rows at the positions of these rows, and None elsewhere."""
     import numpy as np
 
     column = np.full(len(complete), None, dtype=object)

@@ -48,7 +48,7 @@ class Experiment:
     prepared: PreparedData
     device: torch.device
     validation: Samples | None = None
-    """Held-out rows of the training part, which are scored and not trained on."""
+    """Held-out rows of the training part, which are scored but not used for training."""
 
     @property
     def parts(self) -> dict[str, Samples]:

@@ -34,7 +34,7 @@ def write_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, s
     table = prepared.table
     reading = {key: value for key, value in table.reading.items() if value is not None}
     is_plain = prepared.encoder.is_identity and not reading and len(table.target_columns) < 2
-    # Earlier versions ignore values that they do not know: they must not read a model that depends on these.
+    # Earlier versions ignore unknown values, so they must not read a model that depends on them.
     encoding = {} if is_plain else {"encoding": prepared.encoder.description(), "reading": reading}
     write_json(
         folder.model,
@@ -114,8 +114,8 @@ def write_figures(
 def constant_scores(task: Task, classes: int, train: Samples, samples: Samples, name: str) -> dict[str, float]:
     """Return the scores of a prediction that is the same for every row, with ``name`` in place of the estimate.
 
-    For classes it is the most frequent class of the training part, with the frequencies of the classes as
-    probabilities; for real targets it is their mean over the training part.
+    For classes, it is the most frequent class of the training part, with the class frequencies as probabilities; for
+    real targets, it is their mean over the training part.
     """
     if train.labels is None or samples.labels is None:
         mean = train.y.mean(dim=-1, keepdim=True)

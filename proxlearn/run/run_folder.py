@@ -26,7 +26,7 @@ from proxlearn.run.previous_session import PreviousSession, retention_settings
 
 MODEL_FORMAT = "proxlearn-model-3"
 PLAIN_MODEL_FORMAT = "proxlearn-model-2"
-"""The format of a model whose features are columns of numbers as they are; earlier versions read it, too."""
+"""The format of a model whose features are unchanged columns of numbers; earlier versions can also read it."""
 SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
 """Names of the files that hold candidates of an interrupted selection, next to the checkpoints."""

@@ -1,4 +1,4 @@
-"""`proxlearn search`: trials of Optuna by ask and tell, each of which is an ordinary run in the folder of the search.
+"""The trials of `proxlearn search` by Optuna's ask and tell, each an ordinary run in the folder of the search.
 
 The study is a journal file in the folder. Every trial has a lock file, which its process holds while it trains. After
 a kill, the trial is still unfinished in the journal and its lock is free, so the next process that looks for work
@@ -40,7 +40,7 @@ JOURNAL_LOCK = ".journal-lock"
 VALIDATION_FRACTION = 0.25
 POLL_SECONDS = 0.2
 MAXIMISED = ("accuracy", "r2")
-"""Metrics of which a larger value is better."""
+"""Metrics for which a larger value is better."""
 STARTUP_TRIALS = 5
 """Number of complete trials before a trial can be pruned."""
 Sampler = Literal["tpe", "random"]
@@ -48,7 +48,7 @@ Sampler = Literal["tpe", "random"]
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What determines a search; the number of trials can be raised later."""
+    """The settings that determine a search; the number of trials can be raised later."""
 
     overrides: tuple[str, ...]
     """The fixed overrides of every trial."""
@@ -106,7 +106,7 @@ def require_optuna() -> None:
 
 
 class JournalLock:
-    """The lock of a journal as Optuna uses it: one of the operating system, which a killed process does not keep."""
+    """A journal lock for Optuna, held through the operating system, so that a killed process does not keep it."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = FileLock(folder / JOURNAL_LOCK)
@@ -145,7 +145,7 @@ def load_study(folder: Path, plan: SearchPlan) -> Any:
 
 
 def unfinished(study: Any) -> list[Any]:
-    """Return the trials that have been asked for and not told."""
+    """Return the trials that were started in the study but have no result yet."""
     return [trial for trial in study.get_trials(deepcopy=False) if not trial.state.is_finished()]
 
 
@@ -155,7 +155,7 @@ def trial_folder(folder: Path, number: int) -> Path:
 
 @contextlib.contextmanager
 def claimed_trial(folder: Path, study: Any, plan: SearchPlan, trials: int) -> Iterator[Any]:
-    """Yield an unfinished trial that no other process works on, or a new one; None if all trials are finished."""
+    """Yield an unfinished trial that no other process works on, or a new one, or None if all trials are finished."""
     from optuna.trial import Trial
 
     lock: FileLock | None = None
@@ -210,7 +210,7 @@ def sampler_of(plan: SearchPlan, *place: int) -> Any:
 
 
 def suggested_values(trial: Any, plan: SearchPlan) -> dict[str, str]:
-    """Return the values of a trial as words; a value that the study holds already is not drawn again."""
+    """Return the values of a trial as words; values that the study already holds are not drawn again."""
     values: dict[str, str] = {}
     for i, parameter in enumerate(plan.space):
         trial.study.sampler = sampler_of(plan, trial.number, i)
@@ -224,7 +224,7 @@ def trial_config(plan: SearchPlan, values: Mapping[str, str]) -> TrainConfig:
 
 
 def run_trial(folder: Path, trials: int, command: str) -> dict[str, Any] | None:
-    """Train one trial of the search in ``folder`` and tell its score; return None if all trials are finished."""
+    """Train one trial of the search in ``folder`` and report its score; return None if all trials are finished."""
     plan = read_plan(folder)
     study = load_study(folder, plan)
     with claimed_trial(folder, study, plan, trials) as trial:
@@ -235,7 +235,7 @@ def run_trial(folder: Path, trials: int, command: str) -> dict[str, Any] | None:
         except (JobStopped, StoppedBySignal):
             raise
         except (RunError, InputError) as error:
-            # A run that diverges, or a combination of values that is refused, has no score.
+            # A run that diverges, or a combination of values that is rejected, has no score.
             trial.set_user_attr("error", str(error))
             study.tell(trial.number, state=_state("FAIL"))
             return {"trial": trial.number, "score": None}

@@ -15,7 +15,7 @@ from proxlearn.errors import InputError
 Kind = Literal["log", "uniform", "int", "choice"]
 RANGE = re.compile(r"\s*(log|uniform|int|choice)\s*\((.*)\)\s*", re.DOTALL)
 NOT_SEARCHED = ("dataset", "dataset.path", "dataset.target", "validation_fraction", "split_seed", "overwrite", "logger")
-"""Keys that change the validation rows or the data: scores of different values could not be compared."""
+"""Keys that change the validation rows or the data, so that scores of different values could not be compared."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Parameter:
 
     @property
     def is_log(self) -> bool:
-        """Whether the range is searched by orders of magnitude."""
+        """Whether the range is searched on a logarithmic scale."""
         return self.kind == "log"
 
     def suggest(self, trial: Any) -> str:
