@@ -49,7 +49,7 @@ class Grid:
 
     @property
     def centres(self) -> np.ndarray:
-        return (self.edges[1:] + self.edges[:-1]) / 2
+        return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
 
 
 def bernoulli(x: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ class GridFlow(KnownFlow):
     """Time steps until the horizon."""
     components: tuple[tuple[float, float, float], ...]
     """Weight, mean and standard deviation of every normal law of the initial mixture."""
-    moments = ("second",)
+    moments: tuple[str, ...] = ("second",)
     functional: Functional
 
     @abstractmethod
@@ -105,7 +105,7 @@ class GridFlow(KnownFlow):
         return sum((w * np.diff(ndtr((grid.edges - m) / s)) for w, m, s in self.components), np.zeros(grid.cells))
 
     def draw(self, N: int, generator: torch.Generator) -> Tensor:
-        weights, means, deviations = torch.tensor(self.components, dtype=torch.float64).T
+        weights, means, deviations = torch.tensor(self.components, dtype=torch.float64).unbind(1)
         chosen = torch.multinomial(weights, N, replacement=True, generator=generator)
         numbers = torch.randn(N, generator=generator, dtype=torch.float64)
         return (means[chosen] + deviations[chosen] * numbers)[:, None]
@@ -140,7 +140,7 @@ class GridFlow(KnownFlow):
     def quantiles(self, levels: np.ndarray, time: float) -> np.ndarray:
         """Return the quantiles of the solution at levels in (0, 1)."""
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))
-        return np.interp(levels, distribution / distribution[-1], self.grid.edges)
+        return np.asarray(np.interp(levels, distribution / distribution[-1], self.grid.edges))
 
     def squared_energy_distance(self, theta: Tensor, time: float) -> float:
         # In one dimension the energy distance is 2 int (F_N - F)^2, here over the cells' edges.
