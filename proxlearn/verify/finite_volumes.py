@@ -1,9 +1,9 @@
 """Finite volumes in one dimension for dp/dt = d/dx (p dphi/dx + (1/beta) dp/dx), with no flux at both ends.
 
-The flux between two cells is that of Scharfetter and Gummel (Chang and Cooper in plasma physics), which is exact for a
+The flux between two cells is that of Scharfetter and Gummel (Chang and Cooper in plasma physics): it is exact for a
 constant flux and a linear phi, so that the discrete equilibrium is exactly exp(-beta phi). Time steps are implicit in p
-with phi at the old time. The matrix of a step is an M-matrix whose columns sum to 1: mass is conserved, and a positive
-density stays positive for every step size. The order is 2 in the cell width and 1 in the time step.
+with phi at the old time. The matrix of a step is an M-matrix whose columns sum to 1: mass is conserved, and
+a positive density stays positive for every step size. The order is 2 in the cell width and 1 in the time step.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Grid:
 
     @property
     def centres(self) -> np.ndarray:
-        return (self.edges[1:] + self.edges[:-1]) / 2
+        return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
 
 
 def bernoulli(x: np.ndarray) -> np.ndarray:
-    """Return x / (exp(x) - 1), which is 1 - x/2 near 0 and becomes 0 if exp(x) overflows."""
+    """Return x / (exp(x) - 1), which is 1 - x/2 near 0 and 0 where exp(x) overflows."""
     small = np.abs(x) < 1e-6
     safe = np.clip(np.where(small, 1.0, x), None, LARGEST_EXPONENT)
     return np.where(small, 1 - x / 2, safe / np.expm1(safe))
@@ -63,7 +63,7 @@ def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float
     """Return the masses of the cells after a time step with the potential ``phi`` at the centres."""
     rise = beta * np.diff(phi)
     rate = dt / (beta * width**2)
-    # The rates at which mass leaves a cell to the right, and its right neighbour to the left.
+    # Rates at which mass leaves a cell to the right and its right neighbour to the left.
     right, left = rate * bernoulli(rise), rate * bernoulli(-rise)
     bands = np.ones((3, len(masses)))
     bands[0, 1:], bands[2, :-1] = -left, -right
@@ -83,17 +83,17 @@ def solve(potential: Potential, masses: np.ndarray, grid: Grid, beta: float, dur
 
 
 class GridFlow(KnownFlow):
-    """A one-dimensional flow from a mixture of normal distributions, solved by finite volumes."""
+    """A flow in one dimension, from a mixture of normal laws, that finite volumes solve."""
 
     p = 1
     low: float
     high: float
     cells = 800
     steps = 4000
-    """Number of time steps until the horizon."""
+    """Time steps until the horizon."""
     components: tuple[tuple[float, float, float], ...]
-    """Weight, mean and standard deviation of each component of the initial mixture."""
-    moments = ("second",)
+    """Weight, mean and standard deviation of every normal law of the initial mixture."""
+    moments: tuple[str, ...] = ("second",)
     functional: Functional
 
     @abstractmethod
@@ -105,7 +105,7 @@ class GridFlow(KnownFlow):
         return sum((w * np.diff(ndtr((grid.edges - m) / s)) for w, m, s in self.components), np.zeros(grid.cells))
 
     def draw(self, N: int, generator: torch.Generator) -> Tensor:
-        weights, means, deviations = torch.tensor(self.components, dtype=torch.float64).T
+        weights, means, deviations = torch.tensor(self.components, dtype=torch.float64).unbind(1)
         chosen = torch.multinomial(weights, N, replacement=True, generator=generator)
         numbers = torch.randn(N, generator=generator, dtype=torch.float64)
         return (means[chosen] + deviations[chosen] * numbers)[:, None]
@@ -140,10 +140,10 @@ class GridFlow(KnownFlow):
     def quantiles(self, levels: np.ndarray, time: float) -> np.ndarray:
         """Return the quantiles of the solution at levels in (0, 1)."""
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))
-        return np.interp(levels, distribution / distribution[-1], self.grid.edges)
+        return np.asarray(np.interp(levels, distribution / distribution[-1], self.grid.edges))
 
     def squared_energy_distance(self, theta: Tensor, time: float) -> float:
-        # In one dimension, the energy distance is 2 int (F_N - F)^2, here over the cells' edges.
+        # In one dimension the energy distance is 2 int (F_N - F)^2, here over the cells' edges.
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))
         empirical = np.searchsorted(np.sort(theta[:, 0].numpy()), self.grid.edges, side="right") / len(theta)
         return float(2 * np.trapezoid((empirical - distribution) ** 2, self.grid.edges))
@@ -176,5 +176,5 @@ def _final_masses(flow: GridFlow, cells: int, steps: int) -> np.ndarray:
 
 
 def local_orders(errors: list[float]) -> list[float]:
-    """Return log2 of the ratios of consecutive errors, where every resolution is twice the previous one."""
+    """Return log2 of the ratios of consecutive errors, where every resolution is twice the one before."""
     return [math.log2(first / second) for first, second in itertools.pairwise(errors)]

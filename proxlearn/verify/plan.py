@@ -60,7 +60,12 @@ def measure_finite_volumes(flow: str, cells: Sequence[int], steps: Sequence[int]
     on_grid = OrnsteinUhlenbeckOnGrid() if flow == OrnsteinUhlenbeckOnGrid.name else make_flow(flow)
     assert isinstance(on_grid, GridFlow)
     space, time = spatial_errors(on_grid, tuple(cells), 100), temporal_errors(on_grid, 400, tuple(steps))
-    result = {"space": space, "space_orders": local_orders(space), "time": time, "time_orders": local_orders(time)}
+    result: dict[str, Any] = {
+        "space": space,
+        "space_orders": local_orders(space),
+        "time": time,
+        "time_orders": local_orders(time),
+    }
     if isinstance(on_grid, OrnsteinUhlenbeckOnGrid):
         grid = Grid(on_grid.low, on_grid.high, on_grid.cells)
         exact = on_grid.exact_masses(grid.edges)
@@ -160,6 +165,7 @@ def plan(quick: bool) -> list[Piece]:
 
 
 def _law_pieces(quick: bool) -> Iterator[Piece]:
+    arguments: dict[str, Any]
     for flow in (OrnsteinUhlenbeckOnGrid.name, *ON_GRID):
         arguments = {"flow": flow, "cells": [100, 200, 400][: 2 if quick else 3], "steps": [200, 400, 800]}
         yield Piece("finite_volumes", f"finite volumes, {flow}", measure_finite_volumes, arguments)

@@ -78,8 +78,7 @@ def make_problem(name: str, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         X, X_test = rng.normal(size=(200, n_x)), rng.normal(size=(1000, n_x))
         y, y_test = (np.tanh(rows @ w + b) @ a / math.sqrt(TEACHER_NEURONS) for rows in (X, X_test))
     y = y + NOISE * rng.normal(size=len(y))
-    X, y, X_test, y_test = (torch.from_numpy(values) for values in (X, y, X_test, y_test))
-    return X, y, X_test, y_test
+    return torch.from_numpy(X), torch.from_numpy(y), torch.from_numpy(X_test), torch.from_numpy(y_test)
 
 
 def _banana_rows(rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -129,7 +128,7 @@ def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
         epsilon = multiple * distance
         fits = [fit(update, epsilon, kappa * h / epsilon, [STEPS]) for update in UPDATES]
         cells[f"{multiple:g} {kappa:g}"] = [[one["risks"][0], one["seconds"]] for one in fits]
-    return rounded({"uniform": uniform | {"steps": later}, "cells": cells})
+    return dict(rounded({"uniform": uniform | {"steps": later}, "cells": cells}))
 
 
 def _timed_fit(

@@ -114,10 +114,10 @@ def slope_ratios(rows: Rows) -> dict[float, SlopeRatios]:
                 found = {name: figure_of(at, name, "slope") for name in ("w = 0", "proximal")}
                 slopes.setdefault(key, {})[arguments["orientation"]] = found
     values: dict[float, list[tuple[float, float, float]]] = {}
-    for (kappa, _, _, h, epsilon), found in slopes.items():
-        if set(found) != {"consistent", "paper"}:
+    for (kappa, _, _, h, epsilon), by_orientation in slopes.items():
+        if set(by_orientation) != {"consistent", "paper"}:
             continue
-        consistent, paper = found["consistent"], found["paper"]
+        consistent, paper = by_orientation["consistent"], by_orientation["paper"]
         steps = round(float(NEAR_EQUILIBRIUM) / h)
         blind, seeing = (gaussian_exponents(0.25, h, epsilon, 1.0, steps, share_of_w=share)[-1] for share in (0.0, 1.0))
         ratios = (consistent["w = 0"] / consistent["proximal"], blind / seeing)

@@ -68,7 +68,7 @@ def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[floa
                 # A line of the expected slope below all curves.
                 factor = 0.6 * min(y / x**power for x, y in points)
                 ends = [min(x for x, _ in points), max(x for x, _ in points)]
-                style = {"color": GREY, "linewidth": 1}
+                style: dict[str, Any] = {"color": GREY, "linewidth": 1}
                 ax.plot(ends, [factor * x**power for x in ends], "--" if part == "h" else ":", **style)
                 right.plot([], [], "--" if part == "h" else ":", label=name, **style)
             ax.set(xscale="log", yscale="log", xlabel=part)
