@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,9 @@ def switch_text(runs: Sequence[ArchivedRun]) -> str:
 
 def test_outputs(run: ArchivedRun, step: int) -> tuple[np.ndarray, np.ndarray]:
     """Return f by the plain mean, and the labels 0 and 1, on the test rows of WDBC, which are part of scikit-learn."""
-    table = registry.load(DatasetConfig(**run["dataset"]))
+    # A run of an earlier version lacks the settings that came later, which are null for this dataset.
+    absent = dict.fromkeys(field.name for field in fields(DatasetConfig))
+    table = registry.load(DatasetConfig(**(absent | run["dataset"])))
     first = int(np.ceil(run["dataset"]["train_fraction"] * len(table.X)))
     f: np.ndarray = run.model(step).values(table.X[first:])["unweighted"].reshape(-1)
     return f, table.target[first:].astype(float)
