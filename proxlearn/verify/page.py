@@ -96,7 +96,7 @@ def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str,
 def orders_table(rows: Results) -> str:
     """Return the table with a row per flow and, for closed forms, whether the intervals are as expected."""
     lines = [
-        ["flow", "mean, in h", "second moment, in h", "root of the energy distance, in N", "W2, in N", "as expected"]
+        ["flow", "mean, in h", "second moment, in h", "energy distance, in N", "W2, in N", "as expected"]
     ]
     for flow, found in orders(rows).items():
         cells = [

@@ -69,7 +69,7 @@ def dimension_table(rows: Rows, time: str) -> str:
             "d",
             "N",
             "kappa",
-            "epsilon",
+            "ε",
             "weights",
             "w = 0",
             "Γ1",
@@ -136,7 +136,7 @@ def energy_table(ratios: Mapping[float, SlopeRatios]) -> str:
             "N infinite",
             "kappa/(2 + kappa)",
             "paper / consistent",
-            "(2 + kappa)/(6 + kappa)",
+            "(2+kappa)/(6+kappa)",
         ]
     ]
     for kappa, found in ratios.items():
