@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import runpy
 import shutil
 import signal
 import time
@@ -309,3 +310,15 @@ def test_a_damaged_part_makes_its_checkpoint_invalid_and_unused_parts_are_delete
         == 12
     )
     assert not any(step == 5 for step, _ in list_shards(checkpoints))
+
+
+PAGE_SCRIPT = Path(__file__).parents[2] / "scripts" / "ranks_page.py"
+
+
+def test_the_page_is_what_the_script_writes_and_the_formula_is_what_was_counted() -> None:
+    script = runpy.run_path(str(PAGE_SCRIPT))
+    assert script["PAGE"].read_text() == script["page"]()
+    for row in script["rows_of"](script["MEASURED"]):
+        if row["kind"] == "two":
+            sweeps = float(row["rounds_per_step"]) + 1
+            assert float(row["bytes_per_step"]) == pytest.approx(script["bytes_per_step"](2, sweeps), rel=0.02)
