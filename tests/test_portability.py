@@ -25,7 +25,7 @@ WINDOWS = f"""
 import ctypes, importlib, os, pkgutil, signal, sys, types
 # Packages of others know Windows themselves: they are imported before anything is removed.
 import filelock, hydra, matplotlib.pyplot, mlflow, numba.np.ufunc.parallel, pandas, scipy.spatial, sklearn.datasets
-import PIL.Image, platformdirs.unix, safetensors.torch, tensorboard, torch, torch.utils.tensorboard, tqdm
+import PIL.Image, platformdirs.unix, safetensors.torch, tensorboard, torch, torch.utils.tensorboard, tqdm, wandb
 for name in {MODULES}:
     sys.modules[name] = None
 for name in {FUNCTIONS + FLAGS}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -94,7 +94,8 @@ class DeviceConfig:
 def logger_names(name: str, value: Any) -> tuple[str, ...]:
     """Validate a list of names of loggers."""
     check = registered(Logger, LOGGER_GROUP)
-    return tuple(check(name, item) for item in labels(name, value))
+    several = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+    return tuple(check(name, item) for item in (value if several else [value]))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 
 MISSING_CATEGORY = ""
 """The category of missing cells; a cell that is not missing is never empty."""
@@ -49,6 +47,10 @@ class FeatureEncoder:
         ignored: tuple[str, ...] = (),
     ) -> FeatureEncoder:
         """Fit the encoding to the training rows: columns of numbers and of texts, by name."""
+        # Imported here: scikit-learn takes a second, and `proxlearn data` does not need it.
+        from sklearn.impute import MissingIndicator, SimpleImputer
+        from sklearn.preprocessing import OneHotEncoder
+
         medians: tuple[float, ...] = ()
         indicators: tuple[str, ...] = ()
         if missing in ("median", "indicator") and numbers:
@@ -85,6 +87,9 @@ class FeatureEncoder:
 
         A category that the training rows lack has the value 0 in all of its column's features.
         """
+        from sklearn.impute import SimpleImputer
+        from sklearn.preprocessing import OneHotEncoder
+
         parts = [numbers]
         if self.medians and len(numbers):
             # The median of a single row is the row itself.

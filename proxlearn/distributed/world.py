@@ -47,7 +47,7 @@ class RankLost(RunError):
 class SharedError(ProxlearnError):
     """An error of any rank that all ranks know; rank 0 informs the user."""
 
-    def __init__(self, problem: str, remedy: str, exit_code: int) -> None:
+    def __init__(self, problem: str, remedy: str, exit_code: int = 1) -> None:
         super().__init__(problem, remedy)
         self.exit_code = exit_code
 

@@ -138,7 +138,7 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
 
 
 def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
-    """Return a sentence per update: in how many cells it helps and hurts, and where it helps most."""
+    """Return two sentences per update: in how many cells it helps and hurts, and where it helps most."""
     sentences = []
     for update in UPDATES:
         parts = []
@@ -159,7 +159,7 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
             "fisher_rao": "Fisher-Rao weights",
             "resampling": "Those with resampling",
         }
-        sentences.append(f"{name[update]} {'; they '.join(parts)}.")
+        sentences += [f"{who} {part}." for who, part in zip((name[update], "They"), parts, strict=True)]
     return "\n".join(textwrap.fill(sentence, 119, break_on_hyphens=False) for sentence in sentences)
 
 

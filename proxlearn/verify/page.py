@@ -95,9 +95,7 @@ def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str,
 
 def orders_table(rows: Results) -> str:
     """Return the table with a row per flow and, for closed forms, whether the intervals are as expected."""
-    lines = [
-        ["flow", "mean, in h", "second moment, in h", "energy distance, in N", "W2, in N", "as expected"]
-    ]
+    lines = [["flow", "mean, in h", "second moment, in h", "energy distance, in N", "W2, in N", "as expected"]]
     for flow, found in orders(rows).items():
         cells = [
             found[key].text if key in found else ""

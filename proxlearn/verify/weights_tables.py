@@ -17,6 +17,8 @@ from proxlearn.verify.population_limit import exponent, gaussian_exponents
 Rows = Sequence[tuple[Mapping[str, Any], dict[str, Any]]]
 """Arguments and results of the pieces of the part ``weights``."""
 ON_THE_WAY, NEAR_EQUILIBRIUM = "0.5", "1.5"
+LEAD = "The weights are a kernel density estimate of the particles, but for a share 2/(2 + kappa) from the energy."
+"""First line of the answer."""
 BETTER = 0.95
 """Ratio of total variations below which the weights count as better than the best Γ1, which is beyond the noise of the
 seeds.
@@ -224,10 +226,9 @@ def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | 
         )
     numbers = ", ".join(f"{ratio:.2f}" for ratio in by_dimension.values())
     sentences = (
-        "With kappa = beta epsilon / h, the weights take the share kappa/(2 + kappa) of log p from the positions of "
-        "the particles, as the kernel density estimate Γ1 of variance epsilon does, and 2/(2 + kappa) from the energy "
-        f"(proof: verify/population_limit.py): {energy_share(PAPERS_KAPPA):.1%} at the paper's kappa = "
-        f"{PAPERS_KAPPA:g} (WDBC). What they hold beyond Γ1 is this share.",
+        "Here kappa = beta epsilon / h, the estimate is Γ1 of variance epsilon, and the shares are those of log p "
+        f"(proof: verify/population_limit.py); the energy's is {energy_share(PAPERS_KAPPA):.1%} at the paper's kappa = "
+        f"{PAPERS_KAPPA:g} (WDBC).",
         "Their smallest total variation to the density, over all kappa and epsilon, divided by that of the best Γ1, "
         f"which needs no recursion, is {numbers} in dimension {', '.join(map(str, DIMENSIONS))} (Ornstein-Uhlenbeck "
         f"flow, N = 300, t = 0.5): {verdict}. exp(-beta V), which needs no neighbours either, is better than the "
@@ -236,7 +237,7 @@ def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | 
         f"N -> infinity misses it by a total variation of {wells[0]:.3f}, against Theorem 1.",
         "To set: weights=uniform for a risk; for the density at the particles Γ1 with a variance of its own. " + advice,
     )
-    return textwrap.fill(" ".join(sentences), 119, break_long_words=False, break_on_hyphens=False)
+    return f"{LEAD}\n{textwrap.fill(' '.join(sentences), 119, break_long_words=False, break_on_hyphens=False)}"
 
 
 def _listed(values: Sequence[float]) -> str:

@@ -130,6 +130,7 @@ def test_a_run_whose_data_changed_is_refused(capsys: pytest.CaptureFixture[str])
     command = ["dataset=csv", "dataset.path=my.csv", "dataset.target=two", "dataset.task=binary"]
     own_table()[["east", "north", "two"]].to_csv("my.csv", index=False)
     train_without_views(*command)
+    capsys.readouterr()
     before = Path("run/status.json").read_text()
     own_table(seed=1)[["east", "north", "two"]].to_csv("my.csv", index=False)
     for steps in ("steps=12", "steps=24"):

@@ -34,9 +34,9 @@ def config(variant, *overrides, steps=STEPS):
     )
 
 
-def old_measure(problem, test, cloud, proximal, hyper):
+def old_measure(problem, parts, cloud, proximal, hyper, divided=False):
     """Return a row as version 0.1.0 wrote it."""
-    row = measure(problem, test, cloud, proximal, hyper)
+    row = measure(problem, parts, cloud, proximal, hyper, divided)
     hyper = hyper_for_step(hyper, with_measured_epsilon(hyper, cloud))
     risk = cloud.log_rho.new_tensor(row["train_risk_weighted"])
     row["discrete_free_energy"] = float(discrete_free_energy(risk, cloud.log_rho, hyper.beta))

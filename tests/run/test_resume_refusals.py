@@ -40,7 +40,7 @@ def rewrite_checkpoints(folder, change):
 
 
 def newer(header):
-    header["__metadata__"]["format"] = "proxlearn-cloud-3"
+    header["__metadata__"]["format"] = "proxlearn-cloud-4"
 
 
 def edit_config(folder, **values):
@@ -66,12 +66,12 @@ def use_crlf(folder):
 DAMAGE = {
     "newer format": (
         lambda folder: rewrite_checkpoints(folder, lambda blob: resealed(blob, newer)),
-        "written by a newer version of proxlearn (format proxlearn-cloud-3",
+        "written by a newer version of proxlearn (format proxlearn-cloud-4",
         "upgrade proxlearn",
     ),
     "newer format with another checksum": (
-        lambda folder: rewrite_checkpoints(folder, lambda blob: blob.replace(b"cloud-2", b"cloud-4")),
-        "written by a newer version of proxlearn (format proxlearn-cloud-4",
+        lambda folder: rewrite_checkpoints(folder, lambda blob: blob.replace(b"cloud-2", b"cloud-5")),
+        "written by a newer version of proxlearn (format proxlearn-cloud-5",
         "upgrade proxlearn",
     ),
     "line ends": (use_crlf, "metrics.csv was saved with different line endings (CRLF)", "save it with LF"),
@@ -93,7 +93,7 @@ DAMAGE = {
         "copy the run folder again",
     ),
     "newer model": (
-        lambda folder: (folder / "model.json").write_text('{"format": "proxlearn-model-3"}'),
+        lambda folder: (folder / "model.json").write_text('{"format": "proxlearn-model-4"}'),
         "model.json was written by a newer version of proxlearn",
         "upgrade proxlearn",
     ),
@@ -135,7 +135,7 @@ def test_a_newer_checkpoint_is_not_passed_over_for_an_older_one(folder, tmp_path
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_a_newer_model_is_named_by_readers(command, folder, tmp_path, capsys):
-    (folder / "model.json").write_text('{"format": "proxlearn-model-3"}')
+    (folder / "model.json").write_text('{"format": "proxlearn-model-4"}')
     (tmp_path / "new.csv").write_text("x\n0.5\n")
     assert main([command, str(folder), "--data", str(tmp_path / "new.csv")]) == 2
     assert "model.json was written by a newer version of proxlearn" in capsys.readouterr().err
@@ -237,7 +237,7 @@ def test_a_whole_description_of_a_finished_run_is_left_alone(tmp_path):
     folder.model.write_text(json.dumps(older))
     run(small(steps=5), tmp_path)
     assert "target" not in read_description(folder.model)
-    newer = '{"format": "proxlearn-model-3"}'
+    newer = '{"format": "proxlearn-model-4"}'
     folder.model.write_text(newer)
     with pytest.raises(InputError, match="newer version"):
         run(small(steps=5), tmp_path)

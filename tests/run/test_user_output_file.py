@@ -139,7 +139,7 @@ def test_a_link_keeps_pointing_and_permissions_stay(tmp_path: Path) -> None:
 
 def test_bench_refuses_its_output_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "it is a folder" in refused(["bench", "-o", str(tmp_path)], capsys)
-    assert "name of the plot" in refused(["bench", "-o", str(tmp_path / "a.png")], capsys)
+    assert "names a plot" in refused(["bench", "-o", str(tmp_path / "a.png")], capsys)
     (tmp_path / "b.png").mkdir()
     assert "it is a folder" in refused(["bench", "-o", str(tmp_path / "b.json")], capsys)
     for name in ("c.json", "d.png", "e.pdf"):

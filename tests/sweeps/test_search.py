@@ -139,7 +139,8 @@ def test_the_validation_part_is_held_out_of_the_training_part(dataset: str) -> N
         shares = [
             np.bincount(part.prepared.table.target[rows[name]]) / len(rows[name]) for name in ("train", "validation")
         ]
-        np.testing.assert_allclose(*shares, atol=0.05)
+        # The counts of a class differ by at most a row of each part.
+        np.testing.assert_allclose(*shares, atol=1 / len(rows["train"]) + 1 / len(rows["validation"]))
 
 
 def test_a_run_with_a_validation_part_logs_it_and_resumes(tmp_path: Path) -> None:

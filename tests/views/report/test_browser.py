@@ -59,7 +59,7 @@ def wait(until, seconds: float = 10.0):
 def test_it_loads_from_disk_without_an_error_or_a_request(browser, pages, name):
     browser.open(pages[name].as_uri())
     assert not browser("document.getElementById('page').hidden")
-    assert browser("document.querySelectorAll('.chart canvas').length") == 6
+    assert browser("document.querySelectorAll('.chart canvas').length") == 8
     assert browser.errors() == []
     assert browser.requests() == {pages[name].as_uri()}
 
