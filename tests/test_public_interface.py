@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 import proxlearn as pl
+from proxlearn.data.table_problems import TableProblem
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.training.stepper import draw_noise
 from tests.conftest import config_of
@@ -241,6 +242,12 @@ def subclasses(cls: type) -> set[type]:
     return {cls}.union(*(subclasses(child) for child in cls.__subclasses__()))
 
 
+SPECIAL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "StoppedBySignal": (15, "a problem", "a remedy"),
+    "TableProblems": ("a.csv", [TableProblem("the column `a` has 2 missing values", {"dataset.missing": "median"})]),
+}
+
+
 def test_every_error_survives_a_worker_process() -> None:
     for module in pkgutil.walk_packages(pl.__path__, "proxlearn."):
         if module.name.split(".")[1] in ("core", "files", "run", "errors", "runs", "terminal", "config", "data"):
@@ -248,8 +255,7 @@ def test_every_error_survives_a_worker_process() -> None:
     classes = subclasses(pl.ProxlearnError)
     assert len(classes) > 8
     for cls in classes:
-        arguments = (15, "a problem", "a remedy") if cls.__name__ == "StoppedBySignal" else ("a problem", "a remedy")
-        error = cls(*arguments)
+        error = cls(*SPECIAL_ARGUMENTS.get(cls.__name__, ("a problem", "a remedy")))
         error.detail = [1, 2]
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
             copy = pickle.loads(pickle.dumps(error, protocol))

@@ -57,7 +57,13 @@ class Effect:
         if self.diverged:
             return f"diverged {self.diverged}"
         star = {"helps": " ↓", "hurts": " ↑"}.get(self.verdict, "")
-        return f"{100 * math.expm1(self.mean):+.0f} %{star}"
+        return f"{change_text(self.mean, 0)}{star}"
+
+
+def change_text(log_ratio: float, digits: int) -> str:
+    """Return the change of a risk in percent; a change that rounds to zero has no sign."""
+    change = round(100 * math.expm1(log_ratio), digits)
+    return f"{change:+.{digits}f} %" if change else f"{0:.{digits}f} %"
 
 
 def pieces() -> list[Piece]:
@@ -168,7 +174,7 @@ def counts(table: dict[tuple[str, str], list[Effect]]) -> str:
     for (update, comparison), cells in table.items():
         number = {v: str(sum(cell.verdict == v for cell in cells)) for v in ("helps", "open", "hurts", "diverged")}
         finite = [cell.mean for cell in cells if not math.isnan(cell.mean)]
-        median = f"{100 * math.expm1(float(np.median(finite))):+.1f} %" if finite else ""
+        median = change_text(float(np.median(finite)), 1) if finite else ""
         rows.append([update, comparison, *number.values(), median])
     return markdown_table(rows)
 

@@ -223,7 +223,8 @@ LIMIT_NOTES = """\
   are the density. Theorem 1 claims a total variation of 0. It is 0 for normal laws in a quadratic energy.
 """
 OTHERS_NOTES = """\
-- N = 300, total variation to the density at a quarter of the horizon. prox_potential=paper has half the interaction.
+- N = 300, total variation to the density at a quarter of the horizon. potential: prox_potential; paper has half the
+  interaction. equal: uniform weights.
 """
 LAW_NOTES = """\
 - Slopes of log error, fitted for each seed, with 95 % intervals over the seeds. In h: against the exact solution for

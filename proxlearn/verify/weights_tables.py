@@ -153,14 +153,14 @@ def other_flows_table(rows: Rows) -> str:
             "flow",
             "kappa",
             "orientation",
-            "prox_potential",
+            "potential",
             "weights",
             "w = 0",
             "Γ1",
             "best Γ1",
             "Gibbs",
             "frozen",
-            "uniform",
+            "equal",
         ]
     ]
     for arguments, result in rows:
@@ -169,8 +169,9 @@ def other_flows_table(rows: Rows) -> str:
         time = f"{arguments['times'][0]:g}"
         variants = ("proximal", "w = 0", "kde", "kde_best", "gibbs", "frozen", "uniform")
         numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in variants]
-        setting = [f"{kappa_of(arguments):.2g}", arguments["orientation"], arguments["prox_potential"]]
-        lines.append([arguments["flow"], *setting, *numbers])
+        potential = arguments["prox_potential"].replace("first_variation", "first var.")
+        setting = [f"{kappa_of(arguments):.2g}", arguments["orientation"], potential]
+        lines.append([arguments["flow"].removeprefix("quadratic_"), *setting, *numbers])
     return markdown_table(lines) if len(lines) > 1 else ""
 
 

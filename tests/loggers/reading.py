@@ -75,7 +75,7 @@ def read_wandb(store: Path, run_id: str) -> Figures:
 
 def assert_same(found: Figures, expected: Figures, dtype=np.float64) -> None:
     """Check that the same metrics exist at the same steps, each once, with the same bits in ``dtype``."""
-    assert found.keys() == expected.keys()
+    assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
     for key, (value,) in expected.items():
         (other,) = found[key]
         assert dtype(other) == dtype(value) or (math.isnan(other) and math.isnan(value)), key

@@ -50,7 +50,9 @@ def old_run(configured, folder, patch):
     with patch.context() as context:
         context.setattr(observers, "measure", old_measure)
         context.setattr(
-            checkpoint, "save", lambda folder, now: saved(folder, Checkpoint(**vars(now) | {"proximal": None}))
+            checkpoint,
+            "save",
+            lambda folder, now, *rest: saved(folder, Checkpoint(**vars(now) | {"proximal": None}), *rest),
         )
         run(configured, folder)
 
