@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ class WandbLogger:
 
     def begin(self, metrics: Path) -> None:
         run_id, self._last_step = self._read_state()
+        # wandb names the folder of an offline run by its second and id: in the same second it would replace another.
+        while run_id and any((self._store / "wandb").glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-{run_id}")):
+            time.sleep(0.1)
         try:
             self._store.mkdir(parents=True, exist_ok=True)
             self._run = wandb.init(

@@ -86,7 +86,7 @@ def test_the_slope_of_the_recursion_without_energy_is_the_stated_share(orientati
     setting = WeightsSetting(300, epsilon / kappa, epsilon, orientation)
     results = [result for seed in range(2) for result in compare_weights(flow, setting, (1.5,), seed=seed).values()]
     measured = np.mean([result["w = 0"]["slope"] / result["proximal"]["slope"] for result in results])
-    # The share is that of N infinite and epsilon to 0: with 300 particles the ratio is .43 (consistent) and .26 (paper).
+    # The share is that of N infinite and epsilon to 0; with 300 particles it is .43 (consistent) and .26 (paper).
     assert measured == pytest.approx(exponent(kappa, orientation, 0.0) / exponent(kappa, orientation), abs=0.13)
 
 
