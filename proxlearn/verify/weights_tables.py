@@ -51,6 +51,11 @@ class Best:
     def tv(self, variant: str) -> float:
         return figure_of(self.result, variant, "tv")
 
+    @property
+    def multiple(self) -> float:
+        """epsilon in units of Silverman's variance."""
+        return float(self.arguments["epsilon"]) / rule_of_thumb(self.p, self.N, 1.0)
+
 
 def best_settings(rows: Rows, time: str, orientation: str = "consistent") -> Iterator[Best]:
     """Yield the best epsilon for every dimension, N and kappa of the Ornstein-Uhlenbeck flow."""
@@ -220,7 +225,7 @@ def answer(rows: Rows, limits: Sequence[tuple[Piece, dict[str, Any]]]) -> str | 
     advice = "There is no dimension in which they pay."
     if better:
         kappas = sorted({best[p].kappa for p in better})
-        multiples = sorted({round(best[p].arguments["epsilon"] / rule_of_thumb(p, 300, 1.0), 3) for p in better})
+        multiples = sorted({float(f"{best[p].multiple:.2g}") for p in better})
         advice = (
             f"Where weights are wanted: orientation=consistent, dimension {_listed(better)}, kappa = "
             f"{_listed(kappas)}, epsilon = {_listed(multiples)} times Silverman's variance."
