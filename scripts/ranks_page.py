@@ -176,10 +176,10 @@ def page() -> str:
 ({net[0][1]:.2f}, {net[1][1]:.2f} times) |
 | MB sent per rank and step | 0 | {counted / 2**20:.2f} counted, {formula / 2**20:.2f} by the formula |
 
-The seconds are of {number} run of each kind, one after the other, while other measurements waited, with an earlier state
-of the program (its peaks were {early["one"]} and {early["two"]} MB). Memory and bytes are of the newest runs, which shared
-the machine with other processes and took {busy["one"]:.1f} and {busy["two"]:.1f} s per step. A step has {sweeps:.1f} \
-sweeps over all pairs. The exchange runs at
+The seconds are of {number} run of each kind, one after the other, while other measurements waited, with an earlier
+state of the program (its peaks were {early["one"]} and {early["two"]} MB). Memory and bytes are of the newest runs,
+which shared the machine with other processes and took {busy["one"]:.1f} and {busy["two"]:.1f} s per step. \
+A step has {sweeps:.1f} sweeps over all pairs. The exchange runs at
 {rate:.0f} MB/s with {latency:.2f} ms per message (loopback), and every rank repeats {repeated:.2f} s of work per step.
 
 | ranks | network | MB sent per step | seconds of divided work | seconds per step, predicted |
