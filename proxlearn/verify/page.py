@@ -95,7 +95,7 @@ def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str,
 
 def orders_table(rows: Results) -> str:
     """Return the table with a row per flow and, for closed forms, whether the intervals are as expected."""
-    lines = [["flow", "mean, in h", "second moment, in h", "energy distance, in N", "W2, in N", "as expected"]]
+    lines = [["flow", "mean, in h", "second moment, in h", "energy, in N", "W2, in N", "as expected"]]
     for flow, found in orders(rows).items():
         cells = [
             found[key].text if key in found else ""
@@ -131,10 +131,10 @@ def volumes_table(rows: Results) -> str:
     lines = [
         [
             "flow",
-            "order in the cell width",
-            "order in the time step",
+            "order in width",
+            "order in time",
             "lowest mass",
-            "change of the mass",
+            "mass change",
             "rises of F_beta",
         ]
     ]
@@ -187,8 +187,8 @@ def descent_table(rows: Results) -> str:
             "F_beta at 0",
             "at the end",
             "largest distance",
-            "rises of the particles' F_beta",
-            "steps with a lower objective",
+            "rises",
+            "lower objective",
         ]
     ]
     for piece, result in rows:
@@ -223,8 +223,8 @@ LIMIT_NOTES = """\
   are the density. Theorem 1 claims a total variation of 0. It is 0 for normal laws in a quadratic energy.
 """
 OTHERS_NOTES = """\
-- N = 300, total variation to the density at a quarter of the horizon. potential: prox_potential; paper has half the
-  interaction. equal: uniform weights.
+- N = 300, total variation to the density at a quarter of the horizon. rho: the weights; orient.:
+  orientation; potential: prox_potential, where paper has half the interaction; equal: uniform weights.
 """
 LAW_NOTES = """\
 - Slopes of log error, fitted for each seed, with 95 % intervals over the seeds. In h: against the exact solution for

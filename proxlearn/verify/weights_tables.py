@@ -157,9 +157,9 @@ def other_flows_table(rows: Rows) -> str:
         [
             "flow",
             "kappa",
-            "orientation",
+            "orient.",
             "potential",
-            "weights",
+            "rho",
             "w = 0",
             "Γ1",
             "best Γ1",
@@ -174,7 +174,7 @@ def other_flows_table(rows: Rows) -> str:
         time = f"{arguments['times'][0]:g}"
         variants = ("proximal", "w = 0", "kde", "kde_best", "gibbs", "frozen", "uniform")
         numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in variants]
-        potential = arguments["prox_potential"].replace("first_variation", "first var.")
+        potential = arguments["prox_potential"].replace("first_variation", "first")
         setting = [f"{kappa_of(arguments):.2g}", arguments["orientation"], potential]
         lines.append([arguments["flow"].removeprefix("quadratic_"), *setting, *numbers])
     return markdown_table(lines) if len(lines) > 1 else ""
