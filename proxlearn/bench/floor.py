@@ -53,12 +53,20 @@ def regime_of(after: PointCloud, info: Info | None) -> str:
     return "all pairs" if after.screen is None else "list"
 
 
+LONGEST_LIST = 1 / 20
+"""Share of the pairs above which the compiled step has no neighbour list, up to 8192 particles."""
+
+
 def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
     """Return how the step that produced ``after`` and ``info`` used the kernel."""
     regime = regime_of(after, info)
     if info is None or regime == "identity":
         return KernelUse("identity", 0, 0.0)
-    return KernelUse(regime, info.solution.rounds, 1.0 if regime == "all pairs" else share_that_matters(info))
+    share = share_that_matters(info)
+    # A list for a single step leaves no screen, and a longer list than this is never made.
+    if regime == "all pairs" and share <= LONGEST_LIST:
+        regime = "list"
+    return KernelUse(regime, info.solution.rounds, 1.0 if regime == "all pairs" else share)
 
 
 def share_that_matters(info: Info) -> float:
