@@ -20,7 +20,6 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.estimates import ESTIMATES
-from proxlearn.data.new_rows import RowEncoder
 from proxlearn.errors import InputError, StoppedBySignal
 from proxlearn.files.user_paths import absolute_folder, display_path, user_path
 from proxlearn.predict.model import Model, Prediction
@@ -153,7 +152,7 @@ class Run:
         if estimate not in ESTIMATES:
             raise InputError(f"unknown estimate {estimate!r}", f"choose from {', '.join(ESTIMATES)}")
         model = load_model(self.folder)
-        return model, model.predict(_rows(X, model), estimate)
+        return model, model.predict(model.read_rows(X), estimate)
 
     def _data(self) -> RunData:
         return read_run_data(self.folder)
@@ -327,39 +326,3 @@ def _same_torch_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _encoded_rows(frame: Any, rows: RowEncoder) -> np.ndarray:
-    """Return the features of a data frame with the columns of the training table."""
-    missing = [name for name in rows.inputs if name not in frame.columns]
-    if missing:
-        raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(rows.inputs[:20])}")
-    X, complete = rows.encode(frame.reset_index(drop=True))
-    if not complete.all():
-        row = int((~complete).argmax())
-        raise InputError(f"X lacks a value in row {row}", "remove this row, as in training (missing=drop)")
-    return X
-
-
-def _rows(X: Any, model: Model) -> np.ndarray:
-    """Return the rows to predict, n x n_x in float64."""
-    names = getattr(X, "columns", None)
-    if names is not None and model.rows is not None and not model.rows.encoder.is_identity:
-        return _encoded_rows(X, model.rows)
-    if names is not None:
-        missing = [name for name in model.columns if name not in names]
-        if missing:
-            raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(model.columns[:20])}")
-        X = X[list(model.columns)]
-    try:
-        # The memory layout is always the same, because the last bits of a product depend on it.
-        rows = np.asarray(X, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise InputError("X is not a matrix of numbers", "give one row of numbers per sample") from error
-    if rows.ndim != 2 or rows.shape[1] != len(model.columns):
-        problem = f"X has the shape {rows.shape}, but the run has {len(model.columns)} features"
-        raise InputError(problem, f"give an n x {len(model.columns)} matrix")
-    if not np.isfinite(rows).all():
-        row = int((~np.isfinite(rows)).any(axis=1).argmax())
-        raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
-    return rows

@@ -106,13 +106,13 @@ def _feature_problems(name: str, column: Column, config: DatasetConfig, form: Ta
         row = int((~missing).argmax())
         date = f"{column.values[row]!s:.30} in data row {row + 1}"
         return [TableProblem(f"column `{name}` holds dates ({date})", _drop(name))]
-    found = None
+    problem = None
     if column.kind == "text":
-        found = _text_problem(name, column.values, config, form, is_target=False)
+        problem = _text_problem(name, column.values, config, form, is_target=False)
     elif not missing.all():
-        found = _number_problem(name, column.values)
-    problems = [] if found is None else [found]
-    if missing.any() and not missing.all() and config.missing is None and not (found and "drop" in found.settings):
+        problem = _number_problem(name, column.values)
+    problems = [] if problem is None else [problem]
+    if missing.any() and not missing.all() and config.missing is None and not (problem and "drop" in problem.settings):
         where = row_and_others(int(missing.argmax()) + 1, int(missing.sum()) - 1)
         problems.append(TableProblem(f"column `{name}` lacks a value in {where}", {"missing": "median"}))
     return problems
@@ -122,8 +122,8 @@ def target_problems(name: str, column: Column, config: DatasetConfig, form: Tabl
     """Return everything that prevents the use of a target column, except what depends on the task."""
     problems: list[TableProblem] = []
     if column.kind == "text":
-        found = _text_problem(name, column.values, config, form, is_target=True)
-        problems += [] if found is None else [found]
+        problem = _text_problem(name, column.values, config, form, is_target=True)
+        problems += [] if problem is None else [problem]
     elif column.kind == "number" and (infinite := np.isinf(column.values)).any():
         where = row_and_others(int(infinite.argmax()) + 1, int(infinite.sum()) - 1)
         answer = {"missing_values": _infinities(column.values), "missing": "drop"}

@@ -59,8 +59,8 @@ class FeatureEncoder:
             imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(X)
             medians = tuple(imputer.statistics_.tolist())
             if missing == "indicator":
-                found = MissingIndicator(features="missing-only", error_on_new=False).fit(X).features_
-                indicators = tuple(list(numbers)[i] for i in found)
+                incomplete = MissingIndicator(features="missing-only", error_on_new=False).fit(X).features_
+                indicators = tuple(list(numbers)[i] for i in incomplete)
         categories: dict[str, tuple[str, ...]] = {}
         if texts:
             encoder = OneHotEncoder().fit(_object_matrix(texts))
@@ -98,9 +98,9 @@ class FeatureEncoder:
         parts += [np.isnan(numbers[:, places]).astype(np.float64)] if places else []
         if self.categories and len(numbers):
             matrix = _object_matrix({name: texts[name] for name in self.categories})
-            known = [np.array(categories, dtype=object) for categories in self.categories.values()]
-            encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
-            one_hot = encoder.fit(np.array([[categories[0] for categories in known]], dtype=object)).transform(matrix)
+            values = [np.array(categories, dtype=object) for categories in self.categories.values()]
+            encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
+            one_hot = encoder.fit(np.array([[categories[0] for categories in values]], dtype=object)).transform(matrix)
             # One feature, that of the second category, is enough for two categories.
             kept = [len(_encoded(c)) < len(c) and i == 0 for c in self.categories.values() for i in range(len(c))]
             parts.append(one_hot[:, ~np.array(kept)])

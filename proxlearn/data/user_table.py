@@ -83,8 +83,8 @@ def load(config: DatasetConfig) -> Table:
         except InputError as error:
             if not problems:
                 raise
-            known = TableProblems(str(path), problems)
-            raise InputError(f"{known.problem}; also, {error.problem}", f"{error.remedy}; {known.remedy}") from error
+            others = TableProblems(str(path), problems)
+            raise InputError(f"{others.problem}; also, {error.problem}", f"{error.remedy}; {others.remedy}") from error
         else:
             if not problems:
                 for text in notices:
@@ -132,10 +132,10 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
         problem = f"{path}: {_describe_columns(uninformative)} the same value in every row"
         raise InputError(problem, "add a column whose values differ")
     features = {name: column for name, column in features.items() if name not in uninformative}
-    found = [problem for name in targets for problem in target_problems(name, targets[name], config, form)]
-    found += feature_problems(features, config, form)
-    if found:
-        raise TableProblems(str(path), found)
+    problems = [problem for name in targets for problem in target_problems(name, targets[name], config, form)]
+    problems += feature_problems(features, config, form)
+    if problems:
+        raise TableProblems(str(path), problems)
     if uninformative:
         notices.append(f"{_describe_columns(uninformative)} the same value in every row; left out")
     for name, column in features.items():

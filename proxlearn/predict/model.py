@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,6 +94,33 @@ class Model:
         values = self._in_units(f)
         self._check_finite(X, torch.from_numpy(np.atleast_2d(values.T)))
         return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
+
+    def read_rows(self, X: Any) -> np.ndarray:
+        """Return the features of rows to predict, n x n_x in float64: a matrix, or a data frame with named columns."""
+        names = getattr(X, "columns", None)
+        encoder = self.rows if names is not None and self.rows and not self.rows.encoder.is_identity else None
+        columns = self.columns if encoder is None else encoder.inputs
+        missing = [name for name in columns if names is not None and name not in names]
+        if missing:
+            raise InputError(f"X has no column `{missing[0]}`", f"the run uses {', '.join(columns[:20])}")
+        if encoder is not None:
+            features, complete = encoder.encode(X.reset_index(drop=True))
+            if not complete.all():
+                row = int((~complete).argmax())
+                raise InputError(f"X lacks a value in row {row}", "remove this row, as in training (missing=drop)")
+            return features
+        try:
+            # The memory layout is always the same, because the last bits of a product depend on it.
+            features = np.asarray(X if names is None else X[list(columns)], dtype=np.float64, order="C")
+        except (TypeError, ValueError) as error:
+            raise InputError("X is not a matrix of numbers", "give one row of numbers per sample") from error
+        if features.ndim != 2 or features.shape[1] != len(columns):
+            problem = f"X has the shape {features.shape}, but the run has {len(columns)} features"
+            raise InputError(problem, f"give an n x {len(columns)} matrix")
+        if not np.isfinite(features).all():
+            row = int((~np.isfinite(features)).any(axis=1).argmax())
+            raise InputError(f"X holds a number that is not finite in row {row}", "remove or replace such numbers")
+        return features
 
     def _collect(self, X: np.ndarray, figures_of: Callable[[Tensor], list[Tensor]]) -> Tensor:
         """Return the figures (figures x outputs x n) that ``figures_of`` computes from the outputs of blocks of rows.

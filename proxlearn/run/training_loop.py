@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -82,18 +82,7 @@ def training_loop(
         if state.is_new:
             for observer in observers:
                 observer.after_step(state)
-        steps = iterate(
-            experiment.source,
-            state.cloud,
-            experiment.hyper,
-            generator=state.generator,
-            until=experiment.steps,
-            engine=status.values["engine"],
-            threads=status.values["threads"],
-            fallback=fallback and dtype_of(fallback),
-            on_switch=report_switch,
-            shards=shards,
-        )
+        steps = _iterate(state, status.values["engine"], status.values["threads"], report_switch)
         first_step, sent_before = state.step, 0 if world is None else world.bytes_sent
         if world is not None:
             steps = until_any_stopped(steps, state.generator, world)
@@ -119,25 +108,34 @@ def follow(
     """Run the steps of a rank other than 0, which computes its part of each step and writes its part of the cloud."""
     shards = make_shards(experiment.config.N, world)
     state = RunState(experiment, checkpoint, shards)
-    observer, fallback = ShardCheckpoints(folder, world), experiment.config.device.fallback_dtype
+    observer = ShardCheckpoints(folder, world)
     if state.is_new:
         observer.after_step(state)
-    steps = iterate(
-        experiment.source,
-        state.cloud,
-        experiment.hyper,
-        generator=state.generator,
-        until=experiment.steps,
-        engine="sharded",
-        threads=threads,
-        fallback=fallback and dtype_of(fallback),
-        shards=shards,
-    )
+    steps = _iterate(state, "sharded", threads)
     for cloud, info in until_any_stopped(steps, state.generator, world):
         state.update(cloud, info)
         observer.after_step(state)
     observer.finish(state)
     return Outcome(folder.path, "finished" if state.is_last else "stopped", state.step, stop.signal)
+
+
+def _iterate(
+    state: RunState, engine: str, threads: int, on_switch: Callable[[PointCloud], None] = lambda bad: None
+) -> Steps:
+    """Return the steps that remain of a run, from its present cloud."""
+    experiment, fallback = state.experiment, state.experiment.config.device.fallback_dtype
+    return iterate(
+        experiment.source,
+        state.cloud,
+        experiment.hyper,
+        generator=state.generator,
+        until=experiment.steps,
+        engine=engine,
+        threads=threads,
+        fallback=fallback and dtype_of(fallback),
+        on_switch=on_switch,
+        shards=state.shards,
+    )
 
 
 def make_shards(N: int, world: World | None) -> Shards:

@@ -36,9 +36,9 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
         return []
     sections = []
     weights = [(piece.arguments, result) for piece, result in rows if piece.part == "weights"]
-    found = answer(weights, _part(rows, "limit"))
-    if found is not None:
-        sections.append(found)
+    text = answer(weights, _part(rows, "limit"))
+    if text is not None:
+        sections.append(text)
     if len(rows) < len(pieces):
         sections.append(f"**Unfinished**: {len(rows)} of {len(pieces)} results; the same command computes the others.")
     sections += ["![weights](weights.png)", "## The weights against the density: Ornstein-Uhlenbeck flow"]

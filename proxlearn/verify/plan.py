@@ -134,23 +134,23 @@ def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, 
 
 def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows: int) -> dict[str, Any]:
     """Return F_beta of the solution and of the particles along a run, and how often the proximal objective fell."""
-    known = make_flow(flow)
+    solved = make_flow(flow)
     rng = generator(seed, N)
-    start = PointCloud.from_arrays(known.draw(N, rng))
-    hyper = WeightsSetting(N, h, epsilon).hyper(known.beta)
-    steps, equal = round(known.horizon / h), torch.full((N,), 1 / N, dtype=torch.float64)
+    start = PointCloud.from_arrays(solved.draw(N, rng))
+    hyper = WeightsSetting(N, h, epsilon).hyper(solved.beta)
+    steps, equal = round(solved.horizon / h), torch.full((N,), 1 / N, dtype=torch.float64)
     recorded = {round(k * steps / rows) for k in range(rows + 1)}
     times, exact, particles, falls = [], [], [], 0
 
     def record(now: PointCloud) -> None:
         times.append(now.step * h)
-        exact.append(known.free_energy(now.step * h))
-        energy = float(known.functional.value(now.theta, equal))
-        particles.append(energy - float(entropy(now.theta)) / known.beta)
+        exact.append(solved.free_energy(now.step * h))
+        energy = float(solved.functional.value(now.theta, equal))
+        particles.append(energy - float(entropy(now.theta)) / solved.beta)
 
     record(start)
     noise_seed = int(torch.randint(2**31, (), generator=rng))
-    for cloud, info in recursion.iterate(known.functional, start, hyper, steps, seed=noise_seed):
+    for cloud, info in recursion.iterate(solved.functional, start, hyper, steps, seed=noise_seed):
         assert info is not None
         before, after = info.prox_objective()
         falls += bool(after <= before)

@@ -27,6 +27,8 @@ PATIENCE = 60.0
 """
 
 _running: list[subprocess.Popen[bytes]] = []
+_decided: set[np.dtype] = set()
+"""Precisions for which ``start`` has looked into the cache; a selection makes a step per candidate."""
 
 
 def _arguments(dtype: np.dtype) -> tuple[Any, ...]:
@@ -48,7 +50,10 @@ def start(dtype: np.dtype) -> None:
     """Start the second process, unless the code is in the cache or there is no cache to share."""
     cache = getattr(fixed_point.DENSE, "_cache", None)
     # With NUMBA_DISABLE_JIT, there is no compiled code.
-    if _running or not isinstance(cache, PassCache) or cache.cache_path is None or not sys.executable:
+    if _running or dtype in _decided or not isinstance(cache, PassCache) or not sys.executable:
+        return
+    _decided.add(dtype)
+    if cache.cache_path is None:
         return
     types = tuple(numba.typeof(value) for value in _arguments(dtype))  # type: ignore[no-untyped-call]
     if cache.is_stored(types, fixed_point.DENSE.targetctx):

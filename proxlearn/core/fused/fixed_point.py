@@ -16,7 +16,6 @@ import numpy as np
 from proxlearn.core.fused import absorbed_kernel
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.tile_kernel import TileKernel
 from proxlearn.core.fused.vector_math import FAST, exp, log8
 from proxlearn.core.options import Tolerance
 
@@ -160,8 +159,11 @@ _ROUNDS: dict[type, Callable[..., Any]] = {
     DenseKernel: DENSE,
     ShortKernel: _SHORT,
     SparseKernel: _SPARSE,
-    TileKernel: _make_rounds(TileKernel.build, TileKernel.sweep),
 }
+_PYTHON_ROUNDS = _make_rounds(
+    lambda kernel, *arguments: kernel.build(*arguments), lambda kernel, *arguments: kernel.sweep(*arguments)
+)
+"""The rounds of a TileKernel, whose methods are called from Python."""
 
 
 def arguments(
@@ -194,11 +196,6 @@ def arguments(
     )
 
 
-def register_kernel(kernel: type) -> None:
-    """Let ``solve`` run a class of kernels whose methods ``build`` and ``sweep`` are called from Python."""
-    _ROUNDS[kernel] = _make_rounds(kernel.build, kernel.sweep)  # type: ignore[attr-defined]
-
-
 def solve(
     kernel: Any,
     log_rho: np.ndarray,
@@ -213,7 +210,7 @@ def solve(
 
     The kernel is a DenseKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """
-    in_range, number, stopped, new_log_rho, log_z, log_Gz, log_Gq, changes = _ROUNDS[type(kernel)](
+    in_range, number, stopped, new_log_rho, log_z, log_Gz, log_Gq, changes = _ROUNDS.get(type(kernel), _PYTHON_ROUNDS)(
         *arguments(kernel, log_rho, log_xi, kappa, log_z0, delta, L, tolerance)
     )
     if not in_range:

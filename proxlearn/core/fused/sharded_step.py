@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.functionals.functional import Functional
-from proxlearn.core.fused import fixed_point
 from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import Drift, make_drift
 from proxlearn.core.fused.fused_step import FusedStep
@@ -127,6 +126,3 @@ class ShardedTileKernel(TileKernel):
         for of_rows, values in zip(rows, whole[1:], strict=True):
             of_rows.reshape(-1)[:] = values
         return whole[0]
-
-
-fixed_point.register_kernel(ShardedTileKernel)

@@ -14,8 +14,10 @@ SINGLE = np.dtype(np.float32)
 
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
+    compile_ahead._decided.clear()
     yield
     compile_ahead.stop()
+    compile_ahead._decided.clear()
 
 
 def is_stored() -> bool:
