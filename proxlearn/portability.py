@@ -1,4 +1,4 @@
-"""Differences between operating systems: flags for os.open, the user ID, and the size of the memory.
+"""Differences between operating systems: flags for os.open, the user ID, processes, and the size of the memory.
 
 Features that an operating system may lack are looked up here, so that the package can be imported without POSIX.
 """
@@ -20,6 +20,20 @@ NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
 def user_id() -> int:
     """Return the user ID of this process, comparable with ``st_uid`` of a file; on Windows, both are 0."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
+
+
+def process_exists(pid: int) -> bool:
+    """Return whether a process of this machine may still run; False only if it has certainly ended."""
+    # On Windows, signal 0 is Ctrl-C and would stop the process.
+    if os.name == "nt" or pid <= 0:
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def physical_memory() -> int:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.errors import SAME_COMMAND, RunError
-from proxlearn.portability import PLAIN
+from proxlearn.portability import PLAIN, process_exists
 
 CONTINUES_FROM_CHECKPOINT = "continues from the newest checkpoint"
-TEMPORARY_NAME = re.compile(r"\.proxlearn-.+\.\d+\.tmp")
+TEMPORARY_NAME = re.compile(r"\.proxlearn-.+\.(\d+)\.tmp")
 OLD_TEMPORARY_NAME = re.compile(
     r"\.((config|sweep)\.yaml|(status|model|selection|mlflow)\.json|(accuracy|confusion|points)\.csv"
     r"|cloud-\d+\.safetensors)\.\d+\.tmp"
@@ -84,10 +84,19 @@ def is_temporary(path: Path) -> bool:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Delete the unfinished files of killed processes in a folder; files of other programs are kept."""
+    """Delete the unfinished files of killed processes in a folder; files of other programs are kept.
+
+    A process that still runs, such as one that draws the plots of a finished run, goes on to rename its file.
+    """
     for path in folder.iterdir() if folder.is_dir() else ():
-        if is_temporary(path) and path.is_file() and not path.is_symlink():
+        if is_temporary(path) and path.is_file() and not path.is_symlink() and not _is_being_written(path):
             path.unlink(missing_ok=True)
+
+
+def _is_being_written(path: Path) -> bool:
+    match = TEMPORARY_NAME.fullmatch(path.name)
+    pid = int(match[1]) if match else os.getpid()
+    return pid != os.getpid() and process_exists(pid)
 
 
 @contextlib.contextmanager

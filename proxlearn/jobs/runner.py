@@ -42,6 +42,7 @@ from proxlearn.jobs.local_pool import LocalPool
 from proxlearn.jobs.progress import JobsWatcher, store_result
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.portability import process_exists
 from proxlearn.run.folder_checks import nearest_existing_folder
 from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.notice import notice
@@ -214,20 +215,12 @@ def _is_running(job: Job, records: JobRecords, session: str) -> bool:
         return False
     if job.run_folder is not None:
         return take_snapshot(job.run_folder).state == "running"
-    return record is not None and record.session == session and process_exists(record)
+    return record is not None and record.session == session and writer_exists(record)
 
 
-def process_exists(record: JobRecord) -> bool:
+def writer_exists(record: JobRecord) -> bool:
     """Return whether the process that wrote the record is alive; for a process on another machine, return False."""
-    if record.host != platform.node():
-        return False
-    try:
-        os.kill(record.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return record.host == platform.node() and process_exists(record.pid)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxlearn.files.atomic import write_all
-from proxlearn.portability import NO_WAIT, PLAIN
+from proxlearn.portability import NO_WAIT, PLAIN, process_exists
 
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0
@@ -44,16 +44,7 @@ class Owner:
     @property
     def is_gone(self) -> bool:
         """Whether the process is known to have ended; only a process on this host can be looked up."""
-        # On Windows, signal 0 is Ctrl-C and would stop the process.
-        if os.name == "nt" or self.host != platform.node() or self.pid <= 0:
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, OverflowError):
-            pass
-        return False
+        return self.host == platform.node() and not process_exists(self.pid)
 
 
 def signature() -> bytes:

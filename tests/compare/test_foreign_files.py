@@ -166,7 +166,7 @@ def test_a_command_that_was_killed_at_its_start_is_no_obstacle(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     Path("out").mkdir()
     Path("out/.lock").write_text('{"pid": 1, "ho')
-    Path("out/.proxlearn-splits.jsonl.77.tmp").write_text("{")
+    Path("out/.proxlearn-splits.jsonl.99999999.tmp").write_text("{")
     assert main([*WORDS, "--method", "majority"]) == 0
     assert not list(Path("out").glob(".proxlearn-*"))
 

@@ -3,9 +3,12 @@
 import csv
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
+
+from proxlearn.loggers.logger import LOGGER_KINDS
 
 Figures = dict[tuple[str, int], list[float]]
 """Metric and step -> every value found for them: one, where nothing was logged twice."""
@@ -41,6 +44,8 @@ def read_tensorboard(folder: Path) -> Figures:
 
 
 def client(store: Path):
+    for name, value in LOGGER_KINDS["mlflow"].environment.items():
+        os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
     return MlflowClient(store.as_uri())
