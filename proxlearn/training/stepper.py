@@ -50,6 +50,11 @@ class Stepper:
         if hyper.batch_size is not None and not isinstance(functional, Risk):
             problem = f"batch_size={hyper.batch_size}, but this functional has no samples"
             raise InputError(problem, "leave out batch_size")
+        if engine == "fused" and fused_obstacle("cpu") is None:
+            # Before the first noise is drawn: the first compiled pass launches Numba's threads, and with them torch's.
+            from proxlearn.core.fused.thread_layer import set_threads
+
+            set_threads(threads)
         self._functional: Functional | None = None
         """The functional in the precision of the newest step, ``_dtype``."""
         self._dtype: torch.dtype | None = None
