@@ -1,4 +1,4 @@
-"""The scikit-learn estimators, which train in the same way as `proxlearn train recipe=tuned`.
+"""The scikit-learn estimators, which train in the same way as `proxlearn train recipe=tuned`; here the classifier.
 
 Features and real targets are standardised with the statistics of the fitted rows; the cloud, its neuron and these
 scalings form a ``Model``, which predicts as `proxlearn predict` does.
@@ -6,40 +6,62 @@ scalings form a ``Model``, which predicts as `proxlearn predict` does.
 
 from __future__ import annotations
 
-from statistics import NormalDist
-from typing import Any, Literal, Self
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from proxlearn.core.neurons.activations import find_activation
-from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.losses import Quadratic
 from proxlearn.core.neurons.registry import make_neuron
 from proxlearn.core.options import Task
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none, standard
-from proxlearn.estimator_base import ProxLearn, WeightedRows, weighted_rows
-from proxlearn.estimator_parameters import PARAMETERS
+from proxlearn.estimator_base import ProxLearn, WeightedRows, dense_rows, limited_threads, weighted_rows
+from proxlearn.estimator_parameters import PARAMETERS, PARTIAL_STEPS, value_errors
+from proxlearn.estimator_regressor import ProxLearnRegressor
 from proxlearn.predict.model import Model
 
 __all__ = ["ProxLearn", "ProxLearnClassifier", "ProxLearnRegressor"]
 
-PARTIAL_STEPS = 10
+
+def _with_class_weight(init: Callable[..., None]) -> Callable[..., None]:
+    """Add the shared parameters to the signature of a constructor, from which scikit-learn reads them."""
+    shared = inspect.signature(ProxLearn.__init__).parameters
+    own = [parameter for name, parameter in inspect.signature(init).parameters.items() if name == "class_weight"]
+    init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
+    return init
 
 
 class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Classifier trained by proximal mean field learning.
 
     Two classes are predicted by the sign of one function with the targets -1 and +1, and more classes by the largest of
-    C functions with one-hot targets.
+    C functions with one-hot targets. Only one target is supported; for several, use scikit-learn's
+    ``MultiOutputClassifier``.
+
+    Besides the parameters below, the classifier has
+
+    class_weight : {{"balanced"}}, dict or None, default=None
+        Weights of the classes, by which the sample weights are multiplied: "balanced" gives every class the same total
+        weight, a dictionary maps labels to weights.
 
 {PARAMETERS}    classes_ : ndarray of shape (C,)
         The labels, in sorted order.
     """
+
+    _link_slope: float | None
+
+    @_with_class_weight
+    def __init__(self, *, class_weight: str | Mapping[Any, float] | None = None, **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on these rows, or continue the last fit if ``warm_start`` is set.
@@ -57,8 +79,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         -------
         self
         """
-        continues = self.warm_start and self.__sklearn_is_fitted__()
-        return self._learn(X, y, sample_weight, None, continues, None)
+        return self._learn(X, y, sample_weight, None, self.warm_start and self._can_continue(), None)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, steps: int = PARTIAL_STEPS, sample_weight: Any = None
@@ -83,7 +104,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         -------
         self
         """
-        return self._learn(X, y, sample_weight, classes, self.__sklearn_is_fitted__(), steps)
+        return self._learn(X, y, sample_weight, classes, self._can_continue(), steps)
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, continues: bool, steps: int | None) -> Self:
         with self._restore_on_failure():
@@ -92,9 +113,11 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return self
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any, continues: bool, steps: int | None) -> None:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=not continues)
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=not continues)
         check_classification_targets(y)
-        rows = weighted_rows(X, y, sample_weight)
+        if steps is not None:
+            self._require_rows(len(y), continues)
+        rows = weighted_rows(dense_rows(X), y, self._with_class_weights(sample_weight, X, y, classes))
         indices = self._class_indices(rows, classes, continues)
         scaler = self._model.scaler if continues else standard(rows.X, rows.weights)
         C = len(self.classes_)
@@ -105,15 +128,32 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         samples = Samples(self._scaled_features(rows, scaler), neuron.targets(labels), labels)
         problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
         self._train(problem, steps, self._fitted if continues else None)
+        if self._selection is not None and isinstance(loss, Quadratic):
+            self._link_slope = self._selection.link_slope
+        elif not continues:
+            self._link_slope = None
         self._model = Model(
             neuron,
-            TASKS[task](loss),
+            TASKS[task](loss if self._link_slope is None else Quadratic(self._link_slope)),
             self._fitted.cloud.to("cpu", torch.float64),
             scaler,
             none(np.empty((0, 1))),
             columns=(),
             classes=tuple(str(label) for label in self.classes_),
         )
+
+    def _with_class_weights(self, sample_weight: Any, X: Any, y: np.ndarray, classes: Any) -> Any:
+        """Return the sample weights multiplied by the weights of the classes, or None if both are equal."""
+        if self.class_weight is None:
+            return sample_weight
+        if self.class_weight == "balanced" and classes is not None:
+            raise ValueError(
+                "class_weight='balanced' needs all rows, which partial_fit does not have; give a dictionary of weights"
+            )
+        by_class = compute_sample_weight(self.class_weight, y)
+        if sample_weight is None:
+            return by_class
+        return by_class * _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _class_indices(self, rows: WeightedRows, classes: Any, continues: bool) -> np.ndarray:
         """Set ``classes_`` in a new fit; return the index of each row's class."""
@@ -141,13 +181,30 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         labels: np.ndarray = self.classes_[indices]
         return labels
 
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the outputs f of the network: shape (n,) for two classes, whose sign predicts, otherwise (n, C).
+
+        With the logistic loss, f is the log-odds of the second class; with cross-entropy, the outputs are logits.
+        """
+        check_is_fitted(self)
+        with value_errors(), limited_threads(self.threads):
+            f = self._model.mean_outputs(self._rows(X))["weighted"].T.numpy()
+        outputs: np.ndarray = f[:, 0] if len(self.classes_) == 2 else f
+        return outputs
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the class probabilities, n x C; each is at least 1e-6, and each row sums to 1.
 
-        The link function depends on the loss: the logistic function, softmax, or for the quadratic loss (1 + f) / 2
-        (two classes) and the positive parts of the outputs (more classes).
+        The link is that of the loss: the logistic function or softmax. For the quadratic loss it is one of them with a
+        slope that is fitted to the rows that the selection holds out; without a selection, the probabilities are
+        (1 + f) / 2, or the outputs' positive parts.
         """
         return self._predict(X).probabilities
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithms of the class probabilities, n x C."""
+        logarithms: np.ndarray = np.log(self.predict_proba(X))
+        return logarithms
 
     def predict_std(self, X: Any) -> np.ndarray:
         """Return the standard errors of the class probabilities as an n x C array.
@@ -159,145 +216,3 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         themselves.
         """
         return self._predict(X).errors
-
-
-class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
-    __doc__ = f"""Regressor for one or several targets, trained by proximal mean field learning.
-
-{PARAMETERS}    noise_ : ndarray of shape (targets,)
-        Standard deviation of the residuals on the rows that selection held out, after as many recursions as the fit
-        has. If selection did not choose the number of recursions, the value on the fitted rows is used if it is larger.
-        Without selection, or with a loss other than the quadratic one, it is computed on the rows fitted last, which
-        underestimates it.
-    """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on these rows, or continue the last fit if ``warm_start`` is set.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, features)
-        y : array-like of shape (n,) or (n, targets)
-        sample_weight : array-like of shape (n,), default=None
-            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings and ``noise_`` are
-            weighted in the same way. A row of weight 0 is ignored.
-
-        Returns
-        -------
-        self
-        """
-        return self._learn(X, y, sample_weight, self.warm_start and self.__sklearn_is_fitted__(), None)
-
-    def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS, sample_weight: Any = None) -> Self:
-        """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
-
-        The first piece determines the scalings and selects the values of parameters that are None.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, features)
-        y : array-like of shape (n,) or (n, targets)
-        steps : int, default=10
-            Number of recursions.
-        sample_weight : array-like of shape (n,), default=None
-            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a piece depends on ``steps``.
-
-        Returns
-        -------
-        self
-        """
-        return self._learn(X, y, sample_weight, self.__sklearn_is_fitted__(), steps)
-
-    def _learn(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> Self:
-        with self._restore_on_failure():
-            self._fit_rows(X, y, sample_weight, continues, steps)
-        self._warn_if_interrupted()
-        return self
-
-    def _fit_rows(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> None:
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=not continues)
-        y = np.asarray(y, dtype=np.float64)
-        rows = weighted_rows(X, y[:, None] if y.ndim == 1 else y, sample_weight)
-        targets = rows.y
-        outputs = targets.shape[1]
-        if continues and outputs != len(self._model.target_scaler.shift):
-            raise ValueError(f"y has {outputs} targets, but the continued fit has a different number of targets")
-        if continues:
-            scaler, target_scaler = self._model.scaler, self._model.target_scaler
-        else:
-            scaler, target_scaler = standard(rows.X, rows.weights), standard(targets, rows.weights)
-        loss = self._choose_loss("regression")
-        neuron = Perceptron(find_activation(self._checked("activation")), num_outputs=outputs)
-        names = ["y"] if outputs == 1 else [f"target {i}" for i in range(outputs)]
-        scaled = rows.scaled(targets, target_scaler, names, self._largest_magnitude())
-        samples = Samples(self._scaled_features(rows, scaler), scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
-        problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
-        self._train(problem, steps, self._fitted if continues else None)
-        cloud = self._fitted.cloud.to("cpu", torch.float64)
-        self._model = Model(neuron, TASKS["regression"](loss), cloud, scaler, target_scaler, columns=())
-        residuals = targets - self._model.predict(rows.X).predicted.reshape(targets.shape)
-        # The square is computed in scaled units, because the square of 1e200 is infinite.
-        squares = (residuals * target_scaler.factor) ** 2
-        noise = np.sqrt(np.average(squares, axis=0, weights=rows.weights))
-        # The risk on the held-out rows is a squared error for the quadratic loss only.
-        noise = self._held_out_noise(noise, outputs) if loss.name == "quadratic" else noise
-        self.noise_ = noise / target_scaler.factor
-
-    def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
-        """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
-
-        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if selection recorded no risk
-        for the fit's number of steps. Otherwise, the held-out value is that of the selected candidate, which was fitted
-        on fewer rows. If the fit's number of steps differs from the selected one, the candidate may by chance have a
-        lower risk than the fit; the larger of the two standard deviations is then returned.
-        """
-        selection, step = self._selection, self.n_steps_
-        risk = None if selection is None else selection.risk_at(step)
-        if selection is None or risk is None:
-            return fitted_noise
-        # The risk is a sum over the targets.
-        held_out = np.full(outputs, np.sqrt(risk / outputs))
-        return held_out if step == selection.best_step else np.maximum(held_out, fitted_noise)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted values in the units of the targets, with shape (n,) or (n, targets)."""
-        return self._predict(X).predicted
-
-    def predict_std(self, X: Any) -> np.ndarray:
-        """Return the standard errors of the predictions, in the units of the targets.
-
-        A prediction is a mean over the particles. Its standard error is the typical change of this mean if the same
-        number of particles were drawn again, independently, from the distribution that the cloud represents; it is
-        large for rows on which the particles disagree. Trained particles compensate for one another, so a fit with
-        another seed differs by far less. The noise of the targets is not included: see ``noise_``.
-        """
-        return self._predict(X).errors
-
-    def predict_interval(
-        self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper bounds of intervals with the given coverage, assuming a normal distribution.
-
-        With ``of="target"``, the intervals are for new targets; they use the standard deviation ``noise_``, which
-        includes every error of f on new rows. With ``of="mean"``, the intervals are for f(x) under redrawn particles;
-        they use ``predict_std``.
-        """
-        if of not in ("target", "mean"):
-            raise ValueError(f"of must be 'target' or 'mean', got {of!r}")
-        prediction = self._predict(X)
-        mean, errors = prediction.predicted, prediction.errors
-        std = errors if of == "mean" else np.broadcast_to(self.noise_, (len(errors), len(self.noise_)))
-        width = _quantile(coverage) * std.reshape(mean.shape)
-        return mean - width, mean + width
-
-
-def _quantile(coverage: float) -> float:
-    """Return z such that a normal variable is within z standard deviations of its mean with this probability."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
-    return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -27,11 +28,12 @@ from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.scaling import Scaler
 from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_errors
+from proxlearn.memory import device_memory
 from proxlearn.predict.model import Model, Prediction
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.fit import FitInterrupted, FitState, fit
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import Selection, select
+from proxlearn.training.successive_halving import FEWEST_ROWS, Selection, SelectionInterrupted, select
 from proxlearn.validators import callables
 
 
@@ -56,6 +58,20 @@ class WeightedRows:
             remedy = "correct the value, or leave out its row"
             check_scaled(values, scaled, names, limit, lambda i: f"row {self.numbers[i]}", remedy)
         return torch.from_numpy(scaled)
+
+
+def dense_rows(X: Any) -> np.ndarray:
+    """Return the rows as a dense array; refuse a sparse matrix that does not fit in memory as one."""
+    if not issparse(X):
+        return np.asarray(X)
+    needed, available = 8 * X.shape[0] * X.shape[1], device_memory("cpu")
+    if needed > available / 2:
+        raise ValueError(
+            f"X is sparse, and as a dense array it needs {needed / 2**30:.0f} GiB, but this machine has "
+            f"{available / 2**30:.0f} GiB; select features, or reduce their number with TruncatedSVD"
+        )
+    dense: np.ndarray = X.toarray()
+    return dense
 
 
 def weighted_rows(X: np.ndarray, y: np.ndarray, sample_weight: Any) -> WeightedRows:
@@ -84,11 +100,13 @@ class ProxLearn(EstimatorParameters):
     _fitted: FitState
     _model: Model
     _seed: int
-    _interrupted: bool
+    _interrupted: str
+    """The part of the last fit that was interrupted, "selection" or "recursions"; empty if the fit is complete."""
     _selection: Selection | None
     """The selection of this fit; None if nothing was selected or an earlier fit was continued."""
     settings_: dict[str, Any]
     selection_: list[dict[str, Any]]
+    selection_end_: str | None
 
     @property
     def particles_(self) -> np.ndarray:
@@ -109,6 +127,10 @@ class ProxLearn(EstimatorParameters):
     def n_steps_(self) -> int:
         return self._cloud().step
 
+    @property
+    def n_iter_(self) -> int:
+        return self.n_steps_
+
     def _cloud(self) -> PointCloud:
         check_is_fitted(self)
         return self._model.cloud
@@ -116,11 +138,28 @@ class ProxLearn(EstimatorParameters):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _can_continue(self) -> bool:
+        """Whether a further fit can start from the cloud; that of an interrupted selection is a candidate's."""
+        return self.__sklearn_is_fitted__() and self._interrupted != "selection"
+
+    def _require_rows(self, rows: int, continues: bool) -> None:
+        """Raise ValueError if the first piece of a ``partial_fit`` is too small to determine the scalings."""
+        if not continues and rows < FEWEST_ROWS:
+            raise ValueError(
+                f"the first piece has {rows} rows, which are too few to determine the scalings and the settings of the "
+                f"fit; give at least {FEWEST_ROWS} rows in the first call of partial_fit, better some hundreds"
+            )
+
     def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
         """Return the risk; raise ValueError if the confinement or the solver does not apply to it."""
         with value_errors():
             check_loss(loss, samples.y)
-            problem = Risk.from_samples(neuron, samples, loss, self._checked("confinement"))
+            problem = Risk.from_samples(neuron, samples, loss, self._settings().confinement or 0.0)
             if self._checked("solver") == "literal":
                 literal.check_problem(problem)
         return problem
@@ -140,26 +179,33 @@ class ProxLearn(EstimatorParameters):
     def _train(self, problem: Risk, steps: int | None, start: FitState | None) -> None:
         """Select the settings that are None and train from an initial cloud, or continue the fit ``start``.
 
-        An interrupt during the recursions ends them early. An interrupt during the selection is raised, because there
-        is no cloud yet.
+        An interrupt during the recursions ends them early. After an interrupt during the selection, the cloud is that
+        of the best candidate so far; without any candidate, the interrupt is raised.
         """
         given, engine = self._settings(), choose_engine("cpu", solver=self.solver)
+        if steps is not None and given.h_schedule == "cosine" and given.horizon is None:
+            # A step size that falls to a hundredth would end the learning from later pieces.
+            given = dataclasses.replace(given, h_schedule="constant")
         with value_errors():
             callbacks = callables("callbacks", self.callbacks)
         selected: Selection | None = None
+        self._interrupted = ""
         if start is None:
-            seed, selection, settings = _seed(self.random_state), [], given
-            if None in (getattr(given, name) for name in SELECTED):
-                with _Progress(self.verbose) as progress, limited_threads(self.threads):
-                    selected = select(
-                        problem, given, seed=seed, engine=engine, threads=self.threads, progress=progress.describe
-                    )
-                settings, selection = selected.settings, list(selected.table)
+            seed, selection, end, settings = _seed(self.random_state), [], None, given
+            if None in (getattr(given, name) for name in SELECTED if name != "horizon"):
+                try:
+                    selected = self._select(problem, given, seed, engine)
+                except SelectionInterrupted as error:
+                    selected, start, self._interrupted = error.selection, error.fitted, "selection"
+                settings, selection, end = selected.settings, list(selected.table), selected.end
         else:
-            seed, selection = self._seed, self.selection_
+            seed, selection, end = self._seed, self.selection_, self.selection_end_
             settings, start = self._continue_from(given, start)
         number = settings.steps if steps is None else steps
-        self._interrupted = False
+        if self._interrupted and start is not None:
+            # The best cloud of the best candidate is the result.
+            settings = dataclasses.replace(settings, N=len(start.cloud.theta))
+            start, number = dataclasses.replace(start, newest=start.cloud), 0
         with _Progress(self.verbose, number, 0 if start is None else start.newest.step) as progress:
 
             def callback(cloud: PointCloud, row: dict[str, float]) -> bool:
@@ -181,14 +227,26 @@ class ProxLearn(EstimatorParameters):
                         callback=callback,
                     )
             except FitInterrupted as error:
-                fitted, self._interrupted = error.fitted, True
+                fitted, self._interrupted = error.fitted, "recursions"
         self._fitted, self._seed, self.selection_, self._selection = fitted, seed, selection, selected
+        self.selection_end_ = end
         self.settings_ = dataclasses.asdict(settings) | {
             "loss": problem.loss.name,
             "activation": self.activation,
-            "confinement": problem.confinement,
             "solver": self.solver,
         }
+
+    def _select(self, problem: Risk, given: Settings, seed: int, engine: str) -> Selection:
+        with _Progress(self.verbose) as progress, limited_threads(self.threads):
+            return select(
+                problem,
+                given,
+                seed=seed,
+                engine=engine,
+                threads=self.threads,
+                rows=self._checked("selection_rows"),
+                progress=progress.describe,
+            )
 
     @contextlib.contextmanager
     def _restore_on_failure(self) -> Iterator[None]:
@@ -214,8 +272,15 @@ class ProxLearn(EstimatorParameters):
         return settings, dataclasses.replace(start, newest=newest)
 
     def _warn_if_interrupted(self) -> None:
-        """Warn if the fit was interrupted before all requested steps, as scikit-learn's networks do."""
-        if self._interrupted:
+        """Warn if the fit was interrupted and made fewer steps than requested, as scikit-learn's networks do."""
+        if self._interrupted == "selection":
+            warnings.warn(
+                "the fit was interrupted during the selection of its settings; the estimator predicts with the best "
+                f"candidate so far, {len(self.weights_)} particles after {self.n_iter_} recursions on a part of the "
+                "rows; call fit again for a complete fit",
+                stacklevel=4,
+            )
+        elif self._interrupted:
             warnings.warn(
                 f"the fit was interrupted after {self.n_steps_} recursions; to continue it, call partial_fit, or call "
                 "fit with warm_start=True",
@@ -224,9 +289,12 @@ class ProxLearn(EstimatorParameters):
 
     def _predict(self, X: Any) -> Prediction:
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
         with value_errors(), limited_threads(self.threads):
-            return self._model.predict(rows)
+            return self._model.predict(self._rows(X))
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """Return the rows to predict as a dense array, validated."""
+        return dense_rows(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False))
 
 
 class _Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,18 +15,21 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss
 from proxlearn.core.options import Task
 from proxlearn.errors import InputError
-from proxlearn.training.settings import Settings
+from proxlearn.training.settings import AUTO_BATCH, DEFAULT_HORIZON, MOST_WHOLE_ROWS, Settings
+from proxlearn.training.successive_halving import MOST_ROWS
 
 Callback = Callable[[dict[str, float], PointCloud], object]
 DEFAULT_LOSS: str | None = None
 """The default of the parameter ``loss`` of both estimators."""
+PARTIAL_STEPS = 10
+"""The default number of recursions of ``partial_fit``."""
 CHECKS = {
     field.name: schema.setting_check(field)
     for cls in (schema.DeviceConfig, schema.TrainConfig)
     for field in dataclasses.fields(cls)
 }
 """The checks of the command line, which also apply to the parameters."""
-SELECTED = ("steps", "beta", "h", "epsilon", "init_scale")
+SELECTED = ("steps", "beta", "h", "epsilon", "init_scale", "confinement", "horizon")
 """Parameters for which None means that selection chooses the value; for other parameters, None is an ordinary value."""
 TASK_NAMES: dict[Task, str] = {
     "binary": "two classes",
@@ -37,8 +40,12 @@ TASK_NAMES: dict[Task, str] = {
 
 PARAMETERS = f"""\
     Parameters that are None are chosen by the selection of recipe=tuned, which uses only the rows given to ``fit``: it
-    trains candidates on three quarters of them and compares their risks on the last quarter. A fit with all parameters
-    given is faster; in a search such as GridSearchCV, set the parameters that the search does not vary.
+    trains candidates on three quarters of them and compares their log-losses (classes) or risks on the last quarter. A
+    fit with all parameters given is faster; in a search such as GridSearchCV, set the parameters that the search does
+    not vary.
+
+    X may be a dense array, a data frame of numbers or a sparse matrix. A sparse matrix is converted to a dense array,
+    because the features are centred.
 
     An invalid parameter or row raises ValueError, as scikit-learn expects, with the message that
     ``proxlearn.InputError`` has elsewhere. A fit that fails leaves the estimator unchanged.
@@ -68,9 +75,10 @@ PARAMETERS = f"""\
         well.
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
         Activation sigma of the neurons a sigma(<w, x> + b).
-    confinement : float or mapping of str to float, default=0.0
+    confinement : float, mapping of str to float or None, default=None
         Strength lambda of the term (lambda / 2) |theta|^2, which is added to the risk: one number for all coordinates,
-        or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined.
+        or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined. None is
+        selected together with other parameters, and 0 if ``beta``, ``h``, ``epsilon`` and ``init_scale`` are given.
     drift : {{"first_variation", "paper"}}, default="first_variation"
         Gradient that moves the particles: that of the risk's first variation v + 2 u, or that of sum(u + v), as printed
         in Algorithm 2. "paper" needs the quadratic loss.
@@ -99,12 +107,20 @@ PARAMETERS = f"""\
         "systematic" resamples the particles when the effective sample size falls below ``ess_threshold`` N.
     ess_threshold : float, default=0.5
         Threshold of ``resample``, as a share of N.
-    h_schedule, beta_schedule : {{"constant", "cosine", "power"}}, default="constant"
-        Schedules of the step size and of the temperature.
-    horizon : int, default=1000
-        Number of recursions over which the schedules decrease.
-    batch_size : int or None, default=None
-        Number of rows per recursion, drawn with replacement; None means all rows.
+    h_schedule : {{"cosine", "constant", "power"}}, default="cosine"
+        Schedule of the step size. ``partial_fit``, whose number of recursions is not known in advance, has "constant"
+        in place of "cosine".
+    beta_schedule : {{"constant", "cosine", "power"}}, default="constant"
+        Schedule of the temperature.
+    horizon : int or None, default=None
+        Number of recursions over which the schedules decrease. None is selected together with other parameters. Where
+        ``beta``, ``h``, ``epsilon`` and ``init_scale`` are given, None makes the step size constant in place of
+        "cosine", and is {DEFAULT_HORIZON} for other schedules.
+    batch_size : int, "auto" or None, default="auto"
+        Rows per recursion, drawn with replacement; "auto": all of up to {MOST_WHOLE_ROWS} rows, otherwise {AUTO_BATCH};
+        None: all rows.
+    selection_rows : int or None, default={MOST_ROWS}
+        Maximum number of rows that the selection uses, with each class in proportion; None: all rows.
     dtype : {{"float32", "float64"}}, default="float32"
         Precision of the recursion; predictions use float64.
     threads : int or None, default=None
@@ -118,7 +134,7 @@ PARAMETERS = f"""\
         Whether to show progress on stderr.
     callbacks : sequence of callable, default=()
         Functions that are called at every logged step with its row of ``history_`` and the cloud. A true result stops
-        the fit after that step, as in ``proxlearn.train``; ``n_steps_`` is the number of steps made.
+        the fit after that step, as in ``proxlearn.train``; ``n_iter_`` is the number of steps made.
 
     Attributes
     ----------
@@ -132,8 +148,14 @@ PARAMETERS = f"""\
         All settings of the fit, with the selected values and the name of the loss.
     selection_ : list of dict
         The candidates of the selection and their validation risks.
-    n_steps_ : int
+    selection_end_ : {{"minimum", "step cap", "fewest steps"}} or None
+        Where the validation score of the selected candidate is lowest: between its steps, at the last one (more
+        ``steps`` may give a better model), or at one of the first (the features may hardly determine the target). None
+        if nothing was selected.
+    n_iter_, n_steps_ : int
         Number of recursions so far.
+    n_features_in_ : int
+        Number of features.
 """
 """The part of the docstring that both estimators share; each adds its own summary and attributes."""
 
@@ -153,7 +175,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
         init_scale: float | None = None,
         loss: str | Loss | None = DEFAULT_LOSS,
         activation: str = "tanh",
-        confinement: float | Mapping[str, float] = 0.0,
+        confinement: float | Mapping[str, float] | None = None,
         drift: str = "first_variation",
         prox_potential: str = "first_variation",
         orientation: str = "consistent",
@@ -165,10 +187,11 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
         weights: str = "proximal",
         resample: str = "none",
         ess_threshold: float = 0.5,
-        h_schedule: str = "constant",
+        h_schedule: str = "cosine",
         beta_schedule: str = "constant",
-        horizon: int = 1000,
-        batch_size: int | None = None,
+        horizon: int | None = None,
+        batch_size: int | Literal["auto"] | None = "auto",
+        selection_rows: int | None = MOST_ROWS,
         dtype: str = "float32",
         threads: int | None = None,
         warm_start: bool = False,
@@ -201,6 +224,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
         self.beta_schedule = beta_schedule
         self.horizon = horizon
         self.batch_size = batch_size
+        self.selection_rows = selection_rows
         self.dtype = dtype
         self.threads = threads
         self.warm_start = warm_start
@@ -211,7 +235,14 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> Settings:
         """Return the parameters as settings, checked in the same way as the keys of the command line."""
         names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
-        return Settings(**{name: self._checked(name) for name in names})
+        values = {name: self._checked(name) for name in names}
+        selects = None in (values[name] for name in SELECTED if name not in ("steps", "confinement", "horizon"))
+        # The literal algorithm has no confinement.
+        if values["confinement"] is None and (not selects or self.solver == "literal"):
+            values["confinement"] = 0.0
+        if values["horizon"] is None and values["h_schedule"] == "cosine" and not selects:
+            values["h_schedule"] = "constant"
+        return Settings(**values)
 
     def _checked(self, name: str) -> Any:
         """Return the value of a parameter; raise ValueError if the command line would reject it."""

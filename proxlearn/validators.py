@@ -126,6 +126,15 @@ def optional(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
 
+def optional_or_auto(check: Check) -> Check:
+    """Return a check that accepts null, the word auto, and the values that ``check`` accepts."""
+
+    def checked(name: str, value: Any) -> Any:
+        return value if value is None or value == "auto" else check(name, value)
+
+    return checked
+
+
 def strengths(name: str, value: Any) -> float | dict[str, float]:
     """Validate a confinement: a number >= 0, or a mapping from blocks of theta to such numbers."""
     check = real(at_least=0, example=1e-3)

@@ -43,7 +43,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
     defaults, parameters = Settings(), ProxLearnClassifier().get_params()
     for name in ("drift", "prox_potential", "orientation", "tolerance", "delta", "L", "kernel"):
         assert parameters[name] == getattr(defaults, name)
-    assert ProxLearnRegressor().get_params() == parameters
+    assert ProxLearnRegressor().get_params() | {"class_weight": None} == parameters
     assert parameters["loss"] == DEFAULT_LOSS
 
 

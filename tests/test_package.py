@@ -38,6 +38,7 @@ LAYERS = (
     ("jobs", "predict"),
     ("estimator_parameters",),
     ("estimator_base",),
+    ("estimator_regressor",),
     ("baselines", "bench", "estimator"),
     ("compare",),
     ("paper.published",),

@@ -25,12 +25,14 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.training.fit import LOGGED_PER_DECADE, initial_cloud, risk_of
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, RUNGS, hold_out
+from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, hold_out
 
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """Candidate pairs of init_scale and learning rate."""
+RUNGS = ((50, 4), (100, 2), (300, 1))
+"""Steps of the selection and the numbers of candidates that are kept, as the recursion had them up to revision 3."""
 MAX_STEPS = sum(steps for steps, _ in RUNGS)
-"""Largest number of steps that the selection of the recursion can choose."""
+"""Largest number of steps that the selection can choose."""
 DTYPE = torch.float32
 READINGS = Hyper(beta=1.0, h=1.0, epsilon=1.0, drift="first_variation", prox_potential="first_variation")
 """Hyperparameters for which the drift is the gradient of the risk; beta, h and epsilon do not affect it."""
@@ -38,7 +40,7 @@ READINGS = Hyper(beta=1.0, h=1.0, epsilon=1.0, drift="first_variation", prox_pot
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
     """Return the settings of the network, with the candidates and the rules of the selection."""
-    rules = network_settings() | {"candidates": list(CANDIDATES), "most_steps": MAX_STEPS}
+    rules = network_settings() | {"rungs": RUNGS, "candidates": list(CANDIDATES), "most_steps": MAX_STEPS}
     return {"N": Settings().N, "dtype": str(DTYPE), **rules}
 
 

@@ -26,14 +26,18 @@ from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none
 from proxlearn.predict.model import Model
 from proxlearn.training import fit as recursion
+from proxlearn.training.candidates import CANDIDATES, scaled_candidates
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import (
-    CANDIDATES,
     FEWEST_ROWS,
+    FEWEST_STEPS,
+    LEAST_GAIN,
     MOST_PARTICLES,
+    NEAR_END,
     PATIENCE,
+    REFINED_H,
     RUNGS,
-    candidates_of,
+    STEPS_PER_ROW,
     select,
 )
 
@@ -91,12 +95,14 @@ def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
         # A setting that was added later is left out at its default value, so that earlier results keep their key.
         if name not in schema.ADDED_KEYS or value != schema.ADDED_KEYS[name]
     }
-    return base | network_settings() | {"candidates": list(candidates_of(find_loss(LOSS), CANDIDATES))}
+    rules = {"rungs": RUNGS, "least_gain": LEAST_GAIN, "fewest_steps": FEWEST_STEPS, "refined_h": REFINED_H}
+    rules |= {"steps_per_row": STEPS_PER_ROW, "near_end": NEAR_END}
+    return base | network_settings() | rules | {"candidates": list(scaled_candidates(find_loss(LOSS), CANDIDATES))}
 
 
 def network_settings() -> dict[str, Any]:
-    """Return the neuron, the loss and the rules of the selection, which all networks share."""
-    rules = {"rungs": RUNGS, "patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
+    """Return the neuron, the loss and the rules of the selection that all networks share."""
+    rules = {"patience": PATIENCE, "most_particles": MOST_PARTICLES, "fewest_rows": FEWEST_ROWS}
     return {"neuron": NEURON, "loss": LOSS, **rules}
 
 

@@ -16,15 +16,15 @@ OURS = "proxlearn"
 """Name of the method with which all others are compared."""
 
 _ALL = (
-    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.recursion:proximal", revision=3),
+    Method(OURS, "ProxLearn (proximal weights)", "network", "proxlearn.baselines.recursion:proximal", revision=4),
     Method(
         "uniform",
         "noisy gradient descent (uniform weights)",
         "network",
         "proxlearn.baselines.recursion:uniform",
-        revision=3,
+        revision=4,
     ),
-    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.recursion:fisher_rao", revision=3),
+    Method("fisher_rao", "Fisher-Rao weights", "network", "proxlearn.baselines.recursion:fisher_rao", revision=4),
     Method("adam", "Adam", "network", "proxlearn.baselines.adam:fit", revision=2),
     Method("jko_icnn", "JKO-ICNN", "sampler", "proxlearn.baselines.jko_icnn:fit"),
     Method("swgf", "SWGF + RealNVP", "sampler", "proxlearn.baselines.swgf:fit"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from proxlearn.errors import InputError
 from proxlearn.paper.target_names import MEASUREMENTS, RUNS, parse_targets
@@ -24,6 +25,7 @@ targets:
   tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
   weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
   losses                   quadratic loss against logistic loss or cross-entropy on paired splits: losses.md
+  estimators               the estimators beside five of scikit-learn on twelve tables: estimators.md
   tables, figures, all     all tables, all figures, or all targets
   runs [TARGET ...]        make the missing runs and fits of the targets (default: all targets), then build
 """
@@ -33,8 +35,8 @@ checksum and command of every run), metrics.csv, and the clouds that a figure ne
 finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
 and packed into the archive when it is finished. A stopped run continues from its run folder; if that folder is gone,
 for example in a clean clone, it starts again from its first step. So does a run whose experiment has more steps than
-the archived run. The fits of tuned, weights and losses are stored one by one in outputs/NAME/results.jsonl and are not
-repeated either.
+the archived run. The fits of tuned, weights, losses and estimators are stored one by one in
+outputs/NAME/results.jsonl and are not repeated either.
 
 examples:
   proxlearn paper all                  every table, figure and page, from a clean clone too
@@ -79,13 +81,13 @@ def parser() -> argparse.ArgumentParser:
         "--quick",
         action="store_true",
         help="train short runs (1/100 of the steps, at most 100) and build from them; not available for tuned, "
-        "weights and losses",
+        "weights, losses and estimators",
     )
     parser.add_argument(
         "--into",
         metavar="FOLDER",
         help="folder of the runs and results (default: outputs/paper; with --quick: outputs/paper-quick; for tuned, "
-        "weights and losses: outputs)",
+        "weights, losses and estimators: outputs)",
     )
     parser.add_argument(
         "--jobs",
@@ -127,10 +129,11 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
 
 def _measurement(name: str, folder: Path, makes_fits: bool, parallel: int | None) -> int:
     """Compute the missing fits of a page if requested, write the page, and return the exit code."""
-    from proxlearn.paper import losses_page, tuned_page
+    from proxlearn.paper import estimators_page, losses_page, tuned_page
     from proxlearn.paper import weight_updates_page as weights_page
 
-    page = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS, "losses": losses_page.LOSSES}[name]
+    pages = {"tuned": tuned_page.TUNED, "weights": weights_page.WEIGHTS, "losses": losses_page.LOSSES}
+    page: Any = pages.get(name, estimators_page)
     code = page.measure(folder, parallel or 1) if makes_fits else 0
     path = page.write(folder)
     if path is None:

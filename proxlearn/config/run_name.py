@@ -21,6 +21,7 @@ NOT_TRAJECTORY = (
     "threads",
     "recipe",
     "compile",
+    "metric_rows",
 )
 """Keys that do not affect the trajectory of the particles; runs that differ only in these keys share one folder."""
 

@@ -147,13 +147,18 @@ class TrainConfig(Hyperparameters[float | None]):
     loss: str | None = setting(optional(registered(options.Loss, LOSS_GROUP)))
     """The name of the loss; None selects the recommended loss of the task."""
     activation: options.Activation = setting(choice(options.Activation))
-    confinement: float | Mapping[str, float] = setting(strengths)
-    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta."""
+    confinement: float | Mapping[str, float] | None = setting(optional(strengths))
+    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta; None: chosen by a
+    selection, and 0 where there is none."""
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
     validation_fraction: float | None = setting(optional(real(above=0, below=1, example=0.25)))
     """Share of the training rows that no step uses and whose metrics are logged for the choice of settings."""
+    selection_rows: int | None = setting(optional(integer(at_least=8, example=20000)))
+    """Maximum number of training rows that the selection uses; None: all."""
+    metric_rows: int | None = setting(optional(integer(at_least=1, example=20000)))
+    """Maximum number of rows per part for the metrics of logged steps; None: all. The figures at the end are of all."""
 
     def __post_init__(self) -> None:
         check_readings(vars(self))
@@ -167,8 +172,13 @@ class TrainConfig(Hyperparameters[float | None]):
     @property
     def selected(self) -> tuple[str, ...]:
         """The keys whose values the selection chooses."""
-        open_keys = (key for key in ("beta", "h", "epsilon", "steps") if getattr(self, key) is None)
-        return (*open_keys, *(("init_scale",) if self.init == "normal" and self.init_scale is None else ()))
+        keys = ("beta", "h", "epsilon", "steps", *(("init_scale",) if self.init == "normal" else ()))
+        open_keys = tuple(key for key in keys if getattr(self, key) is None)
+        # A confinement or a horizon alone is not worth a selection: where all other values are given, they are 0 and
+        # 1000. The steps do not count, because a run that is extended has the same confinement.
+        if not set(open_keys) - {"steps"}:
+            return open_keys
+        return (*open_keys, *(key for key in ("confinement", "horizon") if getattr(self, key) is None))
 
 
 def check_readings(values: Mapping[str, Any]) -> None:
@@ -228,6 +238,8 @@ ADDED_KEYS = {
     "activation": "tanh",
     "confinement": 0.0,
     "validation_fraction": None,
+    "selection_rows": None,
+    "metric_rows": None,
 }
 """Keys that the config.yaml of an earlier version lacks, with the values under which such a run continues unchanged."""
 

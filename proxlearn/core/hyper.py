@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from proxlearn.core import options
 from proxlearn.core.registry import WEIGHTS_GROUP, registered
-from proxlearn.validators import Check, choice, integer, optional, real
+from proxlearn.validators import Check, choice, integer, optional, optional_or_auto, real
 
 __all__ = ["Hyper", "Hyperparameters", "blind_step_notice", "energy_share", "kappa_sentence"]
 
 Number = TypeVar("Number", float, float | None)
 NOISE_SCALE: Check = real(at_least=0, example=1.0)
+BATCH_SIZE: Check = integer(at_least=1, example=256)
 
 
 def hyperparameter(check: Check, default: Any = MISSING, *, selectable: bool = False) -> Any:
@@ -75,10 +76,12 @@ class Hyperparameters(Generic[Number]):
     h_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
     beta_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
     """Schedule of the temperature 1/beta; its factors are those that ``h_schedule`` applies to h."""
-    horizon: int = hyperparameter(integer(at_least=1, example=1000), 1000)
-    """Step at which the cosine schedule ends and the power law has fallen to a tenth."""
-    batch_size: int | None = hyperparameter(optional(integer(at_least=1, example=256)), None)
-    """Number of samples per step, drawn with replacement; None means all samples."""
+    horizon: int | None = hyperparameter(integer(at_least=1, example=1000), 1000, selectable=True)
+    """Step at which the cosine schedule ends and the power law has fallen to a tenth; None, in a config or in the
+    settings of a fit, means that selection chooses it."""
+    batch_size: int | Literal["auto"] | None = hyperparameter(optional_or_auto(BATCH_SIZE), None)
+    """Number of samples per step, drawn with replacement; None means all samples. "auto", in a config or in the
+    settings of a fit, means a number that depends on the number of samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +147,10 @@ class Hyper(Hyperparameters[float]):
     (0.2, 'paper')
     """
 
+    horizon: int = hyperparameter(integer(at_least=1, example=1000), 1000)
+    """Step at which the cosine schedule ends and the power law has fallen to a tenth."""
+    batch_size: int | None = hyperparameter(optional(BATCH_SIZE), None)
+    """Number of samples per step; a rule ("auto") has been applied to the number of samples before a step."""
     noise_scale: float = hyperparameter(NOISE_SCALE, 1.0)
     """Factor by which the noise is multiplied; in a config, it is a setting of the dataset (1/100 for the paper's SHD).
     """

@@ -105,11 +105,17 @@ class Loss(ABC):
         return f"<loss {self.name}>"
 
 
+@dataclass(frozen=True)
 class Quadratic(Loss):
-    """The paper's loss (y - f)^2, summed over the outputs."""
+    """The paper's loss (y - f)^2, summed over the outputs.
 
-    name = "quadratic"
-    tasks = ("binary", "multiclass", "regression")
+    It defines no probabilities by itself. With a ``link_slope`` s, which selection fits to rows that it holds out, the
+    class probabilities are 1 / (1 + exp(-s f)) for two classes and softmax(s f) for more.
+    """
+
+    link_slope: float | None = None
+    name: ClassVar[str] = "quadratic"
+    tasks: ClassVar[tuple[Task, ...]] = ("binary", "multiclass", "regression")
 
     def value(self, f: Tensor, y: Tensor) -> Tensor:
         return _sum_outputs((y - f).square())
@@ -124,6 +130,11 @@ class Quadratic(Loss):
 
     def cotangent(self, f: Tensor, y: Tensor) -> Tensor:
         return (f - y) * (2 / y.shape[-1])
+
+    def probabilities(self, f: Tensor) -> Tensor | None:
+        if self.link_slope is None:
+            return None
+        return (logistic if len(f) == 1 else cross_entropy).probabilities(self.link_slope * f.double())
 
 
 class Logistic(Loss):

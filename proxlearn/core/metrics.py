@@ -13,6 +13,11 @@ for the true class would make the log-loss infinite."""
 CALIBRATION_BINS = 15
 """Number of bins of equal width into which the probability of the predicted class is divided."""
 
+LINK_SLOPES = (1e-3, 1e3)
+"""Bounds of a fitted slope, for outputs whose targets are of order 1."""
+LINK_ROUNDS = 24
+"""Bisections of the logarithm of a slope: its relative error is then below 1e-6."""
+
 
 def accuracy_share(hits: Tensor) -> Tensor:
     """Return the share of entries that are true."""
@@ -37,6 +42,31 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
         f"log_loss_{estimate}": -of_labels.log().mean(),
         f"calibration_error_{estimate}": calibration_error(probabilities, labels),
     }
+
+
+def fit_link_slope(output: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
+    """Return the s with the lowest log-loss of the class probabilities softmax(s f), or 1 / (1 + exp(-s f)).
+
+    ``output`` holds the mean outputs f of held-out rows, C x n, or 1 x n for two classes. The log-loss is convex in s.
+    As in Platt's method, C pseudo-counts are spread over the classes, so that s stays finite where the rows are
+    separated without error.
+    """
+    f = output.double()
+    # Two classes by one output f are two classes by the outputs 0 and f.
+    f = torch.cat((torch.zeros_like(f), f)) if len(f) == 1 else f
+    C, n = f.shape
+    w = torch.ones(n, dtype=torch.float64) if weights is None else weights.double() * (n / weights.double().sum())
+    # The derivative of the log-loss is the mean of f under the predicted probabilities minus that under the targets.
+    smoothed = (n * f.gather(0, labels[None])[0] + f.sum(dim=0)) / (n + C)
+    low, high = (math.log(bound) for bound in LINK_SLOPES)
+    for _ in range(LINK_ROUNDS):
+        middle = (low + high) / 2
+        predicted = (torch.softmax(math.exp(middle) * f, dim=0) * f).sum(dim=0)
+        if float((w * (predicted - smoothed)).sum()) > 0:
+            high = middle
+        else:
+            low = middle
+    return math.exp((low + high) / 2)
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 """Tables, figures and the pages on curves and health, with the entries of the plan (run_plan.py) from which each is
 built; health is built from all entries."""
-MEASUREMENTS = ("tuned", "weights", "losses")
+MEASUREMENTS = ("tuned", "weights", "losses", "estimators")
 """Pages that are built from stored results of fits instead of runs."""
 GROUPS = {
     "tables": ("table1", "table2", "table3", "table4", "table5", "shd"),

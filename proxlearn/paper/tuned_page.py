@@ -20,7 +20,7 @@ from proxlearn.run.experiment import Experiment, build_experiment
 from proxlearn.training.fit import fit
 from proxlearn.training.successive_halving import select
 
-SELECTED = ("init_scale", "h", "beta", "epsilon", "steps")
+SELECTED = ("init_scale", "h", "beta", "epsilon", "confinement", "horizon", "steps")
 PAPER_SPLIT = "paper's split"
 
 
@@ -176,7 +176,7 @@ TUNED = FitMeasurement(
     5,
     {"wdbc": HALF, "banana": HALF, "diabetes": HALF, "twonorm": HALF, "digits": HALF, "shd": (), "sine": ()},
     measure_fit,
-    3,
+    4,
     page_body,
 )
 TUNED = replace(TUNED, further=(replace(TUNED, overrides={"wdbc": ()}, fit=measure_paper_split),))

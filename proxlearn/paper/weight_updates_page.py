@@ -202,7 +202,15 @@ WEIGHTS = FitMeasurement(
     measure_updates,
     1,
     page_body,
-    common=("loss=quadratic",),
+    # The selection and the schedules of revision 1.
+    common=(
+        "loss=quadratic",
+        "confinement=0",
+        "h_schedule=constant",
+        "horizon=1000",
+        "batch_size=null",
+        "selection_rows=null",
+    ),
 )
 OWN_SELECTION = replace(WEIGHTS, fit=measure_own_selection, revision=2, common=("loss=quadratic", "weights=fisher_rao"))
 WEIGHTS = replace(WEIGHTS, further=(OWN_SELECTION,))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.losses import find_loss
+from proxlearn.core.losses import Quadratic, find_loss
 from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.core.neurons.registry import make_neuron
 from proxlearn.core.tasks import TASKS
@@ -68,9 +68,10 @@ def build_model(description: dict[str, Any], cloud: PointCloud) -> Model:
     target = description.get("target")
     targets = tuple(target) if isinstance(target, list) else () if target is None else (target,)
     activation = description.get("activation", "tanh")
+    loss, slope = find_loss(description.get("loss")), description.get("link_slope")
     return Model(
         make_neuron(description["neuron"], len(classes), activation, max(1, len(targets))),
-        TASKS[description["task"]](find_loss(description.get("loss"))),
+        TASKS[description["task"]](loss if slope is None else Quadratic(slope)),
         cloud,
         _build_scaler(description["scaling"]),
         _build_scaler(description["target_scaling"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from proxlearn.core import options
 from proxlearn.core.cloud import PointCloud, draw_cloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.losses import LOSSES, Loss, find_loss, recommended_loss
+from proxlearn.core.losses import LOSSES, Loss, Quadratic, find_loss, recommended_loss
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.registry import NEURONS, make_neuron
 from proxlearn.core.part_checks import check_loss
@@ -87,12 +87,33 @@ class Experiment:
         assert self.settings.steps is not None, "the selection has not set steps"
         return self.settings.steps
 
+    @property
+    def metric_samples(self) -> dict[str, Samples]:
+        """The rows of each part on which the metrics of logged steps are computed."""
+        return {name: sample_rows(samples, self.config.metric_rows) for name, samples in self.parts.items()}
+
+    @property
+    def link_slope(self) -> float | None:
+        """The slope of the link of the quadratic loss's class probabilities, if the selection has fitted one."""
+        loss = self.source.loss
+        return loss.link_slope if isinstance(loss, Quadratic) else None
+
     def to(self, dtype: torch.dtype) -> Experiment:
         """Return the same experiment in another precision, converted from the float64 data."""
         test = self.prepared.test.to(self.device, dtype)
         held_out = self.prepared.validation
         validation = None if held_out is None else held_out.to(self.device, dtype)
         return replace(self, problem=self.source.to(self.device, dtype), test=test, validation=validation)
+
+    def with_selection(self, values: Mapping[str, Any], link_slope: float | None) -> Experiment:
+        """Return the experiment with the values that a selection has chosen for settings that are null."""
+        selected = {name: values[name] for name in self.config.selected}
+        settings = replace(self.settings, **selected)
+        loss = Quadratic(link_slope) if link_slope is not None and self.source.loss.name == "quadratic" else None
+        source, problem = (
+            risk.with_parts(loss=loss, confinement=settings.confinement) for risk in (self.source, self.problem)
+        )
+        return replace(self, settings=settings, source=source, problem=problem)
 
 
 def build_experiment(config: TrainConfig) -> Experiment:
@@ -110,9 +131,10 @@ def build_experiment(config: TrainConfig) -> Experiment:
     prepared = replace(prepared, train=with_targets(neuron, prepared.train), test=with_targets(neuron, prepared.test))
     prepared = replace(prepared, validation=held_out)
     check_loss(loss, prepared.train.y)
-    check_outputs_memory(config, max(len(prepared.train), len(prepared.test)), len(prepared.table.classes))
-    problem = Risk.from_samples(neuron, prepared.train, loss, config.confinement)
-    settings = settings_from_config(config)
+    settings = settings_from_config(config).for_rows(len(prepared.train))
+    batch = settings.batch_size if isinstance(settings.batch_size, int) else len(prepared.train)
+    check_outputs_memory(config, min(batch, len(prepared.train)), len(prepared.table.classes))
+    problem = Risk.from_samples(neuron, prepared.train, loss, settings.confinement or 0.0)
     problem.check_readings(settings)
     experiment = Experiment(config, settings, problem, problem, prepared.test, prepared, device)
     return experiment.to(dtype_of(config.device.dtype))
@@ -122,7 +144,20 @@ def settings_from_config(config: TrainConfig) -> Settings:
     """Return the settings of a fit from a config; values that selection chooses stay None."""
     values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
     values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
+    # The literal algorithm has no confinement, and a selection alone can choose one.
+    if values["confinement"] is None and ("confinement" not in config.selected or config.solver == "literal"):
+        values["confinement"] = 0.0
+    if values["horizon"] is None and values["h_schedule"] == "cosine" and "horizon" not in config.selected:
+        values["h_schedule"] = "constant"
     return Settings(**values)
+
+
+def sample_rows(samples: Samples, most: int | None) -> Samples:
+    """Return a fixed random sample of at most ``most`` rows, in their order; None stands for all rows."""
+    if most is None or len(samples) <= most:
+        return samples
+    rows = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))[:most]
+    return samples.take_rows(rows.sort().values.to(samples.X.device))
 
 
 def with_targets(neuron: Neuron, samples: Samples) -> Samples:

@@ -26,6 +26,7 @@ ADDED_VALUES = {
     "loss": "quadratic",
     "encoding": None,
     "reading": None,
+    "link_slope": None,
 }
 """Defaults for values that are missing in the model.json of an earlier version."""
 SCALINGS = ("scaling", "target_scaling")
@@ -83,6 +84,9 @@ def _problem(values: dict[str, Any]) -> str:
         return "the number of pixels of its image differs from the number of columns"
     if not isinstance(values.get("scaled_apart", False), bool):
         return "its scaled_apart is neither true nor false"
+    slope = values.get("link_slope")
+    if slope is not None and not (type(slope) in (int, float) and 0 < slope < math.inf):
+        return "its link_slope is not a positive number"
     return _encoding_problem(values)
 
 

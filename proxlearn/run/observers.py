@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.distributed.world import World
 from proxlearn.loggers.logger import RunLogger
@@ -29,8 +30,11 @@ class MetricsRows(Observer):
 
     def __init__(self, folder: RunFolder, log: MetricsLog) -> None:
         self.folder, self.log = folder, log
+        self.parts: dict[str, Samples] = {}
 
     def start(self, state: RunState) -> None:
+        # Drawn once per session: the rows do not depend on the precision, to which a later step may switch.
+        self.parts = state.experiment.metric_samples
         lacks_final_row = self.log.start(state.checkpoint.metrics, final_row_step(state.step, state.experiment))
         if lacks_final_row:
             self._record(state, scheduled=False)
@@ -45,9 +49,11 @@ class MetricsRows(Observer):
 
     def _record(self, state: RunState, scheduled: bool) -> None:
         experiment = state.experiment
+        if next(iter(self.parts.values())).X.dtype != experiment.problem.dtype:
+            self.parts = experiment.metric_samples
         state.row = measure(
             experiment.problem,
-            experiment.parts,
+            self.parts,
             state.cloud,
             state.proximal_figures(),
             experiment.hyper,

@@ -29,7 +29,9 @@ MOST_POINTS = 2000
 """Maximum number of rows of points.csv, enough for a plot."""
 
 
-def write_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str]) -> None:
+def write_model(
+    folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str], link_slope: float | None = None
+) -> None:
     """Write model.json, which holds everything that prediction needs besides the cloud."""
     table = prepared.table
     reading = {key: value for key, value in table.reading.items() if value is not None}
@@ -50,22 +52,26 @@ def write_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, s
             "scaling": _plain(prepared.scaler),
             "scaled_apart": prepared.scaled_apart,
             "target_scaling": _plain(prepared.target_scaler),
+            **({} if link_slope is None else {"link_slope": link_slope}),
         },
     )
 
 
-def repair_model(folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str]) -> None:
+def repair_model(
+    folder: RunFolder, prepared: PreparedData, parts: Mapping[str, str], link_slope: float | None = None
+) -> None:
     """Write model.json again if it is damaged or does not match the data."""
     try:
         description = read_description(folder.model)
         table = prepared.table
-        expected = {**parts, "task": table.task, "columns": [*table.columns], "classes": [*table.classes]}
+        names = {"columns": [*table.columns], "classes": [*table.classes]}
+        expected: dict[str, Any] = {**parts, **names, "task": table.task, "link_slope": link_slope}
         if all(description[key] == value for key, value in expected.items()):
             return
     except UnreadableFile:
         pass
     folder.require_held()
-    write_model(folder, prepared, parts)
+    write_model(folder, prepared, parts, link_slope)
 
 
 def write_points(folder: RunFolder, prepared: PreparedData) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,10 +18,12 @@ from proxlearn.run.selection_store import SelectionFiles
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.terminal.notice import notice
 from proxlearn.training.successive_halving import select
-from proxlearn.validators import integer, real
+from proxlearn.validators import integer, optional, real, strengths
 
 POSITIVE = real(above=0, example=1.0)
 CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"steps": integer(at_least=0, example=1)}
+ADDED_CHECKS = {"confinement": strengths, "horizon": optional(integer(at_least=1, example=1000))}
+"""Checks of selected values that the selection.json of an earlier version lacks."""
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
@@ -29,13 +32,25 @@ def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experime
         return experiment
     try:
         selected = read_chosen(folder)
+        slope = read_link_slope(folder)
     except UnreadableFile as error:
         if not any(step > 0 for step, _ in list_checkpoints(folder.checkpoints)):
             # No step depends on the selected values yet.
             return None
         remedy = "restore it, or train again with overwrite=true"
         raise UnreadableFile(folder.selection, error.why, remedy) from error
-    return None if selected is None else _fill_in(experiment, selected)
+    return None if selected is None else experiment.with_selection(selected, slope)
+
+
+def read_link_slope(folder: RunFolder) -> float | None:
+    """Return the slope of the link of class probabilities in selection.json; None if there is none."""
+    try:
+        slope = read_json(folder.selection).get("link_slope")
+        return None if slope is None else float(POSITIVE("link_slope", slope))
+    except AbsentFile:
+        return None
+    except InputError as error:
+        raise UnreadableFile(folder.selection, error.problem) from error
 
 
 def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
@@ -50,7 +65,9 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
             raise UnreadableFile(
                 folder.selection, f"its format is {record['format']!r:.60} instead of {SELECTION_FORMAT!r}"
             )
-        return {name: check(name, record["chosen"][name]) for name, check in CHECKS.items()}
+        chosen = record["chosen"]
+        added = {name: check for name, check in ADDED_CHECKS.items() if name in chosen}
+        return {name: check(name, chosen[name]) for name, check in (CHECKS | added).items()}
     except UnreadableFile:
         raise
     except (KeyError, TypeError, InputError) as error:
@@ -60,6 +77,7 @@ def read_chosen(folder: RunFolder) -> dict[str, Any] | None:
 
 def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop: StopRequest) -> Experiment:
     """Select the settings that are null, write selection.json, and return the experiment with the selected values."""
+    config = experiment.config
     start = time.monotonic()
     notice_time = start
 
@@ -79,7 +97,13 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     try:
         with stop.interruptible():
             selection = select(
-                experiment.source, base, seed=experiment.config.seed, threads=threads, progress=progress, store=store
+                experiment.source,
+                base,
+                seed=experiment.config.seed,
+                threads=threads,
+                rows=experiment.config.selection_rows,
+                progress=progress,
+                store=store,
             )
     except Interrupted as stopped:
         remedy = f"the same command continues the selection (candidate results stored: {len(store)})"
@@ -87,18 +111,39 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
             # The new run was prepared in a separate folder, which is deleted.
             remedy = "the same command starts again (the old run is unchanged)"
         raise StoppedBySignal(stopped.signal, "stopped during the selection", remedy) from stopped
-    selected = {name: asdict(selection.settings)[name] for name in CHECKS}
+    selected = {name: asdict(selection.settings)[name] for name in CHECKS | ADDED_CHECKS}
     seconds = round(time.monotonic() - start, 3)
-    record = {"format": SELECTION_FORMAT, "chosen": selected, "seconds": seconds, "candidates": list(selection.table)}
+    record = {
+        "format": SELECTION_FORMAT,
+        "chosen": selected,
+        "link_slope": selection.link_slope,
+        "end": selection.end,
+        "seconds": seconds,
+        "candidates": list(selection.table),
+    }
     folder.require_held()
     write_json(folder.selection, record)
     store.clear()
-    numbers = ", ".join(f"{name}={selected[name]:g}" for name in CHECKS if name in experiment.config.selected)
-    notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of the training part (selection.json)")
-    return _fill_in(experiment, selected)
+    numbers = ", ".join(f"{name}={_text(value)}" for name, value in selected.items() if name in config.selected)
+    most, rows = config.selection_rows, len(experiment.source.samples)
+    part = "the training part" if most is None or rows <= most else f"{most} of the {rows} training rows"
+    notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of {part} (selection.json)")
+    if selection.end in ENDS and "steps" in config.selected:
+        notice(ENDS[selection.end].format(step=selected["steps"]))
+    return experiment.with_selection(selected, selection.link_slope)
 
 
-def _fill_in(experiment: Experiment, selected: dict[str, Any]) -> Experiment:
-    """Return the experiment with the selected values filled in for settings that are null; other settings are kept."""
-    values = {name: selected[name] for name in experiment.config.selected}
-    return replace(experiment, settings=replace(experiment.settings, **values))
+ENDS = {
+    "step cap": "the validation score was still falling at the end of the selection (step {step}); more steps=... may "
+    "give a better model",
+    "fewest steps": "the validation score is lowest after {step} steps already: the features may hardly determine the "
+    "target",
+}
+"""Notices about the step at which the validation score is lowest."""
+
+
+def _text(value: Any) -> str:
+    """Return a selected value as it is written on the command line."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{block}:{strength:g}" for block, strength in value.items()) + "}"
+    return "null" if value is None else f"{value:g}"

@@ -24,6 +24,7 @@ from proxlearn.run.run_log import open_run_log
 from proxlearn.run.signals import StopRequest
 from proxlearn.run.status_writer import Status
 from proxlearn.run.training_loop import training_loop
+from proxlearn.terminal.notice import notice
 
 
 def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, status: Status) -> None:
@@ -33,7 +34,8 @@ def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: Ru
     with MetricsLog(folder.metrics) as log:
         log.start(checkpoint.metrics, None)
         divided = status.values["engine"] == "sharded"
-        log.write(measure(experiment.problem, experiment.parts, checkpoint.cloud, None, experiment.hyper, divided))
+        parts = experiment.metric_samples
+        log.write(measure(experiment.problem, parts, checkpoint.cloud, None, experiment.hyper, divided))
         log.sync()
         checkpoints.save(folder.checkpoints, replace(checkpoint, metrics=log.mark))
     status.write("running", checkpoint)
@@ -67,6 +69,12 @@ def run_session(
             for line in foreign_lines:
                 journal.info("not a row of metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)
+        for part, total in (("training", len(experiment.problem.samples)), ("test", len(experiment.test))):
+            most = experiment.config.metric_rows
+            if most is not None and total > most:
+                sample = f"the metrics of logged steps are of {most} of the {total} {part} rows (metric_rows={most})"
+                journal.info(sample)
+                notice(f"{sample}; the figures at the end are of all rows")
         status.write("running", checkpoint)
         journal.info("%s: from step %d to %d", status.values["command"], checkpoint.cloud.step, experiment.steps)
         with out_of_memory_as_run_error(), logger_session(experiment.config.logger, folder, journal.warning) as logger:
@@ -90,5 +98,5 @@ def run_session(
 
 
 def _write_model_and_points(experiment: Experiment, folder: RunFolder) -> None:
-    result_files.write_model(folder, experiment.prepared, experiment.part_names)
+    result_files.write_model(folder, experiment.prepared, experiment.part_names, experiment.link_slope)
     result_files.write_points(folder, experiment.prepared)

@@ -1,16 +1,27 @@
 """Handling of SIGINT and SIGTERM: a signal interrupts slow work that can be repeated; otherwise, it is recorded.
 
 The training loop checks for a recorded signal after every step. A second signal ends the process in any case.
+
+Python runs the handler of a signal between two bytecodes. While a library compiles or reads for seconds, the handler
+waits. A thread therefore ends the process if work that can be repeated does not end soon after a signal.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
+
+from proxlearn.terminal.streams import try_write
+
+GRACE_SECONDS = 1.2
+"""Time after a signal in which interruptible work ends by itself, otherwise the process is ended."""
 
 
 class Interrupted(BaseException):
@@ -37,6 +48,9 @@ class StopRequest:
         self._among_ranks = among_ranks
         self._interruptible = False
         self._previous: dict[int, Any] = {}
+        self._left = threading.Event()
+        """Set when an interruptible block ends."""
+        self._watch: tuple[socket.socket, int] | None = None
 
     def __enter__(self) -> StopRequest:
         # Only the main thread can set handlers; in other threads (a notebook's worker, a launcher), signals are left
@@ -44,11 +58,39 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
+            self._start_watch()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._watch is not None:
+            sender, previous = self._watch
+            signal.set_wakeup_fd(previous)
+            # The thread ends when its socket is closed at the other end.
+            sender.close()
+
+    def _start_watch(self) -> None:
+        """Start the thread that ends the process if interruptible work does not end after a signal.
+
+        The interpreter writes the number of a signal to the socket at once, whatever the main thread does.
+        """
+        receiver, sender = socket.socketpair()
+        sender.setblocking(False)
+        previous = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        self._watch = (sender, previous)
+        threading.Thread(target=self._end_if_stuck, args=(receiver,), daemon=True).start()
+
+    def _end_if_stuck(self, receiver: socket.socket) -> None:
+        with receiver:
+            while received := receiver.recv(1):
+                number = received[0]
+                if number not in self._previous or not self._interruptible:
+                    continue
+                self._left.clear()
+                if self._interruptible and not self._left.wait(GRACE_SECONDS):
+                    try_write("proxlearn: stopped; the same command continues\n", sys.stderr)
+                    os._exit(128 + number)
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -59,6 +101,7 @@ class StopRequest:
             yield
         finally:
             self._interruptible = False
+            self._left.set()
 
     def check(self) -> None:
         """Raise Interrupted if a signal has arrived, even if a library has suppressed an earlier Interrupted."""

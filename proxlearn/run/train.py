@@ -101,7 +101,7 @@ def _train(
         ResumePoints(work, complete or experiment, previous).check_settings(complete is not None)
     if complete is not None and previous.finished_at is not None and previous.finished_at >= complete.steps:
         with disk_errors_as_run_error(path):
-            result_files.repair_model(work, complete.prepared, complete.part_names)
+            result_files.repair_model(work, complete.prepared, complete.part_names, complete.link_slope)
         share_start(world, None)
         return Outcome(path, "finished", previous.finished_at, already_finished=True, longest_steps=previous.steps)
     engine = choose_engine(

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, draw_normal
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.metrics import effective_sample_size
+from proxlearn.core.losses import Loss, cross_entropy, logistic
+from proxlearn.core.metrics import effective_sample_size, fit_link_slope
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_of_last_step, is_log_spaced
@@ -32,18 +33,27 @@ class FitState:
     """The state of a fit: everything that is needed to predict and to continue the fit."""
 
     cloud: PointCloud
-    """The newest cloud; with a validation part, the cloud with the lowest validation risk."""
+    """The newest cloud; with a validation part, the cloud with the lowest validation score."""
     newest: PointCloud
     generator: Tensor
     """State of the noise generator, as bytes."""
     history: tuple[Row, ...] = ()
-    """Rows of the logged steps: step, train_risk, validation_risk if there is a validation part, ess, and the h, beta
-    and epsilon of that step."""
+    """Rows of the logged steps: step, train_risk, validation_risk if there is a validation part (with the quadratic
+    loss and classes also validation_log_loss and link_slope), ess, and the h, beta and epsilon of that step."""
 
     @property
     def best(self) -> Row:
-        """The row with the lowest validation risk."""
-        return min((row for row in self.history if "validation_risk" in row), key=lambda row: row["validation_risk"])
+        """The row with the lowest validation score."""
+        return min((row for row in self.history if "validation_risk" in row), key=validation_score)
+
+
+def validation_score(row: Row) -> float:
+    """Return the number by which fits and their steps are ranked: the log-loss for classes, otherwise the risk.
+
+    The risk of a loss that defines probabilities is their log-loss. For the quadratic loss, the row has the log-loss
+    of a fitted link. A row without a validation part has the score infinity.
+    """
+    return row.get("validation_log_loss", row.get("validation_risk", np.inf))
 
 
 class FitInterrupted(KeyboardInterrupt):
@@ -91,11 +101,13 @@ def fit(
     """Run ``steps`` recursions from ``start``, or from the initial cloud of ``seed``, and return the resulting state.
 
     The default of ``steps`` is ``settings.steps``. Continuing a fit gives bit for bit the result of one longer fit,
-    even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation risk is kept, and
-    the fit ends after ``patience`` logged steps without a lower risk. ``engine`` and ``threads`` have the same meaning
-    as in ``iterate``. ``callback`` is called at every logged step; a true result ends the
-    fit there.
+    even after ``FitInterrupted``. If ``validation`` is given, the cloud with the lowest validation score is kept, and
+    the fit ends after ``patience`` logged steps without a lower score. ``engine`` and ``threads`` have the same meaning
+    as in ``iterate``. ``callback`` is called at every logged step; a true result ends the fit there. A confinement in
+    the settings replaces that of the problem.
     """
+    settings = settings.for_rows(len(problem.samples))
+    problem = problem if settings.confinement is None else problem.with_parts(confinement=settings.confinement)
     start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
     assert number is not None, "neither the call nor the settings give the number of steps"
@@ -120,14 +132,14 @@ def fit(
             used = hyper_of_last_step(hyper, cloud)
             row = {"step": cloud.step, "train_risk": risk_of(problem, cloud, train)}
             if held_out is not None:
-                row["validation_risk"] = risk_of(problem, cloud, held_out)
+                row |= validation_figures(problem, cloud, held_out)
             row |= {"ess": float(effective_sample_size(cloud.log_rho))}
             row |= {"h": used.h, "beta": used.beta, "epsilon": used.epsilon}
             history.append(row)
             stop = callback(cloud, row)
             if held_out is not None:
-                risks = [logged.get("validation_risk", np.inf) for logged in history]
-                rows_since_best = len(risks) - 1 - int(np.argmin(risks))
+                scores = [validation_score(logged) for logged in history]
+                rows_since_best = len(scores) - 1 - int(np.argmin(scores))
                 best = cloud if rows_since_best == 0 else best
                 stop = stop or (patience is not None and rows_since_best >= patience)
             if stop:
@@ -138,18 +150,46 @@ def fit(
 
 
 def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
-    """Return the risk of the weighted estimate on ``samples``, computed in blocks of rows."""
-    shares, total = cloud.shares[:, None], 0.0
+    """Return the risk of the weighted estimate on ``samples``."""
+    return _mean_loss(problem.loss, _outputs_of(problem, cloud, samples), samples)
+
+
+def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples) -> Row:
+    """Return the risk on held-out samples; for the quadratic loss and classes, also a fitted link and its log-loss."""
+    f = _outputs_of(problem, cloud, samples)
+    row = {"validation_risk": _mean_loss(problem.loss, f, samples)}
+    if not needs_link(problem.loss, samples):
+        return row
+    assert samples.labels is not None
+    output = f.reshape(-1, len(samples))
+    slope = fit_link_slope(output, samples.labels, samples.weights)
+    likelihood = logistic if samples.y.ndim == 1 else cross_entropy
+    return row | {"validation_log_loss": _mean_loss(likelihood, slope * f, samples), "link_slope": slope}
+
+
+def needs_link(loss: Loss, samples: Samples) -> bool:
+    """Whether class probabilities need a fitted link: the quadratic loss regresses -1 and +1, or one-hot vectors.
+
+    The outputs of the paper's softmax neuron, whose targets are 1 throughout, are probabilities already.
+    """
+    y = samples.y
+    return loss.name == "quadratic" and samples.labels is not None and (y.ndim == 2 or bool((y < 0).any()))
+
+
+def _outputs_of(problem: Risk, cloud: PointCloud, samples: Samples) -> Tensor:
+    """Return the mean outputs of the weighted estimate in the shape of the targets, computed in blocks of rows."""
+    shares, blocks = cloud.shares[:, None], []
     piece = max(1, PIECE // len(cloud.theta))
     for first in range(0, len(samples), piece):
         rows = torch.arange(first, min(first + piece, len(samples)))
         part = samples.take_rows(rows) if len(rows) < len(samples) else samples
-        f = problem.neuron.respond(cloud.theta, part).over_particles(shares)[:, 0]
-        losses = problem.loss.value(f.view_as(part.y), part.y).double()
-        if part.weights is not None:
-            losses = losses * part.weights
-        total += float(losses.sum())
+        blocks.append(problem.neuron.respond(cloud.theta, part).over_particles(shares)[:, 0].view_as(part.y))
+    return torch.cat(blocks, dim=-1)
+
+
+def _mean_loss(loss: Loss, f: Tensor, samples: Samples) -> float:
+    losses = loss.value(f, samples.y).double()
     if samples.weights is None:
-        return total / len(samples)
+        return float(losses.sum()) / len(samples)
     mass = float(samples.weights.sum())
-    return total / mass if mass else 0.0
+    return float((losses * samples.weights).sum()) / mass if mass else 0.0

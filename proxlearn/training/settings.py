@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from proxlearn.core import options
+from proxlearn.core.confinement import Confinement
 from proxlearn.core.hyper import Hyper, Hyperparameters
+
+DEFAULT_HORIZON = 1000
+"""The horizon of a fit that has none. With the cosine schedule, its step size stays constant."""
+MOST_WHOLE_ROWS = 2**15
+"""With more rows than this, batch_size=auto draws mini-batches."""
+AUTO_BATCH = 2**12
+"""Number of rows of the mini-batches that batch_size=auto draws: a step then takes milliseconds, and the noise of its
+gradient is small beside the differences between steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +23,7 @@ class Settings(Hyperparameters[float | None]):
     """The hyperparameters, the numbers of particles and steps, the initial scale and the precision of a fit.
 
     The defaults are those of recipe=tuned (a test compares them with its YAML file). If steps, init_scale, beta,
-    h or epsilon is None, selection chooses its value.
+    h, epsilon, confinement or horizon is None, selection chooses its value.
     """
 
     beta: float | None = None
@@ -25,17 +35,34 @@ class Settings(Hyperparameters[float | None]):
     orientation: options.Orientation = "consistent"
     prox_potential: options.Potential = "first_variation"
     tolerance: options.Tolerance = "log"
+    h_schedule: options.Schedule = "cosine"
+    horizon: int | None = None
+    batch_size: int | Literal["auto"] | None = "auto"
     noise_scale: float = 1.0
     N: int = 500
     steps: int | None = None
     init_scale: float | None = None
     """Scale s of the initial cloud: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / n_x)."""
     dtype: str = "float32"
+    confinement: Confinement | None = None
+    """Lambda of (lambda / 2) |theta|^2, for all coordinates or per block of theta; selection may choose it."""
+
+    def for_rows(self, rows: int) -> Settings:
+        """Return the settings for a number of training rows: batch_size=auto becomes a number, or None for all rows."""
+        if self.batch_size != "auto":
+            return self
+        return replace(self, batch_size=AUTO_BATCH if rows > MOST_WHOLE_ROWS else None)
 
     @property
     def hyper(self) -> Hyper:
         """The hyperparameters of the steps; beta, h and epsilon must be filled in."""
         values = {field.name: getattr(self, field.name) for field in fields(Hyper)}
+        # A fit replaces the rule by a number; with few rows, and where no samples are known, all rows are used.
+        values["batch_size"] = None if self.batch_size == "auto" else self.batch_size
+        if self.horizon is None:
+            # The number of steps cannot be the horizon, because a fit that is continued has more of them.
+            values["horizon"] = DEFAULT_HORIZON
+            values["h_schedule"] = "constant" if self.h_schedule == "cosine" else self.h_schedule
         missing = [name for name, value in values.items() if value is None and name in ("beta", "h", "epsilon")]
         assert not missing, f"the selection has not set {missing}"
         return Hyper(**values)

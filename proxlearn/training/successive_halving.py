@@ -1,13 +1,16 @@
-"""The selection procedure for every dataset: successive halving on a held-out quarter of the training part.
+"""One selection procedure for every dataset: successive halving on a held-out quarter of the training part.
 
-Every candidate starts from the same seed. In each rung, the remaining candidates are trained for some more steps and
-ranked by their lowest validation risk so far; the better ones are kept. The final fit on the whole training part uses
-the winner's settings and ends at the step of its lowest validation risk. No test row is used.
+Every candidate starts from the same seed. In each rung, the remaining candidates are trained for more steps than before
+and ranked by their lowest validation score: the log-loss for classes, otherwise the risk. The better ones are kept.
+With h_schedule=cosine and an open horizon, the candidates of a rung start again, their step size falls over the steps
+of the rung, and only its last steps count: a fit with a large step size oscillates, and the step of its lowest score is
+a matter of chance. The final fit on the whole training part uses the winner's settings and ends at the step of its
+lowest score. No test row is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -15,33 +18,35 @@ import numpy as np
 import torch
 
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
-from proxlearn.training.fit import FitState, fit
+from proxlearn.training.candidates import candidates_of
+from proxlearn.training.fit import FitInterrupted, FitState, Row, fit, validation_score
+from proxlearn.training.selection_progress import SelectionProgress
 from proxlearn.training.settings import Settings
 
-CANDIDATES: tuple[dict[str, float], ...] = tuple(
-    {"init_scale": s, "h": h, "epsilon": epsilon, "beta": beta}
-    for s in (1.0, 2.0, 0.5)
-    for h in (0.5, 0.1)
-    for epsilon, beta in ((0.1, 1e5), (1.0, 1e4))
-)
-"""The candidates for the quadratic loss, chosen for standardised features and targets of order 1."""
-RUNGS: tuple[tuple[int, int], ...] = ((50, 4), (100, 2), (300, 1))
-"""For each rung, the number of further steps per candidate and the number of candidates that are kept afterwards."""
+RUNGS: tuple[tuple[int, int], ...] = ((40, 3), (120, 2), (440, 1))
+"""For each rung: the number of further steps per candidate, and the number of candidates that are kept after them."""
+STEPS_PER_ROW = 3
+"""From the third rung on, the most steps per training row: more would fit the noise of a small table."""
+LEAST_GAIN = 0.03
+"""Relative decrease of the lowest score from one rung to the next below which the selection ends."""
+NEAR_END = 0.7
+"""Share of the horizon after which the scores count: the step size has fallen to a fifth."""
 PATIENCE = 12
-"""Number of logged steps without a lower validation risk after which a candidate stops.
+"""Number of logged steps without a lower validation score after which a candidate stops.
 
 Logged steps are log-spaced, 20 per decade, so the number of steps quadruples in the meantime."""
+FEWEST_STEPS = 5
+"""If the lowest score has fewer steps than this, h is too large to stop in time, and smaller values are tried."""
+REFINED_H = 0.2
+"""Factor of h in such a trial."""
 MOST_PARTICLES = 200
-"""Maximum N of a candidate. In a mean-field model, good settings do not depend on N, so few particles suffice for a
-ranking.
-"""
+"""Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles suffice to rank."""
 FEWEST_ROWS = 8
-"""Number of rows below which a held-out part is uninformative; the first candidate and the steps of the first rung are
-then chosen.
-"""
+"""With fewer rows, a held-out part is uninformative: the first candidate and the steps of the first rung are chosen."""
+MOST_ROWS = 20_000
+"""Maximum number of rows of a selection by default; a ranking does not need more."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,20 @@ class Selection:
     """One row per candidate and rung: its hyperparameters, its lowest validation risk, and the step of that risk."""
     curve: tuple[tuple[int, float], ...] = ()
     """The winner's logged steps, in order, with its validation risks; empty if no part was held out."""
+    link_slope: float | None = None
+    """Slope of the link of class probabilities at the selected step, for the quadratic loss."""
+    end: str = "minimum"
+    """Where the winner's lowest score is: at a "minimum", at the "step cap", or at the "fewest steps"."""
 
     @property
     def best_step(self) -> int:
-        """The step of the winner's lowest validation risk; the curve must not be empty."""
-        return min(self.curve, key=lambda point: point[1])[0]
+        """The step of the winner's lowest validation risk among the steps that count; the curve must not be empty."""
+        horizon = self.settings.horizon
+        late = [point for point in self.curve if horizon is not None and point[0] >= NEAR_END * horizon]
+        return min(late or self.curve, key=lambda point: point[1])[0]
 
     def risk_at(self, step: int) -> float | None:
-        """Return the winner's validation risk after ``step`` recursions, or None if the curve does not cover that step.
+        """Return the winner's validation risk after ``step`` recursions; None if the curve does not cover that step.
 
         Between two logged steps, the result is the larger of their risks; after the last logged step, it is the last
         risk.
@@ -70,11 +81,19 @@ class Selection:
         return max(before + after) if before else None
 
 
+class SelectionInterrupted(KeyboardInterrupt):
+    """The user interrupted a selection; ``selection`` and ``fitted`` are those of the best candidate so far."""
+
+    def __init__(self, selection: Selection, fitted: FitState) -> None:
+        super().__init__("interrupted during the selection")
+        self.selection, self.fitted = selection, fitted
+
+
 class CandidateStore(Protocol):
-    """A store of candidates' results from an interrupted selection with the same problem, settings and seed."""
+    """Results of candidates from an interrupted selection of the same problem, settings and seed."""
 
     def load(self, rung: int, candidate: int, settings: Settings) -> FitState | RunError | None:
-        """Return the fit of a candidate after a rung, the error that ended it, or None if no result is stored."""
+        """Return the fit of a candidate after a rung, or the error that ended it; None if no result is stored."""
 
     def save(self, rung: int, candidate: int, settings: Settings, result: FitState | RunError) -> None:
         """Store the result of a candidate after a rung."""
@@ -90,32 +109,71 @@ def select(
     candidates: tuple[dict[str, Any], ...] | None = None,
     fixed: Collection[str] = (),
     rungs: tuple[tuple[int, int], ...] = RUNGS,
+    rows: int | None = MOST_ROWS,
     progress: Callable[[str], None] = lambda text: None,
     store: CandidateStore | None = None,
 ) -> Selection:
     """Choose a candidate for the fields that ``base`` leaves at their defaults, using only the training samples.
 
-    By default, the candidates are those of the loss. A field of ``base`` keeps its value if this value is not its
+    The candidates are by default those of the loss. A field of ``base`` keeps its value if this value is not its
     default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
     and changes nothing else, so that a run can be extended. ``engine`` and ``threads`` have the same meaning as in
-    ``iterate``. Results that ``store`` holds from an interrupted selection are not computed again.
+    ``iterate``. At most ``rows`` samples are used, a random sample with each class in proportion. Results that
+    ``store`` holds from an interrupted selection are not computed again. A KeyboardInterrupt raises
+    SelectionInterrupted.
     """
-    candidates = candidates_of(problem.loss) if candidates is None else candidates
-    candidate_settings = _distinct(base, candidates, fixed)
-    names = tuple(dict.fromkeys(name for candidate in candidates for name in candidate))
+    base = base.for_rows(len(problem.samples))
+    candidates = candidates_of(problem) if candidates is None else candidates
+    settings = _distinct(base, candidates, fixed)
     if len(problem.samples) < FEWEST_ROWS:
-        return Selection(replace(candidate_settings[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
-    training, held_out = hold_out(problem.samples, seed)
-    part = problem.with_samples(training)
-    alive: dict[int, FitState | None] = dict.fromkeys(range(len(candidate_settings)))
-    table: list[dict[str, Any]] = []
-    last_step = 0
-    for rung, (more, keep) in enumerate(rungs):
-        last_step += more
-        risks: dict[int, float] = {}
-        for i, fitted in list(alive.items()):
-            progress(f"selection: rung {rung + 1} of {len(rungs)}, {len(alive)} candidates to step {last_step}")
-            settings = replace(candidate_settings[i], N=min(base.N, MOST_PARTICLES))
+        return Selection(replace(settings[0], steps=rungs[0][0] if base.steps is None else base.steps), ())
+    names = tuple(dict.fromkeys(name for candidate in candidates for name in candidate))
+    search = _Search(problem.with_samples(limit_rows(problem.samples, rows, seed)), base, names, settings, rungs)
+    search.run(seed, engine, threads, SelectionProgress(progress), store, "h" not in _kept(base, fixed))
+    return search.selection()
+
+
+Train = Callable[[int, int, int, int], None]
+"""Trains a candidate in a rung, given the numbers of further steps and of all steps up to the end of the rung."""
+
+
+class _Search:
+    """Successive halving of candidates: the settings and fits of all candidates, and the table of their results."""
+
+    def __init__(
+        self,
+        problem: Risk,
+        base: Settings,
+        names: tuple[str, ...],
+        settings: list[Settings],
+        rungs: tuple[tuple[int, int], ...],
+    ) -> None:
+        self.problem, self.base, self.names, self.settings, self.rungs = problem, base, names, settings, rungs
+        self.restarts = base.h_schedule == "cosine" and base.horizon is None
+        """Whether the candidates of a rung start again, with a step size that falls over its steps."""
+        self.fits: dict[int, FitState] = {}
+        self.horizons: dict[int, int | None] = {}
+        """The horizon of the fit of each candidate that has the lowest score."""
+        self.scores: dict[int, float] = {}
+        self.table: list[dict[str, Any]] = []
+
+    def run(
+        self,
+        seed: int,
+        engine: str | None,
+        threads: int | None,
+        progress: SelectionProgress,
+        store: CandidateStore | None,
+        may_refine: bool,
+    ) -> None:
+        training, held_out = hold_out(self.problem.samples, seed)
+        part = self.problem.with_samples(training)
+
+        def train(rung: int, i: int, more: int, last_step: int) -> None:
+            settings = replace(self.settings[i], N=min(self.base.N, MOST_PARTICLES))
+            start, steps = self.fits.get(i), more
+            if self.restarts:
+                start, steps, settings = None, last_step, replace(settings, horizon=last_step)
             result = None if store is None else store.load(rung, i, settings)
             if result is None:
                 try:
@@ -123,80 +181,179 @@ def select(
                         part,
                         settings,
                         seed=seed,
-                        steps=more,
-                        start=fitted,
+                        steps=steps,
+                        start=start,
                         engine=engine,
                         threads=threads,
                         validation=held_out,
-                        patience=PATIENCE,
+                        patience=None if self.restarts else PATIENCE,
+                        callback=progress.step,
                     )
+                except FitInterrupted as error:
+                    self._keep(i, error.fitted, settings.horizon)
+                    raise
                 except RunError as error:
                     result = error
                 if store is not None:
                     store.save(rung, i, settings, result)
-            if isinstance(result, RunError):
-                # A candidate that diverges, because its step size is too large for the data, is dropped.
-                risks[i] = np.inf
-                table.append(_row(rung, i, candidate_settings[i], names, None, str(result)))
-                continue
-            alive[i] = result
-            risks[i] = result.best["validation_risk"]
-            table.append(_row(rung, i, candidate_settings[i], names, result))
-        ranked = sorted(risks, key=lambda i: (risks[i], i))
-        alive = {i: alive[i] for i in ranked[:keep] if np.isfinite(risks[i])}
-        if not alive:
-            raise RunError("every candidate of the selection diverged", "scale the features and the target")
-    winner, fitted = next(iter(alive.items()))
-    assert fitted is not None
-    steps = base.steps if base.steps is not None else int(fitted.best["step"])
-    curve = tuple((int(row["step"]), row["validation_risk"]) for row in fitted.history if "validation_risk" in row)
-    return Selection(replace(candidate_settings[winner], steps=steps), tuple(table), curve)
+            self._record(rung, i, settings.horizon, result)
 
+        try:
+            self._halve(train, progress)
+            if may_refine:
+                self._refine(train, progress)
+        except KeyboardInterrupt as error:
+            if not self.fits:
+                raise
+            raise SelectionInterrupted(self.selection(), self.fits[self.winner]) from error
 
-def candidates_of(loss: Loss, candidates: tuple[dict[str, float], ...] = CANDIDATES) -> tuple[dict[str, float], ...]:
-    """Return the candidates for a loss, with h and beta scaled in inverse proportion to its smoothness.
+    def _halve(self, train: Train, progress: SelectionProgress) -> None:
+        alive: Sequence[int] = range(len(self.settings))
+        progress.plan(self._planned_steps())
+        last_step, lowest = 0, np.inf
+        for rung, (more, keep) in enumerate(self.rungs):
+            if rung > 1 and last_step + more > STEPS_PER_ROW * len(self.problem.samples):
+                break
+            last_step += more
+            for place, i in enumerate(alive):
+                progress.start(
+                    rung, len(self.rungs), place, len(alive), last_step, last_step if self.restarts else more
+                )
+                train(rung, i, more, last_step)
+            alive = sorted(alive, key=lambda i: (self.scores[i], i))[:keep]
+            if not np.isfinite(self.scores[alive[0]]):
+                raise RunError("every candidate of the selection diverged", "scale the features and the target")
+            alive = [i for i in alive if np.isfinite(self.scores[i])]
+            score = self.scores[alive[0]]
+            if rung and lowest - score < LEAST_GAIN * abs(lowest):
+                break
+            lowest = score
 
-    Dividing a loss by c leaves the trajectories unchanged if h and beta are multiplied by c. With this scaling, losses
-    that differ only by a factor have equivalent candidates.
-    """
-    factor = quadratic.smoothness / loss.smoothness
-    scaled = {"h", "beta"}
-    return tuple(
-        {name: factor * value if name in scaled else value for name, value in values.items()} for values in candidates
-    )
+    def _refine(self, train: Train, progress: SelectionProgress) -> None:
+        """Try smaller values of h while the lowest score belongs to one of the first steps."""
+        steps = sum(more for more, _ in self.rungs[:2])
+        while self._best_row(self.fits[self.winner], self.horizons[self.winner])["step"] < FEWEST_STEPS:
+            h, i = self.settings[self.winner].h, len(self.settings)
+            assert h is not None
+            if any(settings.h == h * REFINED_H for settings in self.settings):
+                return
+            self.settings.append(replace(self.settings[self.winner], h=h * REFINED_H))
+            progress.plan(steps)
+            progress.start(0, 1, 0, 1, steps, steps)
+            train(0, i, steps, steps)
+
+    def _record(self, rung: int, i: int, horizon: int | None, result: FitState | RunError) -> None:
+        if isinstance(result, RunError):
+            # A candidate whose step size is too large for the data loses.
+            self.scores[i] = np.inf
+            self.fits.pop(i, None)
+            self.table.append(_row(rung, i, self.settings[i], self.names, None, str(result)))
+        else:
+            self._keep(i, result, horizon)
+            self.table.append(_row(rung, i, self.settings[i], self.names, self._best_row(result, horizon)))
+
+    def _keep(self, i: int, fitted: FitState, horizon: int | None) -> None:
+        """Store the fit of a candidate and its lowest score; an interrupted fit may have no logged step."""
+        if not any("validation_risk" in row for row in fitted.history):
+            return
+        score = validation_score(self._best_row(fitted, horizon))
+        if not self.restarts or score < self.scores.get(i, np.inf):
+            self.fits[i], self.scores[i], self.horizons[i] = fitted, score, horizon
+
+    def _best_row(self, fitted: FitState, horizon: int | None) -> Row:
+        """Return the row of the lowest score; where the step size falls, among the last steps if there are any."""
+        rows = [row for row in fitted.history if "validation_risk" in row]
+        late = [row for row in rows if self.restarts and horizon is not None and row["step"] >= NEAR_END * horizon]
+        return min(late or rows, key=validation_score)
+
+    @property
+    def winner(self) -> int:
+        """The candidate with the lowest score."""
+        return min(self.fits, key=lambda i: (self.scores[i], i))
+
+    def _planned_steps(self) -> int:
+        """Return the number of steps of all rungs together."""
+        total, count, last_step = 0, len(self.settings), 0
+        for more, keep in self.rungs:
+            last_step += more
+            total += count * (last_step if self.restarts else more)
+            count = min(count, keep)
+        return total
+
+    def selection(self) -> Selection:
+        fitted, base = self.fits[self.winner], self.base
+        best, last_step = self._best_row(fitted, self.horizons[self.winner]), sum(more for more, _ in self.rungs)
+        steps = base.steps if base.steps is not None else int(best["step"])
+        end = "minimum"
+        if best["step"] >= NEAR_END * last_step:
+            end = "step cap"
+        elif best["step"] < FEWEST_STEPS:
+            end = "fewest steps"
+        curve = tuple((int(row["step"]), row["validation_risk"]) for row in fitted.history if "validation_risk" in row)
+        return Selection(
+            replace(self.settings[self.winner], steps=steps, horizon=self.horizons[self.winner]),
+            tuple(self.table),
+            curve,
+            best.get("link_slope"),
+            end,
+        )
 
 
 def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
     """Return three quarters of the samples for training and one quarter for validation, stratified by class."""
-    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
-    if samples.labels is not None:
-        order = order[torch.argsort(samples.labels[order], stable=True)]
+    order = _stratified_order(samples, seed)
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
     training = samples.take_rows((~held).nonzero()[:, 0])
-    # The weights of each part are rescaled to mean 1; otherwise, they would change the effective step size.
+    # The weights of a part are scaled to the mean 1 again; otherwise they would change the step size.
     return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
+
+
+def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
+    """Return a random sample of at most ``most`` rows, in their order, with each class in proportion."""
+    n = len(samples)
+    if most is None or n <= most:
+        return samples
+    places = torch.arange(most) * n // most
+    limited = samples.take_rows(_stratified_order(samples, seed)[places].sort().values)
+    return limited.with_weights(limited.weights)
+
+
+def _stratified_order(samples: Samples, seed: int) -> torch.Tensor:
+    """Return the rows in random order, grouped by class: evenly spaced places hold each class in proportion."""
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
+    return order if samples.labels is None else order[torch.argsort(samples.labels[order], stable=True)]
+
+
+def _kept(base: Settings, fixed: Collection[str]) -> set[str]:
+    """Return the names of the fields of the base that keep their values."""
+    defaults = Settings()
+    return {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)} | {
+        *fixed
+    }
 
 
 def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
     """Return the settings of the candidates, with the fixed fields of the base and without duplicates."""
-    defaults = Settings()
-    kept = {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)}
-    kept.update(fixed)
-    return list(
-        dict.fromkeys(replace(base, **{k: v for k, v in values.items() if k not in kept}) for values in candidates)
-    )
+    kept, distinct = _kept(base, fixed), []
+    for values in candidates:
+        settings = replace(base, **{name: value for name, value in values.items() if name not in kept})
+        # Settings with a confinement per block are not hashable.
+        if settings not in distinct:
+            distinct.append(settings)
+    return distinct
 
 
 def _row(
-    rung: int, i: int, settings: Settings, names: tuple[str, ...], fitted: FitState | None, error: str = ""
+    rung: int, i: int, settings: Settings, names: tuple[str, ...], best: Row | None, error: str = ""
 ) -> dict[str, Any]:
-    best = fitted.best if fitted is not None else {"step": None, "validation_risk": None}
+    best = best or {}
     return {
         "rung": rung + 1,
         "candidate": i + 1,
         **{name: getattr(settings, name) for name in names},
-        "step": best["step"],
-        "validation_risk": best["validation_risk"],
+        "step": best.get("step"),
+        "validation_risk": best.get("validation_risk"),
+        **({"validation_log_loss": best["validation_log_loss"]} if "validation_log_loss" in best else {}),
         "error": error,
     }

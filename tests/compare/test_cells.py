@@ -192,7 +192,7 @@ def test_another_rule_of_the_selection_makes_the_networks_cells_stale(
 ) -> None:
     cell = cell_of(name)
     cache.put(cell.identity, RESULT.values())
-    module = adam if name == "adam" and constant == "CANDIDATES" else recursion
+    module = adam if name == "adam" and constant in ("CANDIDATES", "RUNGS") else recursion
     monkeypatch.setattr(module, constant, value)
     assert cell.stored_result(cache) is None
 

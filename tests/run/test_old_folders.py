@@ -36,9 +36,10 @@ def test_the_same_command_finds_the_folder_and_continues_it_with_a_notice(folder
     """Noise and rounding have changed since revision 2, but the stored part of the run is kept."""
     before = (folder / "metrics.csv").read_text().splitlines()
     stopped_at = json.loads((folder / "status.json").read_text())["step"]
-    # recipe=tuned of version 0.1.0 had the quadratic loss; the default for classes is another one now.
-    loss = ["loss=quadratic"] if folder.name.startswith("tuned") else []
-    assert main([*command_of(folder), *loss]) == 0, capfd.readouterr().err
+    # The defaults of recipe=tuned were others in version 0.1.0.
+    old = ["loss=quadratic", "confinement=0", "h_schedule=constant", "horizon=1000", "batch_size=null"]
+    old = [*old, "selection_rows=null"] if folder.name.startswith("tuned") else []
+    assert main([*command_of(folder), *old]) == 0, capfd.readouterr().err
     notice = f"was computed by revision 1 of the recursion; the run continues with revision {REVISION}"
     assert notice in capfd.readouterr().err
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]

@@ -44,7 +44,10 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
     )
     assert status(tmp_path)["step"] == record["chosen"]["steps"]
     stderr = capfd.readouterr().err
-    assert all(f"{name}={value:g}" in stderr for name, value in record["chosen"].items())
+    numbers = {name: value for name, value in record["chosen"].items() if name != "confinement"}
+    assert all(f"{name}={value:g}" in stderr for name, value in numbers.items())
+    assert f"confinement={{w:{record['chosen']['confinement']['w']:g}}}" in stderr
+    assert record["end"] in ("minimum", "step cap", "fewest steps")
     view = read_run_data(tmp_path)
     assert f"β={record['chosen']['beta']:g}" in view.title
     # The epsilon in use is measured anew at log-spaced steps, and logged.
@@ -56,7 +59,8 @@ def test_the_choice_its_candidates_and_scores_are_in_the_folder_and_shown(tmp_pa
 def test_the_selected_values_are_stated_and_the_config_stays_the_runs_own(reference):
     assert status(reference)["selected"] == chosen(reference)
     text = (reference / "config.yaml").read_text()
-    assert text.startswith("# beta, h, epsilon, steps, init_scale: null here, selected on the training part; status")
+    keys = "beta, h, epsilon, steps, init_scale, confinement, horizon"
+    assert text.startswith(f"# {keys}: null here, selected on the training part; status")
     config = RunFolder(reference).read_config()
     assert (config.beta, config.steps) == (None, None)
     assert digest(config) == digest(tuned())
@@ -66,7 +70,7 @@ def test_the_selected_values_are_stated_and_the_config_stays_the_runs_own(refere
 
 def test_what_is_given_is_not_said_to_be_selected(tmp_path):
     run(tuned(h=0.1, steps=2), tmp_path)
-    assert set(status(tmp_path)["selected"]) == {"beta", "epsilon", "init_scale"}
+    assert set(status(tmp_path)["selected"]) == {"beta", "epsilon", "init_scale", "confinement", "horizon"}
     run(composed("dataset=sine", "N=5", "steps=1", "threads=1"), tmp_path / "paper")
     assert status(tmp_path / "paper")["selected"] == {}
     assert not (tmp_path / "paper" / "config.yaml").read_text().startswith("#")

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.losses import Loss, logistic, quadratic
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.errors import RunError
+from proxlearn.training import successive_halving
+from proxlearn.training.candidates import CANDIDATES, scaled_candidates
+from proxlearn.training.fit import fit
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import CANDIDATES, RUNGS, hold_out, select
+from proxlearn.training.successive_halving import (
+    NEAR_END,
+    RUNGS,
+    SelectionInterrupted,
+    hold_out,
+    limit_rows,
+    select,
+)
 
 BASE = Settings(N=20)
 
@@ -31,14 +44,81 @@ def test_it_is_the_same_every_time_and_every_candidate_is_accounted_for(problem:
     assert first == again
     assert None not in (getattr(first.settings, key) for key in ("init_scale", "h", "beta", "epsilon", "steps"))
     rungs = [sum(row["rung"] == i + 1 for row in first.table) for i in range(len(RUNGS))]
-    assert rungs == [len(CANDIDATES), *(keep for _, keep in RUNGS[:-1])]
-    last = [row for row in first.table if row["rung"] == len(RUNGS)]
-    winner = min(last, key=lambda row: row["validation_risk"])
-    assert (winner["init_scale"], winner["h"], winner["step"]) == (
-        first.settings.init_scale,
+    # A selection may end before the last rung, but never within one.
+    complete = [len(CANDIDATES), *(keep for _, keep in RUNGS[:-1])]
+    assert [count for count in rungs if count] == complete[: sum(count > 0 for count in rungs)]
+    winner = min(first.table, key=lambda row: row["validation_log_loss"])
+    assert (winner["confinement"], winner["h"], winner["step"]) == (
+        first.settings.confinement,
         first.settings.h,
         first.settings.steps,
     )
+
+
+def test_the_step_size_falls_over_the_steps_of_a_rung_and_only_its_last_steps_count(problem: Risk) -> None:
+    settings = select(problem, BASE, seed=3).settings
+    horizons = [sum(more for more, _ in RUNGS[: i + 1]) for i in range(len(RUNGS))]
+    assert settings.horizon in horizons
+    assert settings.horizon is not None
+    assert settings.steps is not None
+    assert NEAR_END * settings.horizon <= settings.steps <= settings.horizon
+    constant = select(problem, replace(BASE, h_schedule="constant"), seed=3)
+    assert constant.settings.horizon is None
+
+
+def test_the_winner_has_the_lowest_log_loss_and_its_link_is_kept(problem: Risk) -> None:
+    """The quadratic loss has no probabilities of its own: a link is fitted to the rows that are held out."""
+    selection = select(problem, BASE, seed=3)
+    assert selection.link_slope is not None
+    assert selection.link_slope > 0
+    likelihood = problem.with_parts(loss=logistic)
+    assert select(likelihood, BASE, seed=3).link_slope is None
+
+
+def test_an_interrupt_leaves_the_best_candidate_so_far(problem: Risk, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return fit(*args, **kwargs)
+
+    monkeypatch.setattr(successive_halving, "fit", interrupted)
+    with pytest.raises(SelectionInterrupted) as error:
+        select(problem, BASE, seed=3)
+    scores = [row["validation_log_loss"] for row in error.value.selection.table]
+    assert len(scores) == 3
+    assert error.value.fitted.newest.step == RUNGS[0][0]
+    calls.clear()
+    calls.extend([()] * 3)
+    with pytest.raises(KeyboardInterrupt) as nothing:
+        select(problem, BASE, seed=3)
+    assert not isinstance(nothing.value, SelectionInterrupted)
+
+
+def test_a_limited_number_of_rows_has_each_class_in_proportion(problem: Risk) -> None:
+    labels = torch.tensor([0] * 900 + [1] * 100)
+    samples = Samples(torch.arange(1000.0)[:, None], labels.double(), labels)
+    limited = limit_rows(samples, 100, seed=1)
+    assert limited.labels is not None
+    assert torch.bincount(limited.labels).tolist() == [90, 10]
+    assert len(limited.X.unique()) == 100
+    assert limit_rows(samples, None, seed=1) is samples
+    assert limit_rows(samples, 1000, seed=1) is samples
+
+
+def test_candidates_of_a_loss_and_of_a_multiple_of_it_are_equivalent() -> None:
+    class Half(Loss):
+        smoothness = quadratic.smoothness / 2
+
+        def value(self, f: Tensor, y: Tensor) -> Tensor:
+            return quadratic.value(f, y) / 2
+
+    for one, other in zip(CANDIDATES, scaled_candidates(Half()), strict=True):
+        assert (other["h"], other["beta"]) == (2 * one["h"], 2 * one["beta"])
+        assert other["confinement"]["w"] == one["confinement"]["w"] / 2
+        assert (other["epsilon"], other["init_scale"]) == (one["epsilon"], one["init_scale"])
 
 
 def test_what_is_given_is_kept_and_given_steps_change_nothing_else(problem: Risk) -> None:

@@ -121,6 +121,12 @@ class Risk(Functional):
         """Return the same risk for other samples."""
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
+    def with_parts(self, *, loss: Loss | None = None, confinement: Confinement | None = None) -> Self:
+        """Return the same risk with another loss or confinement; None keeps the present one."""
+        loss = self.loss if loss is None else loss
+        confinement = self.confinement if confinement is None else confinement
+        return self.from_samples(self.neuron, self.samples, loss, confinement, self.batch)
+
     def __repr__(self) -> str:
         n, n_x = self.samples.X.shape
         parts = f"neuron={self.neuron.name}, loss={self.loss.name}, p={sum(self.blocks.values())}"

@@ -1,0 +1,176 @@
+"""The regressor, which trains in the same way as `proxlearn train recipe=tuned` on a real target."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from proxlearn.core.neurons.activations import find_activation
+from proxlearn.core.neurons.perceptron import Perceptron
+from proxlearn.core.samples import Samples
+from proxlearn.core.tasks import TASKS
+from proxlearn.data.scaling import standard
+from proxlearn.estimator_base import ProxLearn, dense_rows, weighted_rows
+from proxlearn.estimator_parameters import PARAMETERS, PARTIAL_STEPS
+from proxlearn.predict.model import Model
+
+
+class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
+    __doc__ = f"""Regressor for one or several targets, trained by proximal mean field learning.
+
+    With a matrix of targets, one network has one output per target: the targets share their neurons, each target is
+    standardised by itself, and the loss is the sum over the targets. ``predict`` then returns a matrix.
+
+{PARAMETERS}    noise_ : ndarray of shape (targets,)
+        Standard deviation of the residuals on the rows that selection held out, after as many recursions as the fit
+        has. If selection did not choose the number of recursions, the value on the fitted rows is used if it is larger.
+        Without selection, or with a loss other than the quadratic one, it is computed on the rows fitted last, which
+        underestimates it.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on these rows, or continue the last fit if ``warm_start`` is set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+        y : array-like of shape (n,) or (n, targets)
+        sample_weight : array-like of shape (n,), default=None
+            Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings and ``noise_`` are
+            weighted in the same way. A row of weight 0 is ignored.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, sample_weight, self.warm_start and self._can_continue(), None)
+
+    def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS, sample_weight: Any = None) -> Self:
+        """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
+
+        The first piece determines the scalings and selects the values of parameters that are None.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+        y : array-like of shape (n,) or (n, targets)
+        steps : int, default=10
+            Number of recursions.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows, as in ``fit``. Their sum has no effect; the influence of a piece depends on ``steps``.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, y, sample_weight, self._can_continue(), steps)
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> Self:
+        with self._restore_on_failure():
+            self._fit_rows(X, y, sample_weight, continues, steps)
+        self._warn_if_interrupted()
+        return self
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any, continues: bool, steps: int | None) -> None:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            accept_sparse="csr",
+            multi_output=True,
+            y_numeric=True,
+            reset=not continues,
+        )
+        y = np.asarray(y, dtype=np.float64)
+        if steps is not None:
+            self._require_rows(len(y), continues)
+        rows = weighted_rows(dense_rows(X), y[:, None] if y.ndim == 1 else y, sample_weight)
+        targets = rows.y
+        outputs = targets.shape[1]
+        if continues and outputs != len(self._model.target_scaler.shift):
+            raise ValueError(f"y has {outputs} targets, but the continued fit has a different number of targets")
+        if continues:
+            scaler, target_scaler = self._model.scaler, self._model.target_scaler
+        else:
+            scaler, target_scaler = standard(rows.X, rows.weights), standard(targets, rows.weights)
+        loss = self._choose_loss("regression")
+        neuron = Perceptron(find_activation(self._checked("activation")), num_outputs=outputs)
+        names = ["y"] if outputs == 1 else [f"target {i}" for i in range(outputs)]
+        scaled = rows.scaled(targets, target_scaler, names, self._largest_magnitude())
+        samples = Samples(self._scaled_features(rows, scaler), scaled[:, 0] if outputs == 1 else scaled.T.contiguous())
+        problem = self._make_problem(neuron, samples.with_weights(rows.weights), loss)
+        self._train(problem, steps, self._fitted if continues else None)
+        cloud = self._fitted.cloud.to("cpu", torch.float64)
+        self._model = Model(neuron, TASKS["regression"](loss), cloud, scaler, target_scaler, columns=())
+        predicted = self._model.predict(rows.X).predicted.reshape(targets.shape)
+        # Computed in scaled units: the square of 1e200 is infinite, and so is the difference of 1e308 and -1e308.
+        squares = (targets * target_scaler.factor - predicted * target_scaler.factor) ** 2
+        noise = np.sqrt(np.average(squares, axis=0, weights=rows.weights))
+        # The risk on the held-out rows is a squared error for the quadratic loss only.
+        noise = self._held_out_noise(noise, outputs) if loss.name == "quadratic" else noise
+        self.noise_ = noise / target_scaler.factor
+
+    def _held_out_noise(self, fitted_noise: np.ndarray, outputs: int) -> np.ndarray:
+        """Return the standard deviation of the residuals on held-out rows, in units of the scaled targets.
+
+        ``fitted_noise`` is the standard deviation on the fitted rows, which is returned if selection recorded no risk
+        for the fit's number of steps. Otherwise, the held-out value is that of the selected candidate, which was fitted
+        on fewer rows. If the fit's number of steps differs from the selected one, the candidate may by chance have a
+        lower risk than the fit; the larger of the two standard deviations is then returned.
+        """
+        selection, step = self._selection, self.n_steps_
+        risk = None if selection is None else selection.risk_at(step)
+        if selection is None or risk is None:
+            return fitted_noise
+        # The risk is a sum over the targets.
+        held_out = np.full(outputs, np.sqrt(risk / outputs))
+        return held_out if step == selection.best_step else np.maximum(held_out, fitted_noise)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted values in the units of the targets, with shape (n,) or (n, targets)."""
+        return self._predict(X).predicted
+
+    def predict_std(self, X: Any) -> np.ndarray:
+        """Return the standard errors of the predictions, in the units of the targets.
+
+        A prediction is a mean over the particles. Its standard error is the typical change of this mean if the same
+        number of particles were drawn again, independently, from the distribution that the cloud represents; it is
+        large for rows on which the particles disagree. Trained particles compensate for one another, so a fit with
+        another seed differs by far less. The noise of the targets is not included: see ``noise_``.
+        """
+        return self._predict(X).errors
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, of: Literal["target", "mean"] = "target"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper bounds of intervals with the given coverage, assuming a normal distribution.
+
+        With ``of="target"``, the intervals are for new targets; they use the standard deviation ``noise_``, which
+        includes every error of f on new rows. With ``of="mean"``, the intervals are for f(x) under redrawn particles;
+        they use ``predict_std``.
+        """
+        if of not in ("target", "mean"):
+            raise ValueError(f"of must be 'target' or 'mean', got {of!r}")
+        prediction = self._predict(X)
+        mean, errors = prediction.predicted, prediction.errors
+        std = errors if of == "mean" else np.broadcast_to(self.noise_, (len(errors), len(self.noise_)))
+        width = _quantile(coverage) * std.reshape(mean.shape)
+        return mean - width, mean + width
+
+
+def _quantile(coverage: float) -> float:
+    """Return z such that a normal variable is within z standard deviations of its mean with this probability."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
+    return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -1,0 +1,39 @@
+"""The candidates of the selection: settings for standardised features, scaled to the loss of a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.losses import Loss, quadratic
+
+CANDIDATES: tuple[dict[str, Any], ...] = tuple(
+    {"init_scale": s, "h": h, "epsilon": 1.0, "beta": 1e4, "confinement": {"w": strength}}
+    for s, h in ((1.0, 0.8), (1.0, 0.3), (1.0, 0.1))
+    for strength in (8e-3, 8e-2, 4e-1)
+)
+"""The candidates for the quadratic loss, chosen for standardised features and targets of order 1."""
+
+
+def candidates_of(problem: Risk, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
+    """Return the candidates for a problem: those of its loss, without a confinement of blocks that theta lacks."""
+    scaled = scaled_candidates(problem.loss, candidates)
+    if "w" in problem.blocks:
+        return scaled
+    return tuple({**values, "confinement": 0.0} for values in scaled)
+
+
+def scaled_candidates(loss: Loss, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
+    """Return the candidates for a loss, with h, beta and confinement scaled according to its smoothness.
+
+    A loss divided by c has the same trajectories if h and beta are multiplied by c and the confinement is divided by
+    it. With this scaling, losses that differ only by a factor have equivalent candidates.
+    """
+    factor = quadratic.smoothness / loss.smoothness
+
+    def scale(name: str, value: Any) -> Any:
+        if name == "confinement":
+            return {block: strength / factor for block, strength in value.items()}
+        return factor * value if name in ("h", "beta") else value
+
+    return tuple({name: scale(name, value) for name, value in values.items()} for values in candidates)

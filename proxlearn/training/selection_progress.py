@@ -1,0 +1,54 @@
+"""Progress of a selection: the rung, the candidate, the step and the time left, as lines of text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tqdm import tqdm
+
+from proxlearn.core.cloud import PointCloud
+from proxlearn.core.compile_time import COMPILE_TIME
+
+INTERVAL = 1.0
+"""Seconds between two lines about one candidate."""
+
+
+class SelectionProgress:
+    """Calls a function with a line of text when a candidate starts, and at intervals while it is trained.
+
+    The time left is estimated from the steps so far. It is an upper bound: a candidate may stop early.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._text, self._last_step, self._more = "", 0, 0
+        self._planned, self._done, self._steps_before = 0, 0, 0
+        self._started = self._shown = time.monotonic()
+        self._overhead = COMPILE_TIME.overhead
+
+    def plan(self, steps: int) -> None:
+        """Announce further steps of all candidates together."""
+        self._planned += steps
+
+    def start(self, rung: int, rungs: int, place: int, count: int, last_step: int, more: int) -> None:
+        """Announce a candidate of a rung, which is trained for ``more`` steps until ``last_step``."""
+        self._done += self._more
+        self._last_step, self._more = last_step, more
+        self._text = f"selection: rung {rung + 1} of {rungs}, candidate {place + 1} of {count}"
+        self._line(last_step - more)
+
+    def step(self, cloud: PointCloud, row: object) -> None:
+        """Report a logged step of the present candidate; the signature is that of a fit's callback."""
+        if time.monotonic() - self._shown > INTERVAL:
+            self._line(cloud.step)
+
+    def _line(self, step: int) -> None:
+        self._shown = time.monotonic()
+        done = self._done + step - (self._last_step - self._more)
+        seconds = self._shown - self._started - (COMPILE_TIME.overhead - self._overhead)
+        left = ""
+        if done > 0:
+            remaining = max(self._planned - done, self._last_step - step)
+            left = f", about {tqdm.format_interval(seconds * remaining / done)} left"
+        self._show(f"{self._text}, step {step} of {self._last_step}{left}")

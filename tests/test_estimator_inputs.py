@@ -1,0 +1,143 @@
+"""The estimators take what scikit-learn gives them: sparse rows, class weights, boosting, interrupts and extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_iris, make_moons
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from proxlearn.estimator import ProxLearnClassifier, ProxLearnRegressor
+from proxlearn.training import successive_halving
+from proxlearn.training.fit import fit
+from tests.test_estimator import QUICK
+
+IRIS = load_iris(return_X_y=True)
+MOONS = make_moons(120, noise=0.2, random_state=0)
+
+
+@pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
+def test_a_sparse_matrix_gives_the_fit_and_the_predictions_of_the_dense_array(make: Any) -> None:
+    X, y = MOONS
+    dense, other = make(**QUICK).fit(X, y), make(**QUICK).fit(sparse.csr_matrix(X), y)
+    np.testing.assert_array_equal(dense.particles_, other.particles_)
+    np.testing.assert_array_equal(dense.predict(X), other.predict(sparse.csc_matrix(X)))
+
+
+def test_a_sparse_matrix_that_does_not_fit_in_memory_is_refused_with_a_remedy() -> None:
+    X = sparse.csr_matrix((100, 2**37), dtype=np.float64)
+    with pytest.raises(ValueError, match=r"as a dense array it needs .* GiB, .*TruncatedSVD"):
+        ProxLearnClassifier(**QUICK).fit(X, np.arange(100) % 2)
+
+
+def test_a_default_one_hot_encoder_in_a_pipeline() -> None:
+    rng = np.random.default_rng(0)
+    X = np.array([["red", "s"], ["red", "m"], ["blue", "s"], ["blue", "m"]], dtype=object)[rng.integers(0, 4, 80)]
+    y = (X[:, 0] == "red") & (X[:, 1] == "s")
+    model = make_pipeline(make_column_transformer((OneHotEncoder(), [0, 1])), ProxLearnClassifier(**QUICK))
+    assert model.fit(X, y).score(X, y) == 1.0
+
+
+def test_adaboost_weights_the_rows() -> None:
+    X, y = MOONS
+    model = AdaBoostClassifier(ProxLearnClassifier(**QUICK | {"steps": 3}), n_estimators=3, random_state=0).fit(X, y)
+    assert len(model.estimators_) > 1
+    assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("weights", ["balanced", {0: 1.0, 1: 3.0}])
+def test_class_weights_are_sample_weights(weights: Any) -> None:
+    X, y = MOONS[0][20:], MOONS[1][20:]
+    counts = np.bincount(y)
+    by_class = len(y) / (2 * counts) if weights == "balanced" else np.array([1.0, 3.0])
+    given = np.linspace(1, 2, len(y))
+    one = ProxLearnClassifier(**QUICK, class_weight=weights).fit(X, y, sample_weight=given)
+    other = ProxLearnClassifier(**QUICK).fit(X, y, sample_weight=given * by_class[y])
+    np.testing.assert_allclose(one.particles_, other.particles_, rtol=1e-6)
+    assert ProxLearnClassifier(class_weight=weights).get_params()["class_weight"] == weights
+
+
+def test_balanced_weights_need_all_rows() -> None:
+    X, y = MOONS
+    with pytest.raises(ValueError, match="class_weight='balanced' needs all rows"):
+        ProxLearnClassifier(**QUICK, class_weight="balanced").partial_fit(X, y, classes=[0, 1])
+
+
+@pytest.mark.parametrize("data", [MOONS, IRIS], ids=["two", "three"])
+def test_the_decision_function_predicts_and_the_logarithms_are_those_of_the_probabilities(data: Any) -> None:
+    X, y = data
+    model = ProxLearnClassifier(**QUICK).fit(X, y)
+    f, p = model.decision_function(X), model.predict_proba(X)
+    predicted = (f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)
+    np.testing.assert_array_equal(model.classes_[predicted], model.predict(X))
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), p)
+    if f.ndim == 1:
+        np.testing.assert_allclose(p[:, 1], (1 / (1 + np.exp(-f))).clip(1e-6, 1 - 1e-6), rtol=1e-6)
+    assert model.n_iter_ == model.n_steps_ == QUICK["steps"]
+
+
+def test_the_quadratic_loss_has_a_link_that_is_fitted_to_rows_held_out() -> None:
+    X, y = IRIS
+    model = ProxLearnClassifier(N=40, loss="quadratic", random_state=0, threads=1).fit(X, y)
+    f, p = model.decision_function(X), model.predict_proba(X)
+    logits = np.log(p) - np.log(p[:, :1])
+    slopes = logits[:, 1:] / (f[:, 1:] - f[:, :1])
+    inner = (p > 1e-5).all(axis=1)
+    np.testing.assert_allclose(slopes[inner], np.median(slopes[inner]), rtol=1e-3)
+    assert ((p > 0) & (p < 1)).all()
+    given = ProxLearnClassifier(**QUICK, loss="quadratic").fit(X, y)
+    assert ((given.predict_proba(X) > 0) & (given.predict_proba(X) < 1)).all()
+
+
+@pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
+def test_an_interrupt_during_the_selection_leaves_a_fitted_estimator_and_a_warning(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = MOONS
+    calls: list[int] = []
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fit(*args, **kwargs)
+
+    monkeypatch.setattr(successive_halving, "fit", interrupted)
+    model = make(N=30, random_state=0, threads=1, warm_start=True)
+    with pytest.warns(UserWarning, match=r"interrupted during the selection of its settings; .*call fit again"):
+        model.fit(X, y)
+    assert model.predict(X).shape == y.shape
+    assert len(model.selection_) == 2
+    # A further fit starts again: the candidate was trained on a part of the rows.
+    assert len(model.fit(X, y).selection_) > 2
+
+
+def test_the_end_of_the_selection_is_stated() -> None:
+    X, y = IRIS
+    model = ProxLearnClassifier(N=20, random_state=0, threads=1).fit(X, y)
+    assert model.selection_end_ in ("minimum", "step cap", "fewest steps")
+    assert ProxLearnClassifier(**QUICK).fit(X, y).selection_end_ is None
+
+
+@pytest.mark.parametrize("make", [ProxLearnClassifier, ProxLearnRegressor])
+def test_the_first_piece_must_have_enough_rows_and_later_ones_need_not(make: Any) -> None:
+    X, y = MOONS
+    model = make(**QUICK)
+    with pytest.raises(ValueError, match=r"the first piece has 5 rows, .*at least 8 rows in the first call"):
+        model.partial_fit(X[:5], y[:5])
+    model.partial_fit(X[:50], y[:50]).partial_fit(X[50:51], y[50:51])
+    assert model.n_iter_ == 20
+
+
+@pytest.mark.parametrize("unit", [1e300, 1e-300, 1.0])
+def test_targets_of_any_magnitude_do_not_overflow(unit: float) -> None:
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.linspace(-1, 1, 60)
+    one, scaled = ProxLearnRegressor(**QUICK).fit(X, y), ProxLearnRegressor(**QUICK).fit(X, y * unit)
+    np.testing.assert_allclose(scaled.predict(X) / unit, one.predict(X), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(scaled.noise_ / unit, one.noise_, rtol=1e-4)
