@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -120,3 +122,25 @@ def test_results_of_another_selection_are_not_used(tmp_path, monkeypatch):
     fresh = tmp_path / "fresh"
     run(tuned(), fresh)
     assert (tmp_path / "metrics.csv").read_bytes() == (fresh / "metrics.csv").read_bytes()
+
+
+STUCK = """
+import hashlib, time
+from proxlearn.run.signals import StopRequest
+with StopRequest() as stop, stop.interruptible():
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_work_in_a_library_that_does_not_return(number):
+    """Python's handlers wait until the library returns, which takes minutes here."""
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    began = time.monotonic()
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert (process.returncode, stderr) == (128 + number, "proxlearn: stopped; the same command continues\n")

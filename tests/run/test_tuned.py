@@ -12,8 +12,11 @@ from small_runs import assert_same_run, composed, run, status
 from proxlearn.config.run_name import digest
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.predict.model_loader import load_model
 from proxlearn.run import selection
+from proxlearn.run.experiment import settings_from_config
 from proxlearn.run.run_folder import RunFolder
+from proxlearn.training.settings import AUTO_BATCH, MOST_WHOLE_ROWS
 from proxlearn.views.report.page import PageBuilder
 from proxlearn.views.run.run_data import read_run_data
 
@@ -191,3 +194,31 @@ def test_any_table_can_be_learnt_from(task, tmp_path):
     assert figures["r2"] > 0.95 if task == "regression" else figures["accuracy"] > 0.85
     neuron = json.loads((tmp_path / "run" / "model.json").read_text())["neuron"]
     assert neuron == ("tanh_outputs" if task == "multiclass" else "tanh")
+
+
+def test_metrics_are_of_a_sample_of_rows_and_the_figures_at_the_end_of_all(tmp_path, capfd):
+    given = ("h=0.3", "beta=1e3", "epsilon=0.5", "init_scale=1", "steps=6")
+    run(tuned(*given, metric_rows=7), tmp_path / "sample")
+    assert "are of 7 of the" in capfd.readouterr().err
+    run(tuned(*given), tmp_path / "all")
+    sample, whole = (read_run_data(tmp_path / name) for name in ("sample", "all"))
+    assert (sample.metrics["train_risk_weighted"] != whole.metrics["train_risk_weighted"]).any()
+    assert sample.accuracy.equals(whole.accuracy)
+
+
+def test_the_link_of_the_quadratic_loss_is_stored_and_predicts(tmp_path):
+    config = composed("dataset=wine", "recipe=tuned", "loss=quadratic", "N=20", "threads=1")
+    run(config, tmp_path)
+    slope = json.loads((tmp_path / "selection.json").read_text())["link_slope"]
+    assert slope == json.loads((tmp_path / "model.json").read_text())["link_slope"]
+    model = load_model(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(5, len(model.columns))) / model.scaler.factor + model.scaler.shift
+    f = model.mean_outputs(rows)["weighted"]
+    expected = np.exp(slope * f.numpy()) / np.exp(slope * f.numpy()).sum(axis=0)
+    np.testing.assert_allclose(model.predict(rows).probabilities, expected.T, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows, size", [(10, None), (MOST_WHOLE_ROWS, None), (MOST_WHOLE_ROWS + 1, AUTO_BATCH)])
+def test_batches_are_chosen_by_the_number_of_rows(rows, size):
+    assert settings_from_config(tuned()).for_rows(rows).batch_size == size
+    assert settings_from_config(tuned("batch_size=null")).for_rows(10**6).batch_size is None
