@@ -12,6 +12,8 @@ from proxlearn.core.compile_time import COMPILE_TIME
 
 INTERVAL = 1.0
 """Seconds between two lines about one candidate."""
+FEWEST_DONE = 0.01
+"""Share of the planned steps after which the time left is estimated; the first steps are slower than the others."""
 
 
 class SelectionProgress:
@@ -48,7 +50,7 @@ class SelectionProgress:
         done = self._done + step - (self._last_step - self._more)
         seconds = self._shown - self._started - (COMPILE_TIME.overhead - self._overhead)
         left = ""
-        if done > 0:
+        if done > FEWEST_DONE * self._planned:
             remaining = max(self._planned - done, self._last_step - step)
             left = f", about {tqdm.format_interval(seconds * remaining / done)} left"
         self._show(f"{self._text}, step {step} of {self._last_step}{left}")
