@@ -212,5 +212,5 @@ WEIGHTS = FitMeasurement(
         "selection_rows=null",
     ),
 )
-OWN_SELECTION = replace(WEIGHTS, fit=measure_own_selection, revision=2, common=("loss=quadratic", "weights=fisher_rao"))
+OWN_SELECTION = replace(WEIGHTS, fit=measure_own_selection, revision=2, common=(*WEIGHTS.common, "weights=fisher_rao"))
 WEIGHTS = replace(WEIGHTS, further=(OWN_SELECTION,))
