@@ -25,8 +25,7 @@ from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.part_checks import check_loss
 from proxlearn.core.samples import Samples
 from proxlearn.core.thread_limit import usable_threads
-from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
-from proxlearn.data.scaling import Scaler
+from proxlearn.data.scaling import Scaler, check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_errors
 from proxlearn.memory import device_memory
 from proxlearn.predict.model import Model, Prediction

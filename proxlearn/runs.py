@@ -19,17 +19,17 @@ import pandas as pd
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import ESTIMATES
+from proxlearn.core.tasks import ESTIMATES
 from proxlearn.errors import InputError, StoppedBySignal
-from proxlearn.files.user_paths import absolute_folder, display_path, user_path
+from proxlearn.files.safe_read import absolute_folder, display_path, user_path
 from proxlearn.predict.model import Model, Prediction
 from proxlearn.predict.model_loader import load_model
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, checkpoint_path, list_checkpoints
 from proxlearn.run.observers import StepEvent
 from proxlearn.run.overwrite import refuse_interrupted
+from proxlearn.run.resume_point import read_identity, require_same_run
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import read_identity, require_same_run
 from proxlearn.validators import callables
 from proxlearn.views.run.run_data import RunData, read_run_data
 
@@ -273,7 +273,7 @@ def train(
     callbacks = callables("callbacks", callbacks)
     # Hydra takes half a second to import, and reading a run does not need it.
     from proxlearn.commands.train import RunPlan, preflight
-    from proxlearn.run.folder_checks import nearest_existing_folder, remove_if_empty
+    from proxlearn.run.folder_recognition import nearest_existing_folder, remove_if_empty
     from proxlearn.train_and_draw import train_and_draw
 
     with _no_other_hydra():

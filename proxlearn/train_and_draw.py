@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from proxlearn.config.schema import TrainConfig
 from proxlearn.data.table_problems import TableProblems
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
-from proxlearn.files.user_paths import display_path
+from proxlearn.files.safe_read import display_path
 from proxlearn.printable_text import printable_lines
 from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.notice import notice

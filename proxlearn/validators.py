@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import check_path
+from proxlearn.files.safe_read import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38

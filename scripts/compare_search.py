@@ -19,8 +19,8 @@ import pandas as pd
 from proxlearn.sweeps.search import SearchPlan, create_folder, load_study, run_trial
 from proxlearn.sweeps.search_space import parse_space
 from proxlearn.terminal.notice import notice
-from proxlearn.views.markdown import markdown
 from proxlearn.views.sweep.search_views import trials_table
+from proxlearn.views.tables import markdown
 
 DATASETS = {"wdbc": "log_loss", "sine": "rmse"}
 RANGES = ("beta=log(1e2,1e6)", "h=log(1e-3,10)", "epsilon=log(1e-3,10)", "init_scale=log(0.1,4)")

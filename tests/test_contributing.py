@@ -17,7 +17,7 @@ FIT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from proxlearn.baselines.method import Request
+from proxlearn.baselines.registry import Request
 from proxlearn.baselines.registry import find_method, load_fit, method_settings
 nearest = find_method("nearest")
 X = np.random.default_rng(0).normal(size=(60, 2))

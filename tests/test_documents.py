@@ -15,8 +15,8 @@ from proxlearn.core.hyper import BLIND_KAPPA, energy_share
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.paper import curves_page
 from proxlearn.paper.archive import Archive, ArchivedRun
+from proxlearn.paper.curves_page import curve_distance, find_panel
 from proxlearn.paper.health_measures import first_and_last, free_energy_rises, kappa
-from proxlearn.paper.published_curves import curve_distance, find_panel
 from proxlearn.views.style import ESTIMATE_COLOURS
 from tests.core.test_entropy import BIAS
 

@@ -11,7 +11,7 @@ import pytest
 from proxlearn import cli
 from proxlearn.errors import InputError
 from proxlearn.printable_text import printable, printable_lines
-from proxlearn.run.run_log import open_run_log
+from proxlearn.run.session import open_run_log
 from proxlearn.terminal.notice import notice
 
 HOSTILE = "a\x1b[31mb\x07\x9b\u202e\u2028\ud800\x00\x7f\r"

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.baselines.method import FittedMethod, Preset, Request
 from proxlearn.baselines.recursion import cloud_predictor, make_problem, network_settings
+from proxlearn.baselines.registry import FittedMethod, Preset, Request
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper

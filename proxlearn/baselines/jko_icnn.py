@@ -31,7 +31,7 @@ from torch import Tensor
 from proxlearn.baselines.icnn import ConvexNet
 from proxlearn.baselines.icnn_kernels import adam_step
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
-from proxlearn.baselines.method import FittedMethod, Request
+from proxlearn.baselines.registry import FittedMethod, Request
 from proxlearn.baselines.sampler import (
     NUM_SAMPLES,
     Ledger,

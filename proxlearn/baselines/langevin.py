@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from proxlearn.baselines.logistic_target import LogisticTarget, Potential
-from proxlearn.baselines.method import FittedMethod, Request
+from proxlearn.baselines.registry import FittedMethod, Request
 from proxlearn.baselines.sampler import (
     NUM_SAMPLES,
     Ledger,

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from proxlearn.baselines.method import FitFunction, FittedMethod, Predictor, Preset, Request
+from proxlearn.baselines.registry import FitFunction, FittedMethod, Predictor, Preset, Request
 from proxlearn.config import schema
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from proxlearn.baselines.method import FittedMethod, Preset, Request
+from proxlearn.baselines.registry import FittedMethod, Preset, Request
 
 
 def majority(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:

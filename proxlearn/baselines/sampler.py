@@ -19,7 +19,7 @@ from proxlearn.baselines.logistic_target import (
     Potential,
     positive_probability,
 )
-from proxlearn.baselines.method import FittedMethod, Preset, Request, SettingsFunction
+from proxlearn.baselines.registry import FittedMethod, Preset, Request, SettingsFunction
 from proxlearn.errors import InputError, RunError
 
 if TYPE_CHECKING:

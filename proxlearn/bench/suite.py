@@ -14,12 +14,19 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from proxlearn.bench.company import DATASETS as COMPANY_DATASETS
-from proxlearn.bench.company import QUICK_STEPS, STEPS, measure_company, train_command
+from proxlearn.bench.busy_machine import DATASETS as COMPANY_DATASETS
+from proxlearn.bench.busy_machine import QUICK_STEPS, STEPS, measure_company, train_command
 from proxlearn.bench.end_to_end import measure_end_to_end
 from proxlearn.bench.experiments import QUICK, Effort, measure_experiment
-from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
-from proxlearn.bench.initial_growth import LARGE_SIZES, QUICK_SIZES, SIZES, measure_initial_growth
+from proxlearn.bench.growth import (
+    LARGE_SIZES,
+    QUICK_SIZES,
+    SIZES,
+    measure_epsilons,
+    measure_growth,
+    measure_initial_growth,
+    measure_literal,
+)
 from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench, experiment_of
 from proxlearn.bench.request import EXPERIMENTS, PARTS, BenchRequest

@@ -73,8 +73,7 @@ def main(args: list[str]) -> int:
     write_output(output, (json.dumps(results, indent=2) + "\n").encode())
     if json_only:
         return 0
-    from proxlearn.views.bench_plot import draw_bench
-    from proxlearn.views.bench_tables import tables
+    from proxlearn.views.bench_views import draw_bench, tables
 
     echo(tables(results) + "\n")
     names = {part: name.format(output.stem) for part, name in PLOT_NAMES.items()}

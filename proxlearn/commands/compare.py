@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from proxlearn.baselines.method import Block, Method, Preset
-from proxlearn.baselines.registry import METHODS, OURS, find_method
+from proxlearn.baselines.registry import METHODS, OURS, Block, Method, Preset, find_method
 from proxlearn.compare.spec import (
     AUTHORS,
     AUTHORS_SEEDS,
@@ -24,7 +23,7 @@ from proxlearn.compare.spec import (
 )
 from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.files.user_paths import absolute_folder
+from proxlearn.files.safe_read import absolute_folder
 from proxlearn.jobs.runner import JobLauncher
 from proxlearn.terminal.notice import notice
 from proxlearn.train_and_draw import echo
@@ -55,13 +54,11 @@ def main(args: list[str]) -> int:
     launcher = parse_launcher(options, output)
     if OURS not in {method.name for method in spec.methods}:
         notice(f"`{OURS}` is not among the methods, so differences from it are not shown")
-    from proxlearn.compare.comparison_files import write_plan
-    from proxlearn.compare.foreign_files import refuse_foreign_files
+    from proxlearn.compare.comparison_files import refuse_foreign_files, write_plan
     from proxlearn.compare.grid import grid_cells, missing_cells, run_cells
     from proxlearn.files.atomic import disk_errors_as_run_error, remove_temporaries
     from proxlearn.jobs.result_cache import ResultCache
-    from proxlearn.run.folder_checks import check_writable
-    from proxlearn.run.folder_recognition import require_comparison_or_empty
+    from proxlearn.run.folder_recognition import check_writable, require_comparison_or_empty
     from proxlearn.run.lock import FolderLock
 
     check_writable(output, "choose another --output")
@@ -239,7 +236,7 @@ def check_dataset(name: str, methods: tuple[Method, ...], preset: str) -> None:
 def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
     """Return the launcher of the comparison's jobs: a pool of processes on this machine, or a Hydra launcher."""
     from proxlearn.jobs.launcher_setup import available_cores
-    from proxlearn.jobs.local_pool import LocalPool
+    from proxlearn.jobs.launchers import LocalPool
 
     whole = integer(at_least=1, below=4097, example=1)
     jobs = available_cores() if options.jobs is None else whole("--jobs", parse_number(options.jobs))
@@ -253,7 +250,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
     if options.jobs is not None or options.threads is not None:
         raise InputError("--jobs and --threads have no effect with --launcher", "use the launcher's settings instead")
     from proxlearn.compare.grid import JOBS_FOLDER
-    from proxlearn.jobs.hydra_launcher import named_launcher
+    from proxlearn.jobs.launchers import named_launcher
 
     return named_launcher(options.launcher[0], options.launcher[1:], output / JOBS_FOLDER)
 

@@ -58,7 +58,7 @@ def format_table(metrics: dict[str, Any]) -> str:
     """Format the metrics as a Markdown table with one row per estimate."""
     import pandas as pd
 
-    from proxlearn.views.markdown import markdown
+    from proxlearn.views.tables import markdown
 
     rows = [
         {"estimate": estimate} | {name: "undefined" if value is None else value for name, value in values.items()}

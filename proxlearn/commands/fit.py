@@ -8,10 +8,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from proxlearn.config.quoting import hydra_value
+from proxlearn.config.arguments import hydra_value
 from proxlearn.data.table_problems import FIT_OPTIONS, LIST_SETTINGS
 from proxlearn.errors import InputError
-from proxlearn.run.folder_checks import nearest_existing_folder, remove_if_empty
+from proxlearn.run.folder_recognition import nearest_existing_folder, remove_if_empty
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import run_session
 
@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
 
 
 def _summary(folder: Path) -> str:
-    from proxlearn.views.run.plain_summary import plain_summary
+    from proxlearn.views.run.accuracy_page import plain_summary
 
     return plain_summary(folder)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from proxlearn.config.schema import LoggerConfig, TrainConfig
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import absolute_folder
+from proxlearn.files.safe_read import absolute_folder
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder_checks import check_writable
+from proxlearn.run.folder_recognition import check_writable
 from proxlearn.run.overwrite import recover_locked
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.train_and_draw import run_session

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import absolute_folder, display_path
+from proxlearn.files.safe_read import absolute_folder, display_path
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
 from proxlearn.validators import integer, parse_number
@@ -34,7 +34,7 @@ EXAMPLES = """\
 def main(args: list[str]) -> int:
     options = build_parser().parse_intermixed_args(args)
     from proxlearn.jobs.job import Job
-    from proxlearn.jobs.local_pool import LocalPool
+    from proxlearn.jobs.launchers import LocalPool
     from proxlearn.jobs.runner import run_jobs
     from proxlearn.sweeps import search
 

@@ -16,19 +16,22 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from proxlearn.config.arguments import hydra_arguments
-from proxlearn.config.compose import CONFIG_NAME, VERSION_BASE, compose_with_loader, parse
-from proxlearn.config.config_folder import config_folder
-from proxlearn.config.folder_settings import check_folder_settings
+from proxlearn.config.compose import CONFIG_NAME, VERSION_BASE, check_folder_settings, compose_with_loader, parse
+from proxlearn.config.config_folders import config_folder, register_search_path
 from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.schema import TrainConfig
-from proxlearn.config.user_configs import register_search_path
 from proxlearn.errors import InputError, continue_command
-from proxlearn.files.user_paths import absolute_folder
+from proxlearn.files.safe_read import absolute_folder
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.config_validation import validate_config, validated_run_name
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder_checks import check_writable, nearest_existing_folder, remove_if_empty
-from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
+from proxlearn.run.folder_recognition import (
+    check_writable,
+    nearest_existing_folder,
+    refuse_table_inside,
+    remove_if_empty,
+    require_run_or_empty,
+)
 from proxlearn.sweeps.plan import SweepPlan, plan_sweep
 from proxlearn.terminal.notice import notice
 from proxlearn.train_and_draw import run_session

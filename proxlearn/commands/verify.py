@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.files.user_paths import absolute_folder
+from proxlearn.files.safe_read import absolute_folder
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.terminal.notice import notice
 from proxlearn.train_and_draw import echo

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from proxlearn.baselines.method import Method, Preset
-from proxlearn.baselines.registry import method_settings
+from proxlearn.baselines.registry import Method, Preset, method_settings
 from proxlearn.compare.spec import AUTHORS, SplitName
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.jobs.result_cache import ResultCache, cache_key

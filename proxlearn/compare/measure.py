@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from proxlearn.baselines.method import Request
-from proxlearn.baselines.registry import load_fit
+from proxlearn.baselines.registry import Request, load_fit
 from proxlearn.compare.cells import Cell, CellResult
 from proxlearn.compare.spec import SCALINGS, SPLITS
 from proxlearn.compare.splits import stored_split

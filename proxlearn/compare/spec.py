@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from proxlearn.baselines.method import Method, Preset
+from proxlearn.baselines.registry import Method, Preset
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data.scaling import FITS, ScalerFit, symmetric
 

@@ -1,4 +1,4 @@
-"""Conversion of the command line of `proxlearn train` to Hydra's syntax.
+"""The command line of `proxlearn train`: its conversion to Hydra's syntax, quoting, and the grid of a sweep.
 
 In Hydra's syntax, blanks, brackets, commas and quotes are special. The values of text keys (file and column names) are
 used as typed, unless Hydra reads them as a value that a text key accepts. Other values that Hydra cannot read are
@@ -8,8 +8,11 @@ passed on as strings, so that the validator of the key reports the problem.
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,11 +20,69 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 
 from proxlearn.config import schema
-from proxlearn.config.config_folder import config_folder
+from proxlearn.config.config_folders import config_folder
 from proxlearn.config.hydra_internals import flag_parser
-from proxlearn.config.quoting import override_word, quote, quote_literal
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.files.user_paths import expand_home
+from proxlearn.files.safe_read import expand_home
+
+PLAIN = re.compile(r"[A-Za-z_/][\w/.-]*", re.ASCII)
+"""Strings that need no quotes in Hydra's grammar."""
+KEYWORDS = ("null", "true", "false", "nan", "inf")
+
+
+def quote(text: str) -> str:
+    """Return a string in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
+    # Hydra reads a backslash as an escape only before a quote, including the closing one.
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
+    return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Return a string in Hydra's double quotes, in which ``${`` is not an interpolation."""
+    return quote(re.sub(r"(\\*)\$\{", r"\1\1\\${", text))
+
+
+def override_word(key: str, text: str) -> str:
+    """Return ``key=text`` as one word that can be pasted into a shell."""
+    return shlex.quote(f"{key}={hydra_value(text)}")
+
+
+def override_list(key: str, texts: Iterable[str]) -> str:
+    """Return ``key=[text,...]`` as one word that can be pasted into a shell."""
+    return shlex.quote(f"{key}=[{','.join(map(hydra_value, texts))}]")
+
+
+def hydra_value(text: str) -> str:
+    """Return a string as a value in Hydra's grammar, quoted if it would otherwise be read differently."""
+    needs_no_quotes = PLAIN.fullmatch(text) and text.lower() not in KEYWORDS
+    return text if needs_no_quotes else quote_literal(text)
+
+
+def count_combinations(overrides: list[Override], limit: int) -> int:
+    """Return the number of combinations; a result above ``limit`` may be an underestimate."""
+    return math.prod(len(list(itertools.islice(_words(override), limit + 1))) for override in overrides)
+
+
+def expand_grid(overrides: list[Override]) -> list[list[str]]:
+    """Return the overrides of each job in the same order as Hydra: the last key varies fastest.
+
+    A key that occurs twice keeps its first position and its last value.
+    """
+    words_by_key = {override.get_key_element(): list(_words(override)) for override in overrides}
+    return [list(words) for words in itertools.product(*words_by_key.values())]
+
+
+def _words(override: Override) -> Iterator[str]:
+    """Yield ``key=value`` for each value of an override."""
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        yield f"{key}={override.get_value_element_as_str()}"
+    elif override.is_discrete_sweep():
+        yield from (f"{key}={value}" for value in override.sweep_string_iterator())
+    else:
+        problem = f"{override.input_line} is not a list of values"
+        raise InputError(problem, f"write {key}=VALUE,VALUE,... or {key}=range(START,STOP,STEP)")
+
 
 FOLDER_KEYS = ("init_from", "hydra.run.dir", "hydra.sweep.dir")
 TEXT_KEYS = ("dataset.path", "dataset.target", "logger.uri", "hydra.sweep.subdir", *FOLDER_KEYS)

@@ -18,14 +18,41 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from proxlearn.config.arguments import hydra_arguments, parse_arguments
-from proxlearn.config.config_folder import config_folder
+from proxlearn.config.config_folders import check_config_folder, config_folder, user_search_path
 from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.launcher_defaults import register_defaults
 from proxlearn.config.plugin_configs import VALUES_ONLY, iterate_texts, refuse_targets
-from proxlearn.config.resolvers import register_resolvers
-from proxlearn.config.user_configs import check_config_folder, user_search_path
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import check_path
+from proxlearn.files.safe_read import check_path
+
+
+def register_resolvers() -> None:
+    """Register the resolver; this function must be called before a recipe is resolved."""
+    OmegaConf.register_new_resolver("proxlearn.reading", resolve_reading, replace=True)
+
+
+def resolve_reading(loss: str | None) -> str:
+    """Return the default of drift and prox_potential; the paper's reading exists only for the quadratic loss."""
+    return "paper" if loss == "quadratic" else "first_variation"
+
+
+def check_folder_settings(composed: DictConfig, is_sweep: bool) -> None:
+    """Raise InputError if a setting of Hydra's output folders has no effect or is not allowed.
+
+    A single run ignores the settings of hydra.sweep, and a sweep ignores those of hydra.run. A subfolder for Hydra's
+    files in the run folder is not allowed.
+    """
+    if composed.hydra.output_subdir is not None:
+        problem = "hydra.output_subdir would put Hydra's own files into the run folder"
+        raise InputError(problem, "leave it out (the run's config is config.yaml)")
+    ignored, effective = ("hydra.run", "hydra.sweep.dir") if is_sweep else ("hydra.sweep", "hydra.run.dir")
+    overrides: Any = OmegaConf.to_container(composed.hydra.overrides.hydra, resolve=False)
+    for override in overrides:
+        key = str(override).lstrip("+~").partition("=")[0]
+        if key == ignored or key.startswith(f"{ignored}."):
+            mode = "a sweep (-m)" if is_sweep else "a single run"
+            raise InputError(f"{key} has no effect on {mode}", f"use {effective}=... instead")
+
 
 CONFIG_NAME = "train"
 """The primary config, unless --config-name selects another one."""

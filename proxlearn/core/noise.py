@@ -1,4 +1,4 @@
-"""The random numbers of a step from a counter-based generator, which can draw any part of them separately.
+"""The random numbers of a step from a counter-based generator, and the noisy gradient step that uses them.
 
 Philox4x32-10 (Salmon et al. 2011) turns a 64-bit key and a counter into four random words. Each step has one key, drawn
 from the run's generator, and each group of numbers has its own counter. Blocks of particles can therefore be drawn in
@@ -15,6 +15,19 @@ import math
 
 import torch
 from torch import Tensor
+
+from proxlearn.core.hyper import Hyper
+
+__all__ = ["euler_maruyama"]
+
+
+def euler_maruyama(theta: Tensor, gradient: Tensor, hyper: Hyper, noise: Tensor) -> Tensor:
+    """Return theta - h gradient + noise_scale sqrt(2 h / beta) noise; ``noise`` is standard normal.
+
+    ``gradient`` and ``noise`` have the shape of theta.
+    """
+    return theta - hyper.h * gradient + hyper.diffusion * noise
+
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -11,7 +11,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels.choice import offdiagonal_share
-from proxlearn.core.motion import euler_maruyama
+from proxlearn.core.noise import euler_maruyama
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns
 from proxlearn.errors import InputError

@@ -12,9 +12,8 @@ import numpy as np
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
-from proxlearn.data.csv_file import MISSING_VALUES, TableFormat, row_and_others
-from proxlearn.data.magnitude import MAX_MAGNITUDE
-from proxlearn.data.numerals import parse_numeral
+from proxlearn.data.csv_file import MISSING_VALUES, TableFormat, parse_numeral, row_and_others
+from proxlearn.data.scaling import MAX_MAGNITUDE
 from proxlearn.data.table_problems import TableProblem
 
 MAX_CATEGORIES = 50

@@ -13,10 +13,20 @@ from typing import Any, Literal, TextIO
 
 import numpy as np
 
-from proxlearn.data.numerals import parse_numeral
 from proxlearn.data.table_problems import TableProblem, TableProblems
 from proxlearn.errors import InputError
 from proxlearn.terminal.notice import notice
+
+
+def parse_numeral(text: str) -> float | None:
+    """Return the number that ``text`` denotes, or None if it does not denote a number."""
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
 
 DELIMITERS = ",;\t|"
 BLANKS = r"\s+"

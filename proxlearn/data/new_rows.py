@@ -21,10 +21,10 @@ from proxlearn.data import csv_file
 from proxlearn.data.column_inspection import COMMA_NUMBER, Column, parse_column, parse_number
 from proxlearn.data.csv_file import TableFormat
 from proxlearn.data.feature_encoding import MISSING_CATEGORY, FeatureEncoder
-from proxlearn.data.magnitude import MAX_MAGNITUDE, OTHER_UNIT
+from proxlearn.data.scaling import MAX_MAGNITUDE, OTHER_UNIT
 from proxlearn.data.table_file import open_table
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.files.user_paths import unreadable_as_input_error, user_path
+from proxlearn.files.safe_read import unreadable_as_input_error, user_path
 from proxlearn.terminal.notice import notice
 
 STANDARD_INPUT = "-"

@@ -12,8 +12,7 @@ from proxlearn.config.schema import DatasetConfig
 from proxlearn.core.samples import Samples
 from proxlearn.data import scaling
 from proxlearn.data.feature_encoding import FeatureEncoder
-from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
-from proxlearn.data.scaling import Scaler, ScalerFit
+from proxlearn.data.scaling import Scaler, ScalerFit, check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 

@@ -1,11 +1,13 @@
-"""Feature scalings: an affine map per column, fitted to the rows that the caller passes."""
+"""Feature scalings, an affine map per column, and the check that no number of a table is too large to compute with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from proxlearn.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,3 +98,37 @@ def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 FITS: dict[str, ScalerFit] = {"none": none, "standard": standard, "minmax": minmax, "max": max_abs}
 """Functions that fit a scaler, by their names in a config; the function for ``paper`` depends on the dataset."""
+
+
+MAX_MAGNITUDE = 1e300
+"""Largest accepted magnitude of a number in a table; differences of accepted numbers are finite."""
+OTHER_UNIT = "convert the column to another unit"
+
+
+def max_scaled_magnitude(*dtypes: str | None) -> float:
+    """Return the largest magnitude of a scaled number whose square is finite in the widest of the precisions."""
+    return max(float(np.sqrt(np.finfo(dtype).max)) for dtype in dtypes if dtype is not None)
+
+
+def check_scaler(scaler: Scaler, names: Sequence[str]) -> None:
+    """Raise InputError if the numbers of a column are too close to each other to be scaled."""
+    bad = np.flatnonzero(~np.isfinite(scaler.factor) | ~np.isfinite(scaler.shift) | (scaler.factor == 0))
+    if len(bad):
+        raise InputError(f"{names[bad[0]]} cannot be scaled: its values are too close together", OTHER_UNIT)
+
+
+def check_scaled(
+    X: np.ndarray,
+    scaled: np.ndarray,
+    names: Sequence[str],
+    limit: float,
+    row_name: Callable[[int], str],
+    remedy: str,
+) -> None:
+    """Raise InputError if a number in ``X`` is too large, or if its scaled value exceeds ``limit``."""
+    for numbers, largest, suffix in ((X, MAX_MAGNITUDE, ""), (scaled, limit, " after scaling")):
+        bad = np.argwhere(~(np.abs(numbers) <= largest))
+        if len(bad):
+            row, column = (int(i) for i in bad[0])
+            problem = f"{names[column]} holds {X[row, column]:.6g} in {row_name(row)}, which is too large{suffix}"
+            raise InputError(problem, OTHER_UNIT if not suffix else remedy)

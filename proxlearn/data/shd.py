@@ -6,8 +6,7 @@ import numpy as np
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import dataset_files, scaling
-from proxlearn.data.dataset_files import DataFile
-from proxlearn.data.download import Web
+from proxlearn.data.dataset_files import DataFile, Web
 from proxlearn.data.table import DatasetInfo, Table
 
 FILE = DataFile(

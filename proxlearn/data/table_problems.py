@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxlearn.config.quoting import override_list, override_word
+from proxlearn.config.arguments import override_list, override_word
 from proxlearn.errors import InputError
 
 LIST_SETTINGS = ("drop", "missing_values")

@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from proxlearn.config.quoting import override_list, override_word
+from proxlearn.config.arguments import override_list, override_word
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.data import csv_file, npz_file
+from proxlearn.data import csv_file
 from proxlearn.data.column_inspection import (
     Column,
     counts_rows,
@@ -27,16 +27,15 @@ from proxlearn.data.column_inspection import (
     parse_column,
     target_problems,
 )
-from proxlearn.data.csv_file import TableFormat, no_header_problem
+from proxlearn.data.csv_file import TableFormat, no_header_problem, parse_numeral
 from proxlearn.data.dataset_files import digest
 from proxlearn.data.feature_encoding import MISSING_CATEGORY
-from proxlearn.data.labels import TargetEncoding, infer_target, keep_spelling
-from proxlearn.data.numerals import parse_numeral
 from proxlearn.data.table import DatasetInfo, Table
-from proxlearn.data.table_file import open_table
+from proxlearn.data.table_file import open_table, read_npz_table
 from proxlearn.data.table_problems import SETTINGS, TableProblem, TableProblems, merge_settings
+from proxlearn.data.target_encoding import TargetEncoding, infer_target, keep_spelling
 from proxlearn.errors import InputError, did_you_mean
-from proxlearn.files.user_paths import unreadable_as_input_error, user_path
+from proxlearn.files.safe_read import unreadable_as_input_error, user_path
 from proxlearn.terminal.notice import notice
 
 INFO = DatasetInfo(
@@ -178,7 +177,7 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
     if path.suffix.lower() == ".npz":
         if len(wanted) > 1:
             raise InputError(f"{path}: an .npz file has one target", "give one dataset.target")
-        X, values, names, target = npz_file.read_table(path, content, wanted[0] if wanted else None)
+        X, values, names, target = read_npz_table(path, content, wanted[0] if wanted else None)
         columns = {name: Column("number", X[:, i]) for i, name in enumerate(names)}
         target = target if target not in columns else f"{target} (target)"
         return _RawTable({**columns, target: _typed_target(values)}), [target]

@@ -15,11 +15,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from proxlearn.errors import ProxlearnError, StoppedBySignal
-from proxlearn.jobs.orphaned_workers import JOB_RUNNING, is_orphaned
+from proxlearn.jobs.launcher_setup import JOB_RUNNING, is_orphaned
 from proxlearn.jobs.records import ACTIVE, DONE, JobRecords
 from proxlearn.jobs.result_cache import cache_key
 from proxlearn.jobs.subprocess_job import run_in_subprocess
-from proxlearn.run.folder_checks import remove_if_empty
+from proxlearn.run.folder_recognition import remove_if_empty
 from proxlearn.run.lock import FolderInUse
 from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.notice import notice

@@ -1,4 +1,4 @@
-"""Properties of Hydra launchers (the number of concurrent jobs, the threads per job), their setup and shutdown."""
+"""Properties of Hydra launchers (concurrent jobs, threads per job), their setup, and the end of orphaned workers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,29 @@ from omegaconf import DictConfig, OmegaConf
 
 from proxlearn.config.launcher_defaults import LAUNCHERS, launcher_name
 from proxlearn.errors import InputError
-from proxlearn.jobs.orphaned_workers import end_with_parent
+
+POLL_SECONDS = 1.0
+JOB_RUNNING = threading.Lock()
+"""Lock that is held while a job is supervised, so that a worker ends only after the results of its job are stored."""
+_orphaned = threading.Event()
+
+
+def is_orphaned() -> bool:
+    """Return whether this process is a worker whose command has died; its job then stops, and no other job begins."""
+    return _orphaned.is_set()
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process after its parent process has ended; a thread watches the parent on any platform."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    _orphaned.set()
+    with JOB_RUNNING:
+        os._exit(1)
 
 
 def available_cores() -> int:

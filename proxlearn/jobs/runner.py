@@ -38,12 +38,12 @@ from typing import Protocol
 
 from proxlearn.errors import InputError
 from proxlearn.jobs.job import THREAD_LIMITS, Job, JobBatch
-from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.launchers import LocalPool
 from proxlearn.jobs.progress import JobsWatcher, store_result
 from proxlearn.jobs.records import DONE, JobRecord, JobRecords
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.portability import process_exists
-from proxlearn.run.folder_checks import nearest_existing_folder
+from proxlearn.run.folder_recognition import nearest_existing_folder
 from proxlearn.run.observed_status import take_snapshot
 from proxlearn.terminal.notice import notice
 

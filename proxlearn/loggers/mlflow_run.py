@@ -25,8 +25,7 @@ from mlflow.exceptions import MlflowException
 
 from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import RunError
-from proxlearn.files.safe_read import UnreadableFile, read_json
-from proxlearn.files.user_paths import expand_home
+from proxlearn.files.safe_read import UnreadableFile, expand_home, read_json
 from proxlearn.loggers.logger import RUN_ID_FILE, Row, RunInfo, read_rows
 
 TIMEOUT, RETRIES = "MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"

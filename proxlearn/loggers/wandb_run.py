@@ -19,8 +19,7 @@ import wandb
 
 from proxlearn.config.schema import LoggerConfig
 from proxlearn.errors import RunError
-from proxlearn.files.safe_read import UnreadableFile, read_json
-from proxlearn.files.user_paths import expand_home
+from proxlearn.files.safe_read import UnreadableFile, expand_home, read_json
 from proxlearn.loggers.logger import WANDB_FILE, Row, RunInfo, read_rows
 
 

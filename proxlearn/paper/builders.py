@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from proxlearn.paper import curves_page, datasets_table, figures, health_page, shd_table, sine_table, wdbc_tables
+from proxlearn.paper import curves_page, figures, health_page, shd_table, sine_table, table4, wdbc_tables
 from proxlearn.paper.archive import Archive
 from proxlearn.paper.result_table import ResultTable
 from proxlearn.paper.run_plan import PLAN, PlanEntry
@@ -15,7 +15,7 @@ TABLES: dict[str, Callable[[Archive], ResultTable]] = {
     "table1": wdbc_tables.table1,
     "table2": wdbc_tables.table2,
     "table3": wdbc_tables.table3,
-    "table4": datasets_table.table4,
+    "table4": table4.table4,
     "table5": sine_table.table5,
     "shd": shd_table.shd_table,
 }

@@ -26,7 +26,7 @@ from proxlearn.core.metrics import apply_probability_floor, probability_scores
 from proxlearn.data.dataset_files import digest
 from proxlearn.files.atomic import write_atomically
 from proxlearn.jobs.job import Job
-from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.launchers import LocalPool
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.jobs.runner import run_jobs
 from proxlearn.paper.result_table import markdown_table

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from proxlearn.paper.archive import Archive, ArchivedRun
-from proxlearn.paper.published_curves import PublishedPanel, curve_distance, find_panel, published_curve
+from proxlearn.paper.curves_page import PublishedPanel, curve_distance, find_panel, published_curve
 from proxlearn.paper.result_table import sources
 from proxlearn.views.style import (
     ESTIMATE_COLOURS,

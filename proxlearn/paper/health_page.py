@@ -13,7 +13,6 @@ from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.data.registry import dataset_info
 from proxlearn.files.atomic import write_atomically
 from proxlearn.paper.archive import Archive, ArchivedRun
-from proxlearn.paper.datasets_table import majority
 from proxlearn.paper.health_measures import (
     change,
     contraction,
@@ -33,8 +32,9 @@ from proxlearn.paper.health_measures import (
     proximal_rows,
     range_text,
 )
+from proxlearn.paper.published import length_text
 from proxlearn.paper.result_table import cell_text, markdown_table, sources_note, write_sources
-from proxlearn.paper.verdicts import length_text
+from proxlearn.paper.table4 import majority
 
 LEAST_POINTS, LEAST_SHARE = 0.5, 0.01
 """Smallest relevant differences: half a percentage point of accuracy (one test row of WDBC is 0.6), and 1 % of a

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from proxlearn.core.cloud import PointCloud
+from proxlearn.core.schedules import is_film
 from proxlearn.errors import InputError
 from proxlearn.files.safe_read import MAX_TABLE_BYTES, AbsentFile, read_json, read_text
 from proxlearn.paper.archive import Archive
@@ -20,10 +21,9 @@ from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, PlannedRun
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.experiment import build_experiment
-from proxlearn.run.log_schedule import is_film
-from proxlearn.run.metrics_version import VERSION, metrics_file_version
+from proxlearn.run.metrics import VERSION, metrics_file_version
+from proxlearn.run.resume_point import read_identity, require_same_run
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import read_identity, require_same_run
 from proxlearn.terminal.notice import notice
 from proxlearn.views.run.run_data import read_run_data
 

@@ -22,7 +22,7 @@ from proxlearn.data.prepare import PreparedData
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.jobs.job import Job
-from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.launchers import LocalPool
 from proxlearn.jobs.result_cache import ResultCache, canonical_json
 from proxlearn.jobs.runner import run_jobs
 from proxlearn.run.config_validation import validate_config

@@ -15,7 +15,7 @@ from pathlib import Path
 from proxlearn.compare.statistics import MeanSd
 from proxlearn.files.atomic import write_atomically
 from proxlearn.paper.archive import ArchivedRun
-from proxlearn.views.latex import tabular
+from proxlearn.views.tables import tabular
 
 SOURCES = "sources.txt"
 """File with the commands behind the pages of a folder, one section per page."""

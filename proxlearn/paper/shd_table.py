@@ -5,9 +5,9 @@ from __future__ import annotations
 from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
 from proxlearn.paper.archive import Archive
-from proxlearn.paper.datasets_table import MAJORITY_NOTE, majority
+from proxlearn.paper.published import conclusion, is_complete, length_text, verdict
 from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableColumn, TableRow
-from proxlearn.paper.verdicts import conclusion, is_complete, length_text, verdict
+from proxlearn.paper.table4 import MAJORITY_NOTE, majority
 from proxlearn.paper.wdbc_tables import ALLOWED_POINTS
 
 LONG = "fig3"

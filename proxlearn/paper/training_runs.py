@@ -20,7 +20,7 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError, ProxlearnError, StoppedBySignal
 from proxlearn.files.safe_read import AbsentFile, read_yaml
 from proxlearn.jobs.job import Job, JobStopped
-from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.launchers import LocalPool
 from proxlearn.jobs.runner import run_jobs
 from proxlearn.paper.archive import Archive
 from proxlearn.paper.packing import pack_runs

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.samples import Samples
-from proxlearn.data import labels
+from proxlearn.core.tasks import ESTIMATES
+from proxlearn.data import target_encoding
 from proxlearn.data.column_inspection import parse_number
 from proxlearn.data.csv_file import TableFormat
-from proxlearn.data.magnitude import MAX_MAGNITUDE, max_scaled_magnitude
 from proxlearn.data.new_rows import Chunk
+from proxlearn.data.scaling import MAX_MAGNITUDE, max_scaled_magnitude
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.predict.model import Model
 
@@ -64,7 +64,7 @@ def _parse_targets(model: Model, place: int, cells: list[str], first: int) -> np
     ``first`` is the number of data rows before these cells. Raise InputError if a cell is not valid.
     """
     if model.classes:
-        indices = labels.indices(cells, model.classes)
+        indices = target_encoding.indices(cells, model.classes)
         if (indices < 0).any():
             row = int((indices < 0).argmax())
             problem = f"{_locate(model, cells, first, row)}, which is not a class of the run"

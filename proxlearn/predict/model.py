@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import ESTIMATES, mean_outputs, standard_error
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.tasks import Task
+from proxlearn.core.tasks import ESTIMATES, Task, mean_outputs, standard_error
 from proxlearn.data.new_rows import RowEncoder
 from proxlearn.data.scaling import Scaler
 from proxlearn.errors import InputError

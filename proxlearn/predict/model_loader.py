@@ -20,8 +20,8 @@ from proxlearn.predict.model import Model
 from proxlearn.run.checkpoint import Checkpoint, newest_valid
 from proxlearn.run.model_description import read_description, row_encoder
 from proxlearn.run.overwrite import refuse_interrupted
+from proxlearn.run.resume_point import read_identity, require_same_run, warn_foreign
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import read_identity, require_same_run, warn_foreign
 
 
 def load_model(path: Path) -> Model:

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud, Screen
+from proxlearn.core.schedules import is_film
 from proxlearn.core.step import REVISION
 from proxlearn.errors import RunError
 from proxlearn.files.atomic import write_atomically
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint_file import CheckpointFile, InvalidCheckpoint, list_checkpoints, read_checkpoint_file
-from proxlearn.run.log_schedule import is_film
 
 Number = float | int | bool | None
 

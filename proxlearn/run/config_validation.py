@@ -19,10 +19,10 @@ from proxlearn.config.schema import ALL_KEYS, TrainConfig, build
 from proxlearn.core import options
 from proxlearn.core.registry import LOSS_GROUP, NEURON_GROUP, WEIGHTS_GROUP, load_plugin, plugin_names
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import absolute_folder, user_path
+from proxlearn.files.safe_read import absolute_folder, user_path
 from proxlearn.run.overwrite import refuse_interrupted
+from proxlearn.run.resume_point import newest_checkpoint_file
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import newest_checkpoint_file
 from proxlearn.validators import flag
 
 SWEEP_KEYS = ("fail_fast",)

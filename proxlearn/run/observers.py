@@ -12,12 +12,12 @@ import torch
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.samples import Samples
+from proxlearn.core.schedules import is_logged, is_stored
 from proxlearn.core.step import Info
 from proxlearn.distributed.world import World
 from proxlearn.loggers.logger import RunLogger
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
-from proxlearn.run.log_schedule import is_logged, is_stored
 from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.metrics import MetricsLog, Row, measure
 from proxlearn.run.resume_point import final_row_step

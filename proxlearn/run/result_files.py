@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import ESTIMATES
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
 from proxlearn.core.samples import Samples
-from proxlearn.core.tasks import Task, evaluate_blocks, evaluate_cloud, task_of
+from proxlearn.core.tasks import ESTIMATES, Task, evaluate_blocks, evaluate_cloud, task_of
 from proxlearn.data.prepare import PreparedData
 from proxlearn.data.scaling import Scaler
 from proxlearn.files.atomic import write_atomically, write_json

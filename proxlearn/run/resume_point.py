@@ -8,32 +8,84 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from proxlearn.core.neurons.neuron import num_parameters
+from proxlearn.core.schedules import is_logged
 from proxlearn.core.step import REVISION
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import write_atomically, write_json
-from proxlearn.files.safe_read import MAX_TABLE_BYTES, read_bytes
+from proxlearn.files.safe_read import MAX_TABLE_BYTES, UnreadableFile, read_bytes, read_json
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint, MetricsPosition
 from proxlearn.run.checkpoint_file import InvalidCheckpoint
-from proxlearn.run.edited_settings import DIGEST_LENGTH, describe_difference
 from proxlearn.run.experiment import Experiment
-from proxlearn.run.log_schedule import is_logged
-from proxlearn.run.metrics import MetricsLog
-from proxlearn.run.metrics_version import (
+from proxlearn.run.metrics import (
     MetricsConversion,
+    MetricsLog,
     converted_positions,
     metrics_file_version,
     read_converted_positions,
 )
 from proxlearn.run.previous_session import PreviousSession
-from proxlearn.run.run_folder import RunFolder
+from proxlearn.run.run_folder import DIGEST_LENGTH, RunFolder, describe_difference
+from proxlearn.terminal.notice import notice
+
+
+class ForeignCheckpoint(InvalidCheckpoint):
+    """Raised if a file is a valid checkpoint of another run."""
+
+
+def read_identity(folder: RunFolder) -> str | None:
+    """Return the identity of the run in a folder, read from its status, or None if it is unknown."""
+    try:
+        status = read_json(folder.status)
+        if isinstance(status.get("run"), str):
+            return str(status["run"])
+        # Version 0.1.0 did not store the identity in status.json; the checkpoint of the step named there has it.
+        if type(status.get("step")) is not int:
+            return None
+        path = checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])
+        return str(checkpoint_file.read_checkpoint_file(path).state["run"])
+    except (UnreadableFile, InvalidCheckpoint, KeyError, ValueError):
+        return None
+
+
+def require_same_run(run: str, identity: str | None) -> None:
+    """Raise ForeignCheckpoint if a checkpoint's ``run`` differs from ``identity``, unless ``identity`` is None."""
+    if identity is not None and run != identity:
+        raise ForeignCheckpoint("it belongs to another run")
+
+
+def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
+    """Print a notice if a checkpoint is skipped because it belongs to another run."""
+    if isinstance(why, ForeignCheckpoint):
+        _warn_once(path, str(why))
+
+
+@cache
+def _warn_once(path: Path, why: str) -> None:
+    """Print the notice once per process, because every plot of a run searches for the newest checkpoint."""
+    notice(f"skipping the checkpoint {path.name}: {why}")
+
+
+def newest_checkpoint_file(folder: RunFolder) -> checkpoint_file.CheckpointFile | None:
+    """Return the newest checkpoint of the folder's run whose checksum matches, or None if there is none."""
+    identity = read_identity(folder)
+    for _, path in checkpoint_file.list_checkpoints(folder.checkpoints):
+        try:
+            file = checkpoint_file.read_checkpoint_file(path)
+            require_same_run(str(file.state.get("run")), identity)
+            return file
+        except InvalidCheckpoint as why:
+            warn_foreign(path, why)
+    return None
+
 
 OR_OVERWRITE = "or train again with overwrite=true"
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from proxlearn.distributed.world import World
 from proxlearn.errors import RunError
+from proxlearn.files.atomic import break_hard_links
 from proxlearn.memory import out_of_memory_as_run_error
+from proxlearn.printable_text import printable
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run import result_files
 from proxlearn.run.checkpoint import Checkpoint
@@ -20,11 +25,41 @@ from proxlearn.run.observers import SessionOptions
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.resume_point import convert_metrics
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_log import open_run_log
 from proxlearn.run.signals import StopRequest
 from proxlearn.run.status_writer import Status
 from proxlearn.run.training_loop import training_loop
 from proxlearn.terminal.notice import notice
+
+
+class QuietFileHandler(logging.FileHandler):
+    """A file handler that ignores write errors, such as a full disk, because the run reports these errors itself."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
+class TerminalFormatter(logging.Formatter):
+    """A formatter that writes a record as one line without control characters, as it may quote a damaged file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def open_run_log(path: Path) -> logging.Logger:
+    """Return a logger for one run, independent of other runs in this process, that appends to ``path``.
+
+    The caller closes its handlers.
+    """
+    logger = logging.Logger("proxlearn.run")
+    break_hard_links(path)
+    file = QuietFileHandler(path, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(file)
+    terminal = logging.StreamHandler(sys.stderr)
+    terminal.setLevel(logging.WARNING)
+    terminal.setFormatter(TerminalFormatter("proxlearn: %(message)s"))
+    logger.addHandler(terminal)
+    return logger
 
 
 def write_first_state(experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, status: Status) -> None:

@@ -20,10 +20,10 @@ from proxlearn.core.step import REVISION
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.loop_state import Observer, RunState
-from proxlearn.run.metrics_version import VERSION
+from proxlearn.run.metrics import VERSION
 from proxlearn.run.previous_session import PreviousSession, retention_settings
+from proxlearn.run.progress import StepRate
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.step_rate import StepRate
 
 EVERY_SECONDS = 2.0
 

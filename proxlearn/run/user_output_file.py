@@ -21,7 +21,7 @@ from proxlearn.files.atomic import temporary_name
 from proxlearn.loggers.logger import EVENTS_FOLDER
 from proxlearn.portability import PLAIN
 from proxlearn.run.folder_recognition import is_run
-from proxlearn.run.owner_file import NAME as OWNER_FILE
+from proxlearn.run.lock import NAME as OWNER_FILE
 from proxlearn.run.run_folder import RUN_FILES
 from proxlearn.run.sweep_folder import SweepFolder
 

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from proxlearn.errors import continue_command
-from proxlearn.files.user_paths import display_path
-from proxlearn.jobs.hydra_launcher import HydraLauncher
-from proxlearn.jobs.job import Job
+from proxlearn.files.safe_read import display_path
+from proxlearn.jobs.job import Job, JobStopped
+from proxlearn.jobs.launchers import HydraLauncher
 from proxlearn.jobs.records import DONE
 from proxlearn.jobs.runner import run_jobs
-from proxlearn.sweeps.job import PRELOAD, train_job
+from proxlearn.run.device import check_memory
+from proxlearn.run.sweep_folder import SweepFolder
 from proxlearn.sweeps.plan import SweepPlan
 from proxlearn.terminal.notice import notice
-from proxlearn.train_and_draw import echo
+from proxlearn.train_and_draw import echo, train_and_draw
+
+PRELOAD = (
+    "proxlearn.sweeps.launch",
+    "proxlearn.run.train",
+    "proxlearn.views.run.run_views",
+    "proxlearn.core.fused.fused_step",
+)
+"""Modules imported once, so that a job starts in a fraction of a second."""
+
+
+def train_job(sweep: Path, number: int, folder: Path, command: str) -> None:
+    """Train the run of job ``number`` in ``folder``, with the config that was checked before the sweep began."""
+    config = SweepFolder(sweep).read_config(number)
+    check_memory(config)
+    outcome = train_and_draw(config, folder, command)
+    if outcome.signal is not None:
+        raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
 
 
 def run_sweep(plan: SweepPlan, command: str) -> int:

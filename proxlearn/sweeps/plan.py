@@ -14,20 +14,24 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from proxlearn.config.arguments import count_combinations, expand_grid
 from proxlearn.config.compose import refuse_code
 from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.run_name import NOT_TRAJECTORY, digest
 from proxlearn.config.schema import DatasetConfig, TrainConfig
-from proxlearn.config.sweep_grid import count_combinations, expand_grid
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import absolute_folder
+from proxlearn.files.safe_read import absolute_folder
 from proxlearn.jobs.launcher_setup import runs_here
 from proxlearn.jobs.records import DONE
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.config_validation import validate_config, validated_run_name
 from proxlearn.run.device import check_memory, resolve_device
-from proxlearn.run.folder_checks import check_writable
-from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty, require_sweep_or_empty
+from proxlearn.run.folder_recognition import (
+    check_writable,
+    refuse_table_inside,
+    require_run_or_empty,
+    require_sweep_or_empty,
+)
 from proxlearn.run.overwrite import is_interrupted
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import SweepFolder, SweepJob

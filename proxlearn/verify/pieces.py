@@ -15,10 +15,10 @@ from typing import Any
 from proxlearn.errors import InputError
 from proxlearn.files.atomic import remove_temporaries, write_atomically
 from proxlearn.jobs.job import Job
-from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.launchers import LocalPool
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.jobs.runner import run_jobs
-from proxlearn.run.folder_checks import check_writable
+from proxlearn.run.folder_recognition import check_writable
 from proxlearn.run.lock import FolderLock
 
 DIGITS = 5

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proxlearn.baselines.method import Request
+from proxlearn.baselines.registry import Request
 
 MEAN = (1.0, -2.0)
 PRECISION = ((2.0, 0.5), (0.5, 1.0))

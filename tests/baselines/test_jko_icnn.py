@@ -12,7 +12,7 @@ import torch
 
 from proxlearn.baselines.icnn import MIN_W
 from proxlearn.baselines.jko_icnn import LIGHT, PAPER, fit, flow, make_net, pretrain, step
-from proxlearn.baselines.method import FittedMethod, Request
+from proxlearn.baselines.registry import FittedMethod, Request
 from proxlearn.baselines.sampler import draw_prior
 from tests.baselines.targets import gaussian, implicit_euler, logistic_rows
 

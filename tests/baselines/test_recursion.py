@@ -10,7 +10,7 @@ import torch
 from small_runs import composed, run
 
 from proxlearn.baselines import adam, recursion
-from proxlearn.baselines.method import Request
+from proxlearn.baselines.registry import Request
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.predict import model_loader
 from proxlearn.run.experiment import build_experiment

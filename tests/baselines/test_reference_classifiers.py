@@ -13,8 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from proxlearn.baselines import reference_classifiers as references
-from proxlearn.baselines.method import Request
-from proxlearn.baselines.registry import METHODS, OURS, find_method, load_fit
+from proxlearn.baselines.registry import METHODS, OURS, Request, find_method, load_fit
 from proxlearn.errors import InputError
 
 REQUEST = Request("twonorm", seed=3)

@@ -13,7 +13,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from proxlearn.baselines.logistic_target import MAX_LOG_ALPHA, LogisticTarget
-from proxlearn.baselines.method import FitFunction, FittedMethod
+from proxlearn.baselines.registry import FitFunction, FittedMethod
 from proxlearn.baselines.sampler import Ledger, append_ledger_row, draw_prior, draw_standard_normal
 from proxlearn.compare.spec import PAPERS, PUBLISHED
 from proxlearn.data import registry

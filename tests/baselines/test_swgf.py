@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from torch import Tensor
 
-from proxlearn.baselines.radix_ranks import subtract_equal_ranks
 from proxlearn.baselines.realnvp import RealNvp
-from proxlearn.baselines.swgf import PAPER, SwgfSettings, flow, sliced_distance, sliced_gradient, step
+from proxlearn.baselines.swgf import (
+    PAPER,
+    SwgfSettings,
+    flow,
+    sliced_distance,
+    sliced_gradient,
+    step,
+    subtract_equal_ranks,
+)
 from tests.baselines.targets import MEAN, PRECISION, gaussian, implicit_euler
 
 clouds = st.tuples(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))

@@ -17,8 +17,7 @@ from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench
 from proxlearn.bench.suite import NORMAL
 from proxlearn.bench.timing import best_of, busy_share
-from proxlearn.views.bench_plot import draw_bench
-from proxlearn.views.bench_tables import tables
+from proxlearn.views.bench_views import draw_bench, tables
 from tests.conftest import config_of
 
 

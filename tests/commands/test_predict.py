@@ -226,7 +226,7 @@ def test_a_model_that_does_not_fit_its_cloud_is_refused(
 
 
 def test_labels_are_matched_as_numbers_and_truth_values() -> None:
-    from proxlearn.data.labels import indices, infer_target
+    from proxlearn.data.target_encoding import indices, infer_target
 
     for values, texts, expected in (
         (np.array([0, 1, 2] * 2), ["2", "0.0", " 1", "1e0"], [2, 0, 1, 1]),

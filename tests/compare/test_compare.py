@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn import cli
-from proxlearn.baselines.method import Method
-from proxlearn.baselines.registry import METHODS
+from proxlearn.baselines.registry import METHODS, Method
 from proxlearn.commands import compare
 from proxlearn.compare.spec import AUTHORS_SEEDS, CELLS, LOG, SPLITS
 from proxlearn.jobs.result_cache import ResultCache

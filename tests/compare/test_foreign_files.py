@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxlearn.cli import main
-from proxlearn.compare.foreign_files import KNOWN_NAMES, PLAN, recorded_names, table_names
+from proxlearn.compare.comparison_files import KNOWN_NAMES, PLAN, recorded_names, table_names
 from proxlearn.run.folder_recognition import is_comparison
 
 COMMITTED = Path(__file__).resolve().parents[2] / "outputs" / "compare"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from proxlearn.baselines.method import FittedMethod, Request
+from proxlearn.baselines.registry import FittedMethod, Request
 
 
 def first(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from proxlearn.cli import main
 from proxlearn.commands.train import preflight
-from proxlearn.config.arguments import hydra_arguments, prepare_override
+from proxlearn.config.arguments import hydra_arguments, override_word, prepare_override, quote_literal
 from proxlearn.config.compose import compose, parse
-from proxlearn.config.quoting import override_word, quote_literal
 from proxlearn.errors import InputError
 from tests.conftest import config_of
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from proxlearn.cli import main
 from proxlearn.config.compose import compose, parse
-from proxlearn.config.config_folder import config_folder, read_config_file, read_dataset_file
+from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.errors import InputError
 from tests.conftest import config_of

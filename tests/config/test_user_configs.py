@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxlearn.commands.train import preflight
-from proxlearn.config.user_configs import MAX_BYTES, MAX_DEPTH, MAX_NODES, check_config_folder
+from proxlearn.config.config_folders import MAX_BYTES, MAX_DEPTH, MAX_NODES, check_config_folder
 from proxlearn.errors import InputError
 
 LEVELS = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 12)]
@@ -69,7 +69,7 @@ def test_linked_folders_are_looked_through_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_folder_of_configs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxlearn.config.user_configs.MAX_ENTRIES", 5)
+    monkeypatch.setattr("proxlearn.config.config_folders.MAX_ENTRIES", 5)
     for number in range(6):
         (tmp_path / f"{number}.txt").touch()
     with pytest.raises(InputError, match="give a folder that holds configs only"):

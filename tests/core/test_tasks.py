@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import estimates, standard_error
 from proxlearn.core.losses import quadratic
 from proxlearn.core.metrics import LEAST_PROBABILITY, apply_probability_floor
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.softmax import SoftmaxNeuron
 from proxlearn.core.samples import Samples
-from proxlearn.core.tasks import TASKS, scores, task_of
+from proxlearn.core.tasks import TASKS, estimates, scores, standard_error, task_of
 
 torch.set_num_threads(1)
 
@@ -39,7 +38,7 @@ def test_metrics_do_not_depend_on_the_blocks_of_samples(seed: int, most_outputs:
     cloud, samples = ten_class_case(seed)
     expected, expected_means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxlearn.core.estimates.MOST_OUTPUTS", most_outputs)
+        patch.setattr("proxlearn.core.tasks.MOST_OUTPUTS", most_outputs)
         actual, means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
     torch.testing.assert_close(means, expected_means, rtol=1e-12, atol=0)
     assert list(actual) == list(expected)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxlearn.config.config_folder import config_folder, read_dataset_file
+from proxlearn.config.config_folders import config_folder, read_dataset_file
 from proxlearn.config.schema import DatasetConfig, build
 
 CONFIGS = config_folder() / "dataset"

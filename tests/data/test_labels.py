@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxlearn.data.numerals import parse_numeral
+from proxlearn.data.csv_file import parse_numeral
 from proxlearn.errors import InputError
 from tests.data.test_user_table import Write, load, target_of
 

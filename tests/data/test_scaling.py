@@ -13,9 +13,8 @@ from hypothesis.extra.numpy import arrays
 
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
 from proxlearn.data import registry, scaling
-from proxlearn.data.magnitude import check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.data.prepare import prepare
-from proxlearn.data.scaling import standard
+from proxlearn.data.scaling import check_scaled, check_scaler, max_scaled_magnitude, standard
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 from tests.data.conftest import dataset_config

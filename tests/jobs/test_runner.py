@@ -13,9 +13,8 @@ from small_runs import run, small
 
 from proxlearn.errors import InputError
 from proxlearn.jobs import job as job_module
-from proxlearn.jobs.hydra_launcher import named_launcher
 from proxlearn.jobs.job import Job, JobBatch
-from proxlearn.jobs.local_pool import LocalPool
+from proxlearn.jobs.launchers import LocalPool, named_launcher
 from proxlearn.jobs.records import JobRecords
 from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.jobs.runner import run_jobs

@@ -18,9 +18,18 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.paper import published
 from proxlearn.paper.archive import ArchivedRun
 from proxlearn.paper.archive_files import PackedRun, TextTable
-from proxlearn.paper.curves_page import logistic, misread_risk, risk_paper, snapped
+from proxlearn.paper.curves_page import (
+    PANELS,
+    CurveDistance,
+    PublishedPanel,
+    curve_distance,
+    logistic,
+    misread_risk,
+    published_curve,
+    risk_paper,
+    snapped,
+)
 from proxlearn.paper.free_energy import COLUMNS, GROUPS, free_energy_table, jackknife_error, weights_correlation
-from proxlearn.paper.published_curves import PANELS, CurveDistance, PublishedPanel, curve_distance, published_curve
 
 HYPER = Hyper(beta=0.5, h=1e-3, epsilon=0.1)
 

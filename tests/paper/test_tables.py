@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import sine_table
 from proxlearn.paper.health_measures import is_changed
+from proxlearn.paper.published import PARTIAL, conclusion, verdict
 from proxlearn.paper.result_table import LabelledCell, PageSection, ResultTable, TableColumn, TableRow, cell_text
-from proxlearn.paper.verdicts import PARTIAL, conclusion, verdict
 
 
 def test_one_run_has_no_spread_and_none_has_no_mean() -> None:

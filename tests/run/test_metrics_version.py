@@ -11,8 +11,7 @@ from proxlearn.core.metrics import discrete_free_energy
 from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.run import checkpoint, checkpoint_file, observers
 from proxlearn.run.checkpoint import Checkpoint
-from proxlearn.run.metrics import measure
-from proxlearn.run.metrics_version import HYPER_COLUMNS, metrics_file_version
+from proxlearn.run.metrics import HYPER_COLUMNS, measure, metrics_file_version
 from proxlearn.training.stepper import Stepper
 from proxlearn.views.run.run_data import read_run_data
 from tests.run.test_faults import Failing

@@ -13,8 +13,7 @@ import pytest
 from small_runs import FORKSERVER, run, small
 
 from proxlearn.errors import InputError
-from proxlearn.run.lock import LOCKS_UNSUPPORTED, FolderLock, is_locked
-from proxlearn.run.owner_file import NAME, SILENT_SECONDS
+from proxlearn.run.lock import LOCKS_UNSUPPORTED, NAME, SILENT_SECONDS, FolderLock, is_locked
 
 
 def without_locks(patch, number=errno.ENOLCK):

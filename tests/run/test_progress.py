@@ -11,8 +11,7 @@ from tqdm import tqdm
 
 from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.run import progress
-from proxlearn.run.progress import Progress
-from proxlearn.run.step_rate import StepRate
+from proxlearn.run.progress import Progress, StepRate
 
 STEPS = 100_000
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from small_runs import assert_same_run, composed, run, small, status
 
+from proxlearn.core.schedules import is_film, is_stored
 from proxlearn.errors import InputError
 from proxlearn.run import checkpoint, checkpoint_file
-from proxlearn.run.log_schedule import is_film, is_stored
 
 pytestmark = pytest.mark.faults
 

@@ -10,11 +10,11 @@ import torch
 from sklearn.datasets import load_iris
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.estimates import estimates
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.samples import Samples
 from proxlearn.core.schedules import hyper_for_step, schedule_factor, with_measured_epsilon
+from proxlearn.core.tasks import estimates
 from proxlearn.errors import RunError
 from proxlearn.run.experiment import settings_from_config
 from proxlearn.training.fit import FitInterrupted, FitState, fit, initial_fit, risk_of

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.confinement import Confinement, confinement_strengths
-from proxlearn.core.estimates import ESTIMATES, estimates
 from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
@@ -22,6 +21,7 @@ from proxlearn.core.neurons.tiled_response import respond
 from proxlearn.core.part_checks import as_loss, as_neuron, check_loss, check_neuron
 from proxlearn.core.samples import Samples, make_features, make_samples
 from proxlearn.core.targets import check_targets, make_targets
+from proxlearn.core.tasks import ESTIMATES, estimates
 from proxlearn.errors import InputError
 
 __all__ = ["Risk"]

@@ -20,10 +20,10 @@ from proxlearn.core.fused.tanh_outputs_drift import TanhOutputsDrift
 from proxlearn.core.fused.tanh_saturated import SaturatedTanhDrift, saturates
 from proxlearn.core.fused.tanh_tiled import TiledTanhDrift
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.motion import euler_maruyama
 from proxlearn.core.neurons.neuron import Response
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.tiled_response import respond
+from proxlearn.core.noise import euler_maruyama
 from proxlearn.core.samples import Samples
 
 IN_ONE_PIECE = 2**26

@@ -1,8 +1,11 @@
-"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), accessed through the few operations that the fixed point needs.
+"""The Gibbs kernel Gamma = exp(-C / 2 epsilon), and its two forms that are stored as N x N matrices.
 
 The fixed point of Algorithm 1 (proximal.py) uses a kernel through these operations only, on logarithms, and does not
 depend on how Gamma is stored. Distances and exponentials have the precision of the locations. The potentials and the
 weights may have a higher precision; the mass is then distributed in that precision.
+
+``DenseKernel`` stores Gamma, as the paper does, and is limited by the range of its floating-point type. ``LogKernel``
+stores the logarithm and never leaves that range.
 """
 
 from __future__ import annotations
@@ -13,7 +16,70 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Kernel", "RangedKernel", "centred", "squared_distances"]
+__all__ = [
+    "DenseKernel",
+    "Kernel",
+    "LogKernel",
+    "LogSums",
+    "MassTransport",
+    "RangedKernel",
+    "centred",
+    "squared_distances",
+]
+
+SMALLEST_TOTAL = 1e-280
+"""Smallest sum of plain numbers, relative to the largest weight, that is not affected by underflow in float64."""
+
+
+class LogSums:
+    """Running sums, each stored as its largest logarithm and a float64 factor >= 1."""
+
+    def __init__(self, length: int, device: torch.device) -> None:
+        self._largest = torch.full((length,), -torch.inf, dtype=torch.float64, device=device)
+        self._factor = torch.zeros_like(self._largest)
+
+    def add(self, terms: Tensor) -> None:
+        """Add numbers that are given by their logarithms."""
+        terms = terms.double()
+        largest = torch.maximum(self._largest, terms)
+        # exp(-inf - -inf) is not a number, and both sums are 0 there.
+        unit = torch.where(largest == -torch.inf, 0.0, largest)
+        self._factor.mul_(self._largest.sub_(unit).exp_()).add_(terms.sub(unit).exp_())
+        self._largest.copy_(largest)
+
+    def log(self) -> Tensor:
+        return self._largest + torch.log(self._factor)
+
+
+class MassTransport:
+    """The masses rho_i Gamma(i,j) z_j / (Gamma z)_i that arrive at the columns, tile by tile.
+
+    No mass is lost beyond the rounding of float64, whatever the precision of log Gamma, because the sum over a row and
+    the sums over the columns use the same shares and therefore one exponential per entry. If almost no mass remains for
+    a column, the sum of logarithms is used instead, in the kernel's precision; such a column contributes nothing to the
+    total, but its logarithm is finite.
+    """
+
+    def __init__(self, log_rho: Tensor, log_z: Tensor) -> None:
+        self._log_rho, self._log_z = log_rho.double(), log_z.double()
+        self._unit = self._log_rho.amax()
+        self._totals = torch.zeros_like(self._log_z)
+        self._log_sums = LogSums(len(log_z), log_z.device)
+
+    def add(self, log_Gamma: Tensor, rows: slice) -> None:
+        """Add the masses of some rows of the kernel without changing ``log_Gamma``."""
+        shares = log_Gamma + self._log_z
+        shares -= shares.amax(dim=1, keepdim=True)
+        logs = shares.to(log_Gamma.dtype) if log_Gamma.dtype != shares.dtype else shares.clone()
+        shares.exp_()
+        log_rho = self._log_rho[rows] - self._unit - shares.sum(dim=1).log()
+        self._totals += log_rho.exp() @ shares
+        self._log_sums.add(torch.logsumexp(logs.add_(log_rho.to(logs.dtype)[:, None]), dim=0))
+
+    def log(self) -> Tensor:
+        """Return the logarithms of the masses, in float64."""
+        logs = torch.where(self._totals > SMALLEST_TOTAL, self._totals.log(), self._log_sums.log())
+        return logs + self._unit
 
 
 def squared_distances(rows: Tensor, columns: Tensor) -> Tensor:
@@ -64,3 +130,58 @@ def centred(potential: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         return potential, potential.new_zeros(())
     centre = potential.amax()
     return (potential - centre).to(dtype), centre
+
+
+class DenseKernel:
+    """The matrix Gamma, with two matrix-vector products per round; it underflows if C exceeds about 200 epsilon."""
+
+    def __init__(self, C: Tensor, epsilon: float) -> None:
+        self.Gamma = torch.exp(C / (-2 * epsilon))
+        self.row_shift = C.new_zeros(C.shape[0])
+
+    def log_apply(self, log_z: Tensor) -> Tensor:
+        values, centre = centred(log_z, self.Gamma.dtype)
+        return torch.log((self.Gamma @ values.exp()).to(log_z.dtype)) + centre
+
+    def log_apply_transpose(self, log_q: Tensor) -> Tensor:
+        values, centre = centred(log_q, self.Gamma.dtype)
+        return torch.log((self.Gamma.T @ values.exp()).to(log_q.dtype)) + centre
+
+    def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        if log_rho.dtype == self.Gamma.dtype:
+            return log_z + self.log_apply_transpose(log_rho - self.log_apply(log_z))
+        Gamma, centre = self.Gamma.to(log_rho.dtype), log_z.amax()
+        z = (log_z - centre).exp()
+        return (log_z - centre) + torch.log(Gamma.T @ (log_rho.exp() / (Gamma @ z)))
+
+
+class LogKernel:
+    """The matrix log Gamma, with the smallest cost of each row subtracted before the division by epsilon.
+
+    Without that subtraction, log q contains C_ii / 2 epsilon, and its rounding error changes the mass: a plain float32
+    logsumexp keeps 0.986 of it at epsilon = 1e-6. The smallest cost of a row is on the diagonal unless two particles
+    nearly coincide; in that case it is the safer choice, because no entry of the row then exceeds 1.
+    """
+
+    def __init__(self, C: Tensor, epsilon: float) -> None:
+        nearest = C.amin(dim=1, keepdim=True)
+        self.log_Gamma = (nearest - C) / (2 * epsilon)
+        self.row_shift = nearest[:, 0] / (-2 * epsilon)
+
+    def log_apply(self, log_z: Tensor) -> Tensor:
+        values, centre = centred(log_z, self.log_Gamma.dtype)
+        return torch.logsumexp(self.log_Gamma + values, dim=1).to(log_z.dtype) + centre
+
+    def log_apply_transpose(self, log_q: Tensor) -> Tensor:
+        values, centre = centred(log_q, self.log_Gamma.dtype)
+        return torch.logsumexp(self.log_Gamma + values[:, None], dim=0).to(log_q.dtype) + centre
+
+    def log_transport(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
+        # A softmax along each row, not log z + log(Gamma^T q): if z spans many orders of magnitude, the sum of two
+        # large logarithms would lose the mass to rounding.
+        if log_rho.dtype != self.log_Gamma.dtype:
+            transport = MassTransport(log_rho, log_z)
+            transport.add(self.log_Gamma, slice(None))
+            return transport.log()
+        shares = torch.log_softmax(self.log_Gamma + log_z, dim=1)
+        return torch.logsumexp(shares + log_rho[:, None], dim=0)

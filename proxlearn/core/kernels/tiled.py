@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proxlearn.core.kernels.kernel import RangedKernel, centred, squared_distances
-from proxlearn.core.kernels.sums import LogSums, MassTransport
+from proxlearn.core.kernels.kernel import LogSums, MassTransport, RangedKernel, centred, squared_distances
 from proxlearn.core.tiling import Tiling
 
 __all__ = ["TiledAbsorbedKernel", "TiledLogKernel"]

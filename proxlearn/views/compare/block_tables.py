@@ -8,11 +8,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from proxlearn.baselines.method import Method
-from proxlearn.baselines.registry import OURS
+from proxlearn.baselines.registry import OURS, Method
 from proxlearn.compare.comparison_files import Comparison
 from proxlearn.compare.statistics import Interval, paired, summarise
-from proxlearn.views.latex import tabular
+from proxlearn.views.tables import tabular
 
 MEASURES = {
     "accuracy": ("Test accuracy", 4),

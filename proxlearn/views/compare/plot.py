@@ -9,8 +9,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from proxlearn.baselines.method import Method
-from proxlearn.baselines.registry import OURS
+from proxlearn.baselines.registry import OURS, Method
 from proxlearn.compare.comparison_files import Comparison
 from proxlearn.compare.statistics import Interval, interval, paired
 from proxlearn.views.style import GREY, UNWEIGHTED, WEIGHTED, save

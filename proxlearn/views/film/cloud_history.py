@@ -15,8 +15,8 @@ from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.predict.model_loader import load_model, newest_checkpoint
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
+from proxlearn.run.resume_point import require_same_run, warn_foreign
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.run.run_identity import require_same_run, warn_foreign
 
 FRAMES, PARTICLES = 60, 300
 HEAVIEST_SHARE = 1 / 3

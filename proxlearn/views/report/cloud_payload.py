@@ -13,7 +13,7 @@ from proxlearn.predict.model import Model
 from proxlearn.predict.model_loader import find_model
 from proxlearn.views.film.cloud_history import FRAMES, PARTICLES, CloudHistory, clouds, read_cloud_history
 from proxlearn.views.report.payload import shorten
-from proxlearn.views.run.regions import axis_range
+from proxlearn.views.run.model_plots import axis_range
 from proxlearn.views.run.run_data import RunData
 
 MOST_CLOUDS = 12

@@ -8,7 +8,7 @@ from typing import Any
 
 from proxlearn.config.run_name import NOT_TRAJECTORY
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import absolute_folder
+from proxlearn.files.safe_read import absolute_folder
 from proxlearn.run.observed_status import RunSnapshot, take_snapshot
 from proxlearn.run.overwrite import is_interrupted, refuse_interrupted
 from proxlearn.run.run_folder import RunFolder

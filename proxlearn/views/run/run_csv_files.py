@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from proxlearn.core.estimates import ESTIMATES
+from proxlearn.core.tasks import ESTIMATES
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_table
 from proxlearn.run import checkpoint_file
-from proxlearn.run.metrics_version import MetricsConversion, metrics_file_version
+from proxlearn.run.metrics import MetricsConversion, metrics_file_version
 from proxlearn.views.style import LARGEST_DRAWN
 
 CURVES = tuple(f"{part}_risk_{estimate}" for part in ("train", "test") for estimate in ESTIMATES)

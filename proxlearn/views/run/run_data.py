@@ -18,10 +18,9 @@ from proxlearn.config.schema import Dtype, TrainConfig, build
 from proxlearn.core.registry import accept_any_name
 from proxlearn.errors import InputError, refuse_newer_format
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile, read_json, read_yaml
-from proxlearn.run.edited_settings import refuse_edited_settings
 from proxlearn.run.model_description import read_description
 from proxlearn.run.previous_session import figures_step
-from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder
+from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder, refuse_edited_settings
 from proxlearn.validators import choice, integer, optional, real, text
 from proxlearn.views.run.run_csv_files import read_accuracy, read_confusion, read_metrics, read_points
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxlearn.files.user_paths import display_path
-from proxlearn.views.markdown import markdown
-from proxlearn.views.run import accuracy_page, confusion, curves, learned_function, particle_images, regions
+from proxlearn.files.safe_read import display_path
+from proxlearn.views.run import accuracy_page, curves, model_plots
 from proxlearn.views.run.run_data import RunData, read_run_data
 from proxlearn.views.style import house_style
+from proxlearn.views.tables import markdown
 
 
 def render_run(folder: Path) -> list[Path]:
@@ -18,13 +18,13 @@ def render_run(folder: Path) -> list[Path]:
     with house_style():
         paths += curves.draw_risk(run) + curves.draw_health(run)
         if run.confusion is not None:
-            paths += confusion.draw_confusion(run)
+            paths += model_plots.draw_confusion(run)
         if has_learned_function(run):
-            paths += learned_function.draw_function(run)
+            paths += model_plots.draw_function(run)
         if has_regions(run):
-            paths += regions.draw_regions(run)
+            paths += model_plots.draw_regions(run)
         if run.model["image"] and run.model["neuron"].startswith("softmax"):
-            paths += particle_images.draw_images(run)
+            paths += model_plots.draw_images(run)
     return paths
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from proxlearn.files.atomic import write_atomically
-from proxlearn.files.user_paths import display_path
-from proxlearn.views.markdown import markdown
+from proxlearn.files.safe_read import display_path
 from proxlearn.views.style import GREY, WEIGHTED, escape_mathtext, figure, house_style, plain_ticks, save
+from proxlearn.views.tables import markdown
 
 SHOWN_TRIALS = 10
 FEWEST_TRIALS = 4

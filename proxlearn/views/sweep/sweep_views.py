@@ -9,13 +9,13 @@ import pandas as pd
 
 from proxlearn.errors import SAME_COMMAND
 from proxlearn.files.atomic import write_atomically
-from proxlearn.files.user_paths import display_path
+from proxlearn.files.safe_read import display_path
 from proxlearn.jobs.records import DONE
 from proxlearn.run.sweep_folder import JobState, SweepFolder
-from proxlearn.views.markdown import markdown
 from proxlearn.views.style import house_style
 from proxlearn.views.sweep.plots import draw_curves, draw_final_metrics, draw_heat_maps
 from proxlearn.views.sweep.sweep_data import REPEATS, read_sweep, varied_keys
+from proxlearn.views.tables import markdown
 
 HEADINGS = {
     "test_accuracy_weighted": "accuracy",

@@ -19,8 +19,7 @@ from proxlearn.core.fused import tile_kernel
 from proxlearn.core.fused.fixed_point import FixedPoint, solve
 from proxlearn.core.fused.tile_kernel import MOST_SUMS, TileKernel, tile_blocks, tile_memory
 from proxlearn.core.fused.tile_order import GROUP, LEAF, tile_order
-from proxlearn.core.kernels.kernel import squared_distances
-from proxlearn.core.kernels.whole import LogKernel
+from proxlearn.core.kernels.kernel import LogKernel, squared_distances
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 EVERYTHING = 10**9

@@ -15,9 +15,8 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels import choice, keops
 from proxlearn.core.kernels.choice import make_kernel
 from proxlearn.core.kernels.keops import KeOpsLogKernel
-from proxlearn.core.kernels.kernel import squared_distances
+from proxlearn.core.kernels.kernel import LogKernel, squared_distances
 from proxlearn.core.kernels.tiled import TiledAbsorbedKernel
-from proxlearn.core.kernels.whole import LogKernel
 from proxlearn.training.engine import make_step
 from tests.conftest import randomness
 

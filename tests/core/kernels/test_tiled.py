@@ -16,9 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from proxlearn.core import proximal
 from proxlearn.core.kernels import choice
 from proxlearn.core.kernels.choice import make_kernel, offdiagonal_share
-from proxlearn.core.kernels.kernel import Kernel, squared_distances
+from proxlearn.core.kernels.kernel import DenseKernel, Kernel, LogKernel, squared_distances
 from proxlearn.core.kernels.tiled import RANGE, TiledAbsorbedKernel, TiledLogKernel
-from proxlearn.core.kernels.whole import DenseKernel, LogKernel
 from proxlearn.core.tiling import Tiling, make_tiling
 
 CLOUDS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -14,8 +14,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.log_kernel import FusedLogKernel
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels.choice import offdiagonal_share
-from proxlearn.core.kernels.kernel import squared_distances
-from proxlearn.core.kernels.whole import DenseKernel, LogKernel
+from proxlearn.core.kernels.kernel import DenseKernel, LogKernel, squared_distances
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import step
 from tests.conftest import paper_cloud, randomness

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from proxlearn.core import literal, options, step
 from proxlearn.core.cloud import PointCloud, draw_normal
-from proxlearn.core.estimates import estimates
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.hyper import Hyper
@@ -18,7 +17,7 @@ from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS
 from proxlearn.core.samples import Samples
-from proxlearn.core.tasks import scores
+from proxlearn.core.tasks import estimates, scores
 from tests.conftest import potentials, randomness
 
 shapes = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))

@@ -20,9 +20,16 @@ from proxlearn.compare.spec import AUTHORS, CELLS, ComparisonSpec, scaling_of
 from proxlearn.compare.statistics import summarise
 from proxlearn.errors import InputError
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.views.compare.comparison_views import block_sections, render_comparison, summary, write_tables
-from proxlearn.views.compare.page import MAX_WIDTH, conclusion, narrow_tables
-from proxlearn.views.latex import escape_latex
+from proxlearn.views.compare.comparison_views import (
+    MAX_WIDTH,
+    block_sections,
+    conclusion,
+    narrow_tables,
+    render_comparison,
+    summary,
+    write_tables,
+)
+from proxlearn.views.tables import escape_latex
 from tests.conftest import config_of
 
 ACCURACY = {

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import run, small
 
-from proxlearn.views.markdown import markdown
 from proxlearn.views.run.accuracy_page import remarks
 from proxlearn.views.run.run_data import read_run_data
+from proxlearn.views.tables import markdown
 
 CELL = re.compile(r"(?:\\.|[^|\\]|\\(?=\s))*")
 """A cell of GitHub's Markdown: a backslash escapes the character after it."""

@@ -1,4 +1,4 @@
-"""Checks of the configs in the user's folder (--config-dir), and the search path on which Hydra finds them.
+"""The folders of YAML configs: the packaged ones, and the user's (--config-dir), whose files are checked.
 
 The files are checked before Hydra reads any of them. They must contain values but no code, and loading them must
 terminate: aliases can make a small YAML file expand to billions of nodes, a FIFO has no end, and a folder can link to
@@ -8,6 +8,7 @@ itself.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import stat
 from collections.abc import Iterator
@@ -19,10 +20,35 @@ import yaml
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
 
 from proxlearn.config.plugin_configs import VALUES_ONLY, EntryPointConfigs, iterate_texts, refuse_targets
 from proxlearn.errors import InputError
-from proxlearn.files.user_paths import user_path
+from proxlearn.files.safe_read import user_path
+
+PACKAGE = "proxlearn.configs"
+
+
+def config_folder() -> Path:
+    """Return the absolute path of the folder of the packaged YAML configs."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).absolute()
+    return Path(__file__).resolve().parents[2] / "configs"
+
+
+def read_config_file(name: str) -> dict[str, Any]:
+    """Return the values of one packaged file (for example "device/cpu"), without its defaults list."""
+    values: dict[str, Any] = yaml.safe_load((config_folder() / f"{name}.yaml").read_text(encoding="utf-8"))
+    return {key: value for key, value in values.items() if key != "defaults"}
+
+
+def read_dataset_file(name: str) -> dict[str, Any]:
+    """Return the values of a packaged dataset merged with those of the common base, without composing a config."""
+    merged = OmegaConf.merge(read_config_file("dataset_base"), read_config_file(f"dataset/{name}"))
+    values: Any = OmegaConf.to_container(merged)
+    return dict(values)
+
 
 MAX_ENTRIES = 10_000
 MAX_BYTES = 100_000

@@ -1,4 +1,4 @@
-"""Interpret a target column as two classes, several classes or real numbers; infer the task if none is given."""
+"""Interpret a target column as two classes, several classes or real numbers, and encode it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 
 from proxlearn.core.options import Task
-from proxlearn.data.numerals import parse_numeral
+from proxlearn.data.csv_file import parse_numeral
 from proxlearn.errors import InputError
 
 MAX_GUESSED_CLASSES = 20
