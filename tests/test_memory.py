@@ -1,8 +1,19 @@
-"""Free memory: the value reported by the system, the rest of a cgroup's limit, and the limit set by the user."""
+"""Free memory: the value reported by the system, the rest of a cgroup's limit, and the limit set by the user.
+
+The package can be imported and trains on a system that lacks what Windows lacks (simulated).
+
+No control character from a file or from a file name reaches the terminal.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -10,9 +21,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxlearn import cli, portability
 from proxlearn.errors import InputError
 from proxlearn.memory import free_memory, memory_limit
 from proxlearn.portability import available_memory, physical_memory
+from proxlearn.printable_text import printable, printable_lines
+from proxlearn.run.session import open_run_log
+from proxlearn.terminal.notice import notice
 
 GIB = 2**30
 LIMITS = {"2GiB": 2 * GIB, "1.5 gb": 1_500_000_000, "500MiB": 500 * 2**20, "7kB": 7000, " 4096 ": 4096, "1TiB": 2**40}
@@ -89,3 +104,139 @@ def test_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None
     monkeypatch.setenv("PROXLEARN_MEMORY", text)
     with pytest.raises(InputError, match=r"PROXLEARN_MEMORY=.* is not an amount of memory; .*2GiB"):
         free_memory()
+
+
+MODULES = ("fcntl", "resource", "pwd", "grp", "termios")
+FUNCTIONS = (
+    *("fchmod", "fchown", "geteuid", "getuid", "mkfifo", "pread", "pwrite", "register_at_fork"),
+    *("sched_getaffinity", "set_blocking", "statvfs", "sysconf"),
+)
+FLAGS = ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK")
+SIGNALS = ("SIGKILL", "SIGHUP", "SIGALRM", "pthread_sigmask")
+
+WINDOWS = f"""
+import ctypes, importlib, os, pkgutil, signal, sys, types
+# Packages of others know Windows themselves: they are imported before anything is removed.
+import filelock, hydra, matplotlib.pyplot, mlflow, numba.np.ufunc.parallel, pandas, scipy.spatial, sklearn.datasets
+import PIL.Image, platformdirs.unix, safetensors.torch, tensorboard, torch, torch.utils.tensorboard, tqdm, wandb
+for name in {MODULES}:
+    sys.modules[name] = None
+for name in {FUNCTIONS + FLAGS}:
+    delattr(os, name)
+for name in {SIGNALS}:
+    delattr(signal, name)
+
+def GlobalMemoryStatusEx(reference):
+    reference._obj.total = 2**34
+
+ctypes.windll = types.SimpleNamespace(kernel32=types.SimpleNamespace(GlobalMemoryStatusEx=GlobalMemoryStatusEx))
+import proxlearn
+"""
+IMPORT_ALL = """
+for module in pkgutil.walk_packages(proxlearn.__path__, "proxlearn."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(sum(name.startswith("proxlearn.") for name in sys.modules))
+"""
+TRAIN = """
+from proxlearn.cli import main
+words = ["dataset=sine", "N=5", "steps=2", "dataset.points=10", "threads=1", "hydra.run.dir=run"]
+sys.exit(main(["train", *words]) or main(["resume", "run", "--steps", "4"]) or main(["plot", "run"]))
+"""
+
+
+def run_on_windows(code: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", WINDOWS + code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_is_imported_without_posix(tmp_path: Path) -> None:
+    package = Path(portability.__file__).parent
+    assert int(run_on_windows(IMPORT_ALL, tmp_path)) >= sum(1 for _ in package.rglob("*.py")) / 2
+
+
+def test_a_run_is_trained_resumed_and_drawn_without_posix(tmp_path: Path) -> None:
+    assert "finished at step 4" in run_on_windows(TRAIN, tmp_path)
+    assert (tmp_path / "run" / "risk.png").exists()
+    assert not (tmp_path / "run" / ".lock").exists()
+
+
+def test_the_memory_is_that_of_the_windows_interface_where_there_is_no_sysconf(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(reference: object) -> None:
+        status = reference._obj  # type: ignore[attr-defined]
+        # The documented size of MEMORYSTATUSEX; the call fails where the length is another.
+        assert status.length == ctypes.sizeof(status) == 64
+        status.total = 12 * 2**30
+
+    windll = types.SimpleNamespace(kernel32=types.SimpleNamespace(GlobalMemoryStatusEx=answer))
+    monkeypatch.setattr(ctypes, "windll", windll, raising=False)
+    monkeypatch.delattr(os, "sysconf")
+    assert portability.physical_memory() == 12 * 2**30
+
+
+def test_the_memory_of_this_machine_holds_this_process() -> None:
+    assert 2**20 < portability.peak_memory() < portability.physical_memory()
+
+
+def test_the_peak_of_memory_is_not_a_number_where_the_system_does_not_report_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert portability.peak_memory() != portability.peak_memory()
+
+
+HOSTILE = "a\x1b[31mb\x07\x9b\u202e\u2028\ud800\x00\x7f\r"
+
+
+def assert_harmless(text: str) -> None:
+    for line in text.split("\n"):
+        assert line.isprintable(), ascii(line)
+
+
+def test_every_character_is_printed_or_escaped() -> None:
+    for code in range(0x3000):
+        printed = printable(chr(code))
+        assert printed.replace("\xa0", " ").isprintable() or chr(code).isspace(), hex(code)
+        assert "\x1b" not in printed
+        assert printable_lines(chr(code)) == (
+            "\n" if code == 10 else printed if code not in (9, 13) else ascii(chr(code))[1:-1]
+        )
+    assert printable("naïve 日本 €\u3000→") == "naïve 日本 €\u3000→"
+    assert printable("a\nb") == "a b"
+
+
+def test_errors_and_notices_are_one_harmless_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert_harmless(str(InputError(f"no column `{HOSTILE}\n`", HOSTILE)))
+    notice(f"column `{HOSTILE}\n`")
+    assert cli.main([HOSTILE]) == 2
+    message = capsys.readouterr().err
+    assert_harmless(message)
+    assert message.count("\n") == 2
+
+
+def test_status_shows_names_and_remarks_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "a\x1b]0;title\x07\n\x9b31m"
+    run.mkdir()
+    values = {"state": "failed", "step": 1, "steps": 2, "seconds": 1.0, "started": HOSTILE, "pid": 1}
+    (run / "status.json").write_text(json.dumps(values | {"host": HOSTILE, "error": f"{HOSTILE}\n{HOSTILE}"}))
+    dead = tmp_path / "dead"
+    dead.mkdir()
+    (dead / "status.json").write_text(json.dumps(values | {"state": "running", "host": HOSTILE}))
+    assert cli.main(["status", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert_harmless(printed)
+    assert len(printed.splitlines()) == 3
+
+
+def test_warnings_of_a_run_are_harmless_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", sys.stdout)
+    journal = open_run_log(tmp_path / "train.log")
+    journal.warning("took over the folder from %s\n", HOSTILE.replace("\ud800", ""))
+    assert_harmless(capsys.readouterr().out)
+    for handler in journal.handlers:
+        handler.close()

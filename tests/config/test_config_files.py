@@ -1,21 +1,35 @@
-"""The packaged YAML files: datasets share one base, and every key is explained where it is set."""
+"""The packaged YAML files: datasets share one base, and every key is explained where it is set.
+
+Configs hold values; anything that would make Hydra import or call code is rejected in one line.
+
+The schema: the values of a valid config are typed, finite and in range, and the config determines the run's name.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import math
+import pickle
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from proxlearn.cli import main
+from proxlearn.commands.train import preflight
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
-from proxlearn.config.schema import DatasetConfig
+from proxlearn.config.run_name import NOT_TRAJECTORY, run_name
+from proxlearn.config.schema import DatasetConfig, TrainConfig, build
 from proxlearn.errors import InputError
+from proxlearn.validators import integer, real
 from tests.conftest import config_of
 
 FOLDER = config_folder()
@@ -123,3 +137,145 @@ def test_every_key_has_a_comment_where_it_is_set(path: Path) -> None:
         if not is_hydras_group and not is_text and "#" not in match[3]:
             uncommented.append(line)
     assert [line for line in uncommented if "app_name" not in line] == []
+
+
+CALL = "{_target_: os.mkdir, path: EXPLODED}"
+REFUSED = [
+    ["+hydra.callbacks.mine=" + CALL],
+    ["+hydra.launcher.mine=" + CALL],
+    ["hydra.launcher._target_=os.mkdir", "+hydra.launcher.path=EXPLODED"],
+    ["hydra.launcher._target_=hydra._internal.core_plugins.basic_launcher.logging.os.mkdir"],
+    ["+hydra.sweeper.mine=" + CALL, "-m"],
+    ["hydra.sweeper._target_=os.mkdir", "-m"],
+    ["+hydra.sweeper.params={hydra.launcher._target_: os.mkdir}", "-m"],
+    ["+hydra.job_logging.handlers.mine={class: os.mkdir, path: EXPLODED}"],
+    ['+hydra.job_logging.formatters.mine={"()": os.mkdir, path: EXPLODED}'],
+    ["+hydra.hydra_logging.handlers.mine={class: os.mkdir, path: EXPLODED}"],
+    ["hydra/job_logging=default"],
+    ["+hydra.job.env_set.LD_PRELOAD=EXPLODED"],
+    ["hydra.job.chdir=true"],
+    ["hydra.searchpath=[pkg://this]"],
+    ["hydra.searchpath=[file:///tmp]"],
+    ["+dataset._target_=os.mkdir"],
+    ["+dataset.initial.a._target_=os.mkdir"],
+    ["--experimental-rerun", "PICKLE"],
+    ["--config-path", "/tmp"],
+]
+
+
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        import os
+
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("args", REFUSED, ids=lambda args: args[0][:40])
+def test_code_on_the_command_line_is_refused(args, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exploded, pickled = tmp_path / "exploded", tmp_path / "pickled"
+    pickled.write_bytes(pickle.dumps(Bomb(exploded)))
+    args = [arg.replace("EXPLODED", str(exploded)).replace("PICKLE", str(pickled)) for arg in args]
+    assert main(["train", "dataset=sine", "steps=0", "N=2", *args]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("proxlearn: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["pickled"]
+
+
+FILES = {
+    "dataset/mine.yaml": "_target_: os.mkdir\npath: EXPLODED",
+    "deep.yaml": "a: [{b: [{_target_: os.mkdir}]}]",
+    "escaped.yaml": '"\\x5ftarget_": os.mkdir',
+    "package.yaml": "hydra: {searchpath: ['pkg://this']}",
+    "object.yaml": "!!python/object/apply:os.mkdir ['EXPLODED']",
+    "broken.yaml": "{",
+    "elsewhere.yaml": "hydra: {searchpath: ['file:///tmp']}",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_code_in_a_users_config_is_refused(name, tmp_path, capsys):
+    configs, exploded = tmp_path / "configs", tmp_path / "exploded"
+    path = configs / name
+    path.parent.mkdir(parents=True)
+    path.write_text(FILES[name].replace("EXPLODED", str(exploded)))
+    chosen = [f"+{path.parent.name}={path.stem}"] if path.parent != configs else ["--config-name", path.stem]
+    assert main(["train", "--config-dir", str(configs), *chosen]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert path.name in line
+    assert not exploded.exists()
+
+
+def test_a_users_config_of_values_is_welcome(tmp_path):
+    configs = tmp_path / "configs"
+    (configs / "recipe").mkdir(parents=True)
+    (configs / "recipe" / "mine.yaml").write_text("# @package _global_\ndefaults: [paper]\nrecipe: mine\nbeta: 7\n")
+    preflight(["--config-dir", str(configs), "dataset=sine", "recipe=mine"])
+    (configs / "recipe" / "mine.yaml").write_text("# @package _global_\ndefaults: [paper]\nrecipe: mine\nbeta: -7\n")
+    with pytest.raises(InputError, match="beta must be"):
+        preflight(["--config-dir", str(configs), "dataset=sine", "recipe=mine"])
+
+
+def config(*overrides: str) -> TrainConfig:
+    return config_of(*overrides)
+
+
+@given(st.floats() | st.integers() | st.text() | st.none() | st.booleans() | st.lists(st.integers()))
+def test_a_real_is_finite_and_in_range_or_refused(value: Any) -> None:
+    try:
+        number = real(above=0, below=10, example=1)("x", value)
+    except InputError:
+        assert isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 10
+    else:
+        assert math.isfinite(number)
+        assert 0 < number < 10
+
+
+@given(st.floats() | st.integers() | st.text() | st.none() | st.booleans())
+def test_an_integer_is_whole_and_in_range_or_refused(value: Any) -> None:
+    try:
+        whole = integer(at_least=1, below=10**6, example=1)("x", value)
+    except InputError:
+        is_number = not isinstance(value, bool) and isinstance(value, (int, float))
+        assert not (is_number and 1 <= value < 10**6 and value == int(value))
+    else:
+        assert type(whole) is int
+        assert whole == value
+
+
+def test_the_dataset_brings_the_papers_settings_and_the_command_line_overrides_them() -> None:
+    wdbc, sine = config(), config("dataset=sine", "beta=0.7")
+    assert (wdbc.beta, wdbc.h, wdbc.epsilon, wdbc.N, wdbc.delta, wdbc.L) == (0.05, 1e-3, 1.0, 1000, 1e-3, 300)
+    assert (wdbc.steps, wdbc.rho0, wdbc.device.dtype) == (250000, "pdf", "float32")
+    assert (sine.beta, sine.h, sine.epsilon, sine.L, sine.steps, sine.rho0) == (0.7, 1e-4, 1e-3, 10, 5000, "uniform")
+
+
+def test_a_run_folders_config_builds_the_same_config() -> None:
+    original = config("dataset=sine", "device=jetson-float32-to-float64")
+    stored = json.loads(json.dumps(dataclasses.asdict(original)))
+    assert build(TrainConfig, stored) == original
+
+
+@pytest.mark.parametrize("override", ["steps=7", "log_every=3", "checkpoint_every=9", "threads=1", "logger=mlflow"])
+def test_the_name_does_not_depend_on_what_leaves_the_trajectory_alone(override: str) -> None:
+    assert run_name(config(override)) == run_name(config())
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("beta=0.06", "h=2e-3", "epsilon=2", "N=7", "delta=1e-4", "L=3", "seed=1", "split_seed=1", "kernel=dense"),
+        *("drift=first_variation", "prox_potential=first_variation", "orientation=consistent", "tolerance=log"),
+        *("rho0=uniform", "weights=uniform", "solver=literal", "dataset=sine", "device.dtype=float64"),
+        "dataset.initial.w=[-2,2]",
+    ],
+)
+def test_the_name_depends_on_everything_else(override: str) -> None:
+    assert run_name(config(override)) != run_name(config())
+
+
+def test_what_is_left_out_of_the_name_exists() -> None:
+    assert set(NOT_TRAJECTORY) <= {field.name for field in dataclasses.fields(TrainConfig)}

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_runs import FULL, run, small
 
 from proxlearn.cli import main
+from tests.small_runs import FULL, run, small
 
 pytestmark = pytest.mark.faults
 

@@ -20,7 +20,7 @@ from proxlearn.run.overwrite import NEW, READY
 from proxlearn.run.overwrite import OLD as OLD_FILES
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.run.run_views import render_run
-from tests.run.test_faults import Failing
+from tests.run.test_bad_overwrites import Failing
 
 pytestmark = pytest.mark.faults
 

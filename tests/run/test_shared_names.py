@@ -4,10 +4,10 @@ import os
 import shutil
 
 import pytest
-from small_runs import assert_same_run, run, small
 
 from proxlearn.errors import RunError
 from proxlearn.training.stepper import Stepper
+from tests.small_runs import assert_same_run, run, small
 
 
 def contents(folder):

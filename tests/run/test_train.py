@@ -1,22 +1,31 @@
-"""A run: the files in its folder, its continuation, and its switch from float32."""
+"""A run: the files in its folder, its continuation, and its switch from float32.
+
+A run that is set to end earlier uses its checkpoint at that step and remembers the earlier number of steps.
+
+Messages of commands that cannot start, and of runs that an overwrite would restart.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from proxlearn.cli import main
 from proxlearn.config.run_name import run_name
 from proxlearn.config.schema import TrainConfig
-from proxlearn.errors import InputError, RunError
-from proxlearn.run import checkpoint
+from proxlearn.errors import InputError, RunError, continue_command
+from proxlearn.run import checkpoint, checkpoint_file
 from proxlearn.run.train import train
+from proxlearn.training.stepper import Stepper
 from tests.conftest import config_of
+from tests.small_runs import assert_same_run, run, small, status
 
 
 def config(*overrides: str) -> TrainConfig:
@@ -171,3 +180,85 @@ def test_jetson_goes_on_in_float64_from_the_last_good_cloud(tmp_path: Path) -> N
 def test_the_folders_name_is_the_configs(tmp_path: Path) -> None:
     made = config()
     assert run_name(made) == run_name(replace(made, steps=99))
+
+
+STEPS = 60
+
+
+class Killed(BaseException):
+    pass
+
+
+def config_target(steps):
+    return small(steps=steps, log_every=7, checkpoint_every=5)
+
+
+def run_until(killed_at, folder, patch):
+    original_call = Stepper.__call__
+
+    def advance(self, cloud):
+        if cloud.step == killed_at:
+            raise Killed
+        return original_call(self, cloud)
+
+    with patch.context() as context:
+        context.setattr(Stepper, "__call__", advance)
+        with pytest.raises(Killed):
+            run(config_target(STEPS), folder)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    run(config_target(STEPS), folder)
+    return folder
+
+
+@pytest.mark.parametrize("killed_at", random.Random(3).sample(range(6, STEPS), 4))
+def test_a_shorter_run_ends_at_its_checkpoint_and_goes_on_to_the_old_target(
+    killed_at, uninterrupted, tmp_path, monkeypatch, capfd
+):
+    folder, short = tmp_path / "run", tmp_path / "short"
+    run_until(killed_at, folder, monkeypatch)
+    newest = checkpoint_file.list_checkpoints(folder / "checkpoints")[0][0]
+    run(config_target(newest), short)
+    with monkeypatch.context() as context:
+        # No step has to be made again.
+        context.setattr(Stepper, "__call__", None)
+        assert run(config_target(newest), folder).step == newest
+    assert f"the run was set to {STEPS} steps and now ends at {newest}" in capfd.readouterr().err
+    assert_same_run(folder, short)
+    assert status(folder)["longest_steps"] == STEPS
+    assert run(config_target(newest), folder).longest_steps == STEPS
+    run(config_target(STEPS), folder)
+    assert_same_run(folder, uninterrupted)
+
+
+def test_resume_says_what_was_asked_for_before(tmp_path, monkeypatch, capsys):
+    run_until(33, tmp_path, monkeypatch)
+    assert main(["resume", str(tmp_path), "--steps", "28"]) == 2
+    assert "is already at step 30" in capsys.readouterr().err
+    assert main(["resume", str(tmp_path), "--steps", "40"]) == 0
+    assert "steps=60 continues it" in capsys.readouterr().err
+    assert main(["resume", str(tmp_path)]) == 0
+    assert "already finished at step 40. steps=60, as requested earlier," in capsys.readouterr().out
+    assert main(["resume", str(tmp_path), "--steps", "60"]) == 0
+    assert status(tmp_path)["longest_steps"] == status(tmp_path)["step"] == 60
+
+
+SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1"]
+
+
+def test_a_removed_working_directory_is_named(tmp_path, monkeypatch, capsys):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["train", *SMALL]) == 2
+    assert "the working directory has been removed" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_continues_a_run_is_never_to_start_it_again():
+    assert continue_command(False) == "the same command"
+    assert continue_command(True) == "the same command without overwrite=true"

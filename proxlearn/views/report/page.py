@@ -26,7 +26,7 @@ from proxlearn.views.report.payload import Table, page_payload
 from proxlearn.views.report.report_runs import RunEntry, gather_runs
 
 STYLES = ("uplot.min", "page")
-SCRIPTS = ("uplot.min", "base", "chart", "zoom", "curves", "canvas", "cloud", "learnt", "tables", "page")
+SCRIPTS = ("uplot.min", "base", "charts", "cloud_and_function", "page")
 # JSON does not need these characters literally; escaped, they can neither begin a tag nor end a line of script.
 JSON_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")

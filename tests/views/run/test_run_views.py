@@ -1,16 +1,35 @@
-"""Views are drawn only from the run folder."""
+"""Views are drawn only from the run folder.
+
+The curves of runs that failed are drawn like any others.
+
+Tables in Markdown keep a name in one cell; remarks state facts of the run.
+
+Views reject results whose settings were edited after the run.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from proxlearn import cli
+from proxlearn.cli import main
 from proxlearn.run.train import train
-from tests.conftest import config_of
+from proxlearn.views.run import curves, model_plots
+from proxlearn.views.run.accuracy_page import remarks
+from proxlearn.views.run.run_data import read_run_data
+from proxlearn.views.tables import markdown
+from tests.conftest import OLD_FOLDERS, config_of
+from tests.small_runs import run, small, status
 
 PLOTS = {"wdbc": {"risk", "health", "confusion"}, "sine": {"risk", "health", "function"}}
 
@@ -60,3 +79,152 @@ def test_names_that_look_like_formulas_are_written_as_they_are(tmp_path: Path) -
     train(config_of(*overrides), tmp_path / "run", "")
     assert cli.main(["plot", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "regions.png").exists()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("curves") / "run"
+    run(small(steps=20), folder)
+    return read_run_data(folder)
+
+
+@pytest.mark.parametrize("extreme", [1e200, 1e308, float("inf"), float("nan"), 5e-324, 0.0])
+@pytest.mark.parametrize("first", [0, 3])
+def test_curves_of_any_values_are_drawn(finished, extreme, first):
+    metrics = finished.metrics.copy()
+    later = metrics["step"] >= first
+    for column in metrics.columns[metrics.columns.str.contains("risk")]:
+        metrics.loc[later, column] = extreme
+    metrics["kernel_offdiag"] = metrics["kernel_offdiag"].where(metrics["step"] == 0, 1.0)
+    for draw in (curves.draw_risk, curves.draw_health):
+        for path in draw(replace(finished, metrics=metrics)):
+            assert path.stat().st_size > 1000
+
+
+def test_a_function_with_huge_values_is_drawn(finished, monkeypatch):
+    model = model_plots.find_model(finished.path)
+    assert model is not None
+    huge = type(
+        "Huge", (), {"values": lambda _, x: {k: 1e300 * f for k, f in model.values(x).items()}, "cloud": model.cloud}
+    )
+    monkeypatch.setattr(model_plots, "find_model", lambda path: huge())
+    assert all(path.stat().st_size > 1000 for path in model_plots.draw_function(finished))
+
+
+CELL = re.compile(r"(?:\\.|[^|\\]|\\(?=\s))*")
+"""A cell of GitHub's Markdown: a backslash escapes the character after it."""
+
+
+def cells(line: str) -> list[str]:
+    assert line.startswith("|")
+    parts, at = [], 1
+    while at < len(line):
+        match = CELL.match(line, at)
+        assert match is not None
+        parts.append(match[0].strip())
+        at = match.end() + 1
+    return parts
+
+
+@given(st.text(alphabet="a|\\` \n\r\x0b\u2028", max_size=8), st.text(alphabet="b|\\\n", max_size=5))
+def test_a_cell_stays_one_cell(name: str, head: str) -> None:
+    table = pd.DataFrame([[name, 1.5]], columns=[f"x{head}", "last"])
+    lines = markdown(table).splitlines()
+    assert len(lines) == 3
+    for line in (lines[0], lines[2]):
+        assert len(cells(line)) == 2, line
+    assert cells(lines[2])[1] == "1.5"
+    unescaped = re.sub(r"(\\*)\\\|", lambda match: match[1][: len(match[1]) // 2] + "|", cells(lines[2])[0])
+    assert unescaped == " ".join(name.splitlines()).strip()
+
+
+def test_plain_names_are_left_as_they_are() -> None:
+    assert markdown(pd.DataFrame({"a": ["x_1", "C:\\data"]})) == "| a       |\n|---------|\n| x_1     |\n| C:\\data |\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "step"),
+    [([0.4, 0.4], None), ([0.4, 0.0], 2), ([0.0, 0.0], 1), ([0.0, 0.4], None), ([None, None], None)],
+)
+def test_weights_are_reported_as_unchanged_only_if_they_are(
+    changes: list[float | None], step: int | None, tmp_path: Path
+) -> None:
+    """A kernel near the identity is no criterion: a tiny share of a heavy weight can change a light one."""
+    run(small(steps=2), tmp_path)
+    data = read_run_data(tmp_path)
+    columns = {"kernel_offdiag": [None, 2e-17, 2e-17], "weights_change": [None, *changes]}
+    metrics = data.metrics.assign(**{name: pd.Series(values, dtype=float) for name, values in columns.items()})
+    reported = [line for line in remarks(replace(data, metrics=metrics)) if "changed the weights" in line]
+    assert reported == (
+        [] if step is None else [f"From recursion {step} on, no logged proximal step changed the weights."]
+    )
+
+
+VIEWS = ("plot", "report", "film")
+
+
+def edit(folder: Path, old: str, new: str) -> None:
+    text = (folder / "config.yaml").read_text()
+    assert text.count(old) == 1
+    (folder / "config.yaml").write_text(text.replace(old, new))
+
+
+def refusal(view: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    before = sorted(path.name for path in folder.iterdir())
+    assert main([view, str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert sorted(path.name for path in folder.iterdir()) == before
+    return line
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    run(small(steps=5), folder)
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_names_the_setting_that_was_edited(view: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(folder, "\nN: 8\n", "\nN: 500\n")
+    line = refusal(view, folder, capsys)
+    assert "started with N=8, but config.yaml has N=500" in line
+    assert "undo the edit" in line
+
+
+def test_settings_that_do_not_change_the_result_may_be_edited(folder: Path) -> None:
+    edit(folder, "\nsteps: 5\n", "\nsteps: 50\n")
+    assert main(["plot", str(folder)]) == 0
+
+
+def test_numbers_that_were_selected_are_those_of_the_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Simulate a run with a selection: write status.json and selection.json as such a run does."""
+    beta = small().beta
+    edit(folder, f"\nbeta: {beta}\n", "\nbeta: null\n")
+    edit(folder, f"\ninit: {small().init}\n", "\ninit: normal\n")
+    edit(folder, "\ninit_scale: null\n", "\ninit_scale: 1.0\n")
+    values = status(folder) | {"selected": {"beta": beta}}
+    del values["settings"], values["settings_sha256"]
+    (folder / "status.json").write_text(json.dumps(values))
+    shutil.rmtree(folder / "checkpoints")
+    for chosen, code in ((beta, 0), (2 * beta, 2)):
+        (folder / "selection.json").write_text(json.dumps({"chosen": {"beta": chosen}}))
+        assert main(["plot", str(folder)]) == code
+    assert f"was trained with beta={beta}, but selection.json has {2 * beta}" in capsys.readouterr().err
+
+
+def test_of_an_old_folder_the_checkpoints_tell(
+    old_folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = next(folder for folder in OLD_FOLDERS if "sine" in folder.parts)
+    folder = Path(shutil.copytree(old_folders / old, tmp_path / "old"))
+    assert "settings_sha256" not in status(folder)
+    assert main(["plot", str(folder)]) == 0
+    capsys.readouterr()
+    edit(folder, "\nN: 12\n", "\nN: 500\n")
+    assert "config.yaml was edited after the run started" in refusal("plot", folder, capsys)

@@ -1,3 +1,140 @@
+// Tables, confusion matrices and settings; all content is inserted as text.
+
+const looksNumeric = (text) => /^[-−+]?[\d.]+(e[-+]?\d+)?( ± .*)?$/.test(text);
+
+function tableOf({ columns, rows }) {
+  const right = columns.map(
+    (_, i) => rows.some((row) => row[i]) && rows.every((row) => !row[i] || looksNumeric(row[i])),
+  );
+  const kind = (i) => [right[i] ? "number" : "", columns[i] === "paper's" ? "paper" : ""].join(" ").trim();
+  const line = (cells, tag) => make("tr", {}, ...cells.map((text, i) => make(tag, { className: kind(i) }, text)));
+  const table = make(
+    "table",
+    {},
+    make("thead", {}, line(columns, "th")),
+    make("tbody", {}, ...rows.map((row) => line(row, "td"))),
+  );
+  return make("div", { className: "scroll", tabIndex: 0 }, table);
+}
+
+function pairs(rows) {
+  const lines = rows.map(([key, value]) => make("tr", {}, make("td", {}, key), make("td", {}, value)));
+  return make("table", { className: "pairs" }, make("tbody", {}, ...lines));
+}
+
+function settings(rows) {
+  return make(
+    "dl",
+    { className: "settings" },
+    ...rows.map(([key, value]) => make("div", {}, make("dt", {}, key), make("dd", {}, value))),
+  );
+}
+
+/** Text in which the parts between backticks are code. */
+function worded(text) {
+  return text.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
+}
+
+function confusionTable(classes, counts) {
+  const head = make("tr", {}, make("th", {}, "actual ↓ predicted →"), ...classes.map((name) => make("th", {}, name)));
+  const rows = counts.map((row, actual) => {
+    const total = row.reduce((sum, each) => sum + each, 0);
+    const cells = row.map((count) => {
+      const share = total ? count / total : 0,
+        cell = make(
+          "td",
+          { title: `${short(100 * share, 3)} % of the actual class` },
+          classes.length <= 25 || count ? String(count) : "",
+        );
+      cell.style.background = `color-mix(in srgb, var(--accent) ${Math.round(100 * share)}%, var(--page))`;
+      if (share > 0.55) cell.style.color = "var(--card)";
+      if (!count && classes.length > 2) cell.style.color = "var(--quiet)";
+      return cell;
+    });
+    return make("tr", {}, make("th", {}, classes[actual]), ...cells);
+  });
+  return make(
+    "div",
+    { className: "scroll fitting", tabIndex: 0 },
+    make("table", { className: "confusion" }, make("thead", {}, head), make("tbody", {}, ...rows)),
+  );
+}
+
+const card = (title, ...children) =>
+  make("div", { className: "card" }, title ? make("h3", {}, title) : null, ...children);
+
+function renderResults() {
+  const run = currentRun(),
+    matrix = run.confusion,
+    cards = [];
+  const notes = make("ul", { className: "notes" }, ...run.notes.map((text) => make("li", {}, ...worded(text))));
+  cards.push(
+    card(
+      run.results_note || "Metrics of the newest cloud",
+      run.results ? tableOf(run.results) : "Available when the run ends.",
+      notes,
+    ),
+  );
+  const older = run.results_note ? `: ${run.results_note}` : "";
+  if (matrix?.omitted)
+    cards.push(card("Confusion matrix", `Not shown for ${matrix.omitted} classes; see confusion.csv.`));
+  else if (matrix) {
+    const shown = ["weighted", "unweighted"].map((estimate) =>
+      card(`Confusion matrix, test part, ${estimate}${older}`, confusionTable(matrix.classes, matrix[estimate])),
+    );
+    cards.push(make("div", { className: "grid two" }, ...shown));
+  }
+  $("results").replaceChildren(...cards);
+}
+
+function renderAbout() {
+  const run = currentRun(),
+    open = $("about").querySelector("details")?.open ?? false;
+  const config = make(
+    "details",
+    { className: "card", open },
+    make("summary", {}, "Settings (config.yaml)"),
+    settings(run.config),
+  );
+  $("about").replaceChildren(card("", pairs([["folder", run.folder], ...run.about])), config);
+}
+
+function renderSweeps() {
+  $("sweeps").replaceChildren(
+    ...data.sweeps.flatMap((sweep) => [
+      make("h2", {}, sweep.name),
+      card(
+        sweep.counts,
+        tableOf(sweep.table),
+        ...(sweep.averages ? [make("h3", {}, "Mean over seeds and splits"), tableOf(sweep.averages)] : []),
+      ),
+    ]),
+  );
+}
+
+/** The most important metrics. */
+function renderTiles() {
+  if (!isSingle()) return $("tiles").replaceChildren();
+  const run = data.runs[0],
+    newest = (name) => run.curves.columns[name]?.findLast((value) => value !== null);
+  const found = [
+    ["test accuracy", newest("test_accuracy_weighted")],
+    ["test risk", newest("test_risk_weighted")],
+    ["R²", newest("test_r2_weighted")],
+    [`effective sample size (N = ${run.N})`, newest("ess")],
+    ["recursions", run.step],
+  ];
+  const logged = run.curves.step.at(-1);
+  if (logged !== run.step) found.splice(-1, 0, ["recursion of these metrics", logged]);
+  const seconds = run.about.find(([key]) => key === "seconds");
+  if (seconds) found.push(["seconds", Number(seconds[1])]);
+  $("tiles").replaceChildren(
+    ...found
+      .filter(([, value]) => value !== undefined)
+      .map(([name, value]) => make("div", { className: "tile" }, make("b", {}, short(value)), make("span", {}, name))),
+  );
+}
+
 // The page as a whole: its theme, all sections, and newer data from the server of a watched page.
 
 const POLL_MS = 3000;
