@@ -233,7 +233,8 @@ def test_a_second_process_is_told_and_a_second_signal_ends_at_once(tmp_path):
         os.kill(process.pid, signal.SIGTERM)
         time.sleep(0.3)
     process.join(10)
-    assert process.exitcode == -signal.SIGTERM
+    # While the first step still compiles, a thread ends the process instead.
+    assert process.exitcode in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("steps", ["-1", "abc", "1.5", "nan", "", "9" * 400])
