@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import safetensors.torch
 import torch
-from small_runs import FULL, assert_same_run, run, small
 
 from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.errors import RunError
@@ -14,6 +13,7 @@ from proxlearn.run import checkpoint, checkpoint_file
 from proxlearn.run.checkpoint import Checkpoint, MetricsPosition
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.run_folder import RunFolder
+from tests.small_runs import FULL, assert_same_run, run, small
 
 pytestmark = pytest.mark.faults
 

@@ -9,11 +9,11 @@ import threading
 import time
 
 import pytest
-from small_runs import FORKSERVER, assert_same_run, run, small, status
 
 from proxlearn.cli import main
 from proxlearn.errors import RunError
 from proxlearn.run import checkpoint
+from tests.small_runs import FORKSERVER, assert_same_run, run, small, status
 
 pytestmark = pytest.mark.faults
 

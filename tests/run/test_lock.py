@@ -9,11 +9,11 @@ import types
 
 import filelock
 import pytest
-from small_runs import FORKSERVER, run, small
 
 from proxlearn.errors import InputError
 from proxlearn.run import lock as lock_module
 from proxlearn.run.lock import FolderInUse, FolderLock, is_locked
+from tests.small_runs import FORKSERVER, run, small
 
 
 def hold(folder, seconds):

@@ -10,10 +10,10 @@ import signal
 import time
 
 import pytest
-from small_runs import FORKSERVER, run, small
 
 from proxlearn.errors import InputError
 from proxlearn.run.lock import LOCKS_UNSUPPORTED, NAME, SILENT_SECONDS, FolderLock, is_locked
+from tests.small_runs import FORKSERVER, run, small
 
 
 def without_locks(patch, number=errno.ENOLCK):

@@ -9,7 +9,6 @@ import time
 from dataclasses import replace
 
 import pytest
-from small_runs import assert_same_run, composed, run, small, status
 
 from proxlearn.errors import StoppedBySignal
 from proxlearn.run import selection
@@ -17,6 +16,7 @@ from proxlearn.run import train as set_up
 from proxlearn.run.run_folder import list_candidates
 from proxlearn.training import successive_halving as halving
 from proxlearn.training.stepper import Stepper
+from tests.small_runs import assert_same_run, composed, run, small, status
 
 QUICK_SECONDS = 2.0
 

@@ -5,9 +5,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from small_runs import run, small
 
 from proxlearn.cli import main
+from tests.small_runs import run, small
 from tests.views.report.browser import Browser, chromium, needs_browser
 from tests.views.report.pages import HOSTILE, hostile_run, plane_run, serving, sweep_of
 

@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from small_runs import run, small
 
 from proxlearn.cli import main
 from proxlearn.views.report import page
+from tests.small_runs import run, small
 from tests.views.report.pages import serving
 
 

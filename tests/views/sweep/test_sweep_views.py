@@ -6,11 +6,11 @@ import shutil
 
 import pandas as pd
 import pytest
-from small_runs import run, small
 
 from proxlearn.cli import main
 from proxlearn.run.sweep_folder import SweepFolder, SweepJob
 from proxlearn.views.sweep.sweep_views import mean_over_seeds, render_sweep, summary
+from tests.small_runs import run, small
 
 GRID = [(beta, epsilon, seed) for beta in (0.1, 0.4) for epsilon in (0.01, 0.1) for seed in (0, 1)]
 
