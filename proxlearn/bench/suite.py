@@ -14,9 +14,6 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from proxlearn.bench.busy_machine import DATASETS as COMPANY_DATASETS
-from proxlearn.bench.busy_machine import QUICK_STEPS, STEPS, measure_company, train_command
-from proxlearn.bench.end_to_end import measure_end_to_end
 from proxlearn.bench.experiments import QUICK, Effort, measure_experiment
 from proxlearn.bench.growth import (
     LARGE_SIZES,
@@ -31,6 +28,8 @@ from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench, experiment_of
 from proxlearn.bench.request import EXPERIMENTS, PARTS, BenchRequest
 from proxlearn.bench.timing import busy_share, machine_info
+from proxlearn.bench.whole_commands import DATASETS as COMPANY_DATASETS
+from proxlearn.bench.whole_commands import QUICK_STEPS, STEPS, measure_company, measure_end_to_end, train_command
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from proxlearn.errors import InputError
-from proxlearn.predict.table_arguments import add_table_arguments, row_encoder_of, with_progress
+from proxlearn.predict.prediction_table import add_table_arguments, row_encoder_of, with_progress
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import echo
 

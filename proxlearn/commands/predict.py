@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from proxlearn.predict.prediction_table import (
     STDOUT,
+    add_table_arguments,
     check_prediction_output,
     open_prediction_table,
+    row_encoder_of,
+    with_progress,
     write_predictions,
 )
-from proxlearn.predict.table_arguments import add_table_arguments, row_encoder_of, with_progress
 from proxlearn.terminal.argument_parser import command_parser
 
 DESCRIPTION = """\

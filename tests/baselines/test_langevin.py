@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proxlearn.baselines.langevin import LangevinSettings, flow
-from proxlearn.baselines.realnvp import RealNvp
 from proxlearn.baselines.sampler import clip_rows
+from proxlearn.baselines.swgf import RealNvp
 from tests.baselines.targets import MEAN, PRECISION, gaussian
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from torch import Tensor
 
-from proxlearn.baselines.realnvp import RealNvp
 from proxlearn.baselines.swgf import (
     PAPER,
+    RealNvp,
     SwgfSettings,
     flow,
     sliced_distance,

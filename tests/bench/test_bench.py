@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from proxlearn.bench import timing
-from proxlearn.bench.end_to_end import measure_end_to_end
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
 from proxlearn.bench.losses_and_neurons import measure_functionals
 from proxlearn.bench.recursion import RecursionBench
 from proxlearn.bench.suite import NORMAL
 from proxlearn.bench.timing import best_of, busy_share
+from proxlearn.bench.whole_commands import measure_end_to_end
 from proxlearn.views.bench_views import draw_bench, tables
 from tests.conftest import config_of
 

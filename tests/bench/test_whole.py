@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from proxlearn.bench.busy_machine import busy_loops, measure_company, run_at_once, summarise, train_command
 from proxlearn.bench.experiments import (
     Effort,
     clouds_of_run,
@@ -34,6 +33,7 @@ from proxlearn.bench.floor import KernelUse, floor_of, kernel_use, share_that_ma
 from proxlearn.bench.growth import NOT_INSTALLED, NOT_POSSIBLE, measure_initial_growth
 from proxlearn.bench.recursion import experiment_of, literal_of
 from proxlearn.bench.request import EXPERIMENTS
+from proxlearn.bench.whole_commands import busy_loops, measure_company, run_at_once, summarise, train_command
 from proxlearn.cli import main
 from proxlearn.core.step import step
 from proxlearn.errors import RunError
@@ -215,7 +215,7 @@ def test_busy_loops_end_when_the_measurement_fails(error: BaseException) -> None
 def test_busy_loops_end_when_the_bench_is_killed() -> None:
     """Their standard input is then closed, which requires no handler in the killed process."""
     code = "with busy_loops(1) as (loop,): print(loop.pid, flush=True); input()"
-    code = f"from proxlearn.bench.busy_machine import busy_loops\n{code}"
+    code = f"from proxlearn.bench.whole_commands import busy_loops\n{code}"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bench:
         assert bench.stdout is not None
         loop = int(bench.stdout.readline())

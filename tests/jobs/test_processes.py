@@ -18,7 +18,7 @@ import pytest
 
 from proxlearn.config.compose import compose, parse
 from proxlearn.jobs import launcher_setup, sacct_shim
-from proxlearn.jobs.subprocess_job import run_in_subprocess
+from proxlearn.jobs.job import run_in_subprocess
 from proxlearn.run.signals import StopRequest
 
 

@@ -26,8 +26,7 @@ from proxlearn.compare.comparison_files import (
 from proxlearn.compare.spec import CELLS
 from proxlearn.compare.statistics import summarise
 from proxlearn.files.atomic import write_atomically
-from proxlearn.views.compare.block_tables import Section, as_csv, as_latex, csv_text, difference, is_for, tables
-from proxlearn.views.compare.plot import draw_block
+from proxlearn.views.compare.blocks import Section, as_csv, as_latex, csv_text, difference, draw_block, is_for, tables
 from proxlearn.views.compare.published_values import dataset_tables, paper_table
 from proxlearn.views.style import house_style
 from proxlearn.views.tables import markdown, tabular
