@@ -16,11 +16,11 @@ from sklearn.metrics import accuracy_score, r2_score
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.samples import Samples
+from proxlearn.core.samples import Samples, hold_out
 from proxlearn.data.scaling import standard
 from proxlearn.training.fit import risk_of
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import Selection, hold_out
+from proxlearn.training.successive_halving import Selection
 from tests.test_estimator import QUICK, moons, wave
 from tests.test_estimator_losses import PAPER
 

@@ -22,10 +22,11 @@ from proxlearn.baselines.registry import FittedMethod, Preset, Request
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
+from proxlearn.core.samples import hold_out
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.training.fit import LOGGED_PER_DECADE, initial_cloud, risk_of
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE, hold_out
+from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE
 
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """Candidate pairs of init_scale and learning rate."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proxlearn.errors import InputError
 
-__all__ = ["Samples", "as_tensor", "make_features", "make_samples"]
+__all__ = ["Samples", "as_tensor", "hold_out", "limit_rows", "make_features", "make_samples"]
 
 
 @dataclass(frozen=True)
@@ -84,3 +84,29 @@ def make_samples(X: Tensor, y: Tensor, labels: Tensor | None = None, sample_weig
     """Return samples in X's precision, with the shapes X (n, n_x), y (n,) or (C, n), and labels and weights (n,)."""
     targets = y.to(X.device, X.dtype)
     return Samples(X, targets, None if labels is None else labels.to(X.device)).with_weights(sample_weight)
+
+
+def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
+    """Return three quarters of the samples for training and one quarter for validation, stratified by class."""
+    order = _stratified_order(samples, seed)
+    held = torch.zeros(len(samples), dtype=torch.bool)
+    held[order[1::4]] = True
+    training = samples.take_rows((~held).nonzero()[:, 0])
+    # The weights of a part are scaled to the mean 1 again; otherwise they would change the step size.
+    return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
+
+
+def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
+    """Return a random sample of at most ``most`` rows, in their order, with each class in proportion."""
+    n = len(samples)
+    if most is None or n <= most:
+        return samples
+    places = torch.arange(most) * n // most
+    limited = samples.take_rows(_stratified_order(samples, seed)[places].sort().values)
+    return limited.with_weights(limited.weights)
+
+
+def _stratified_order(samples: Samples, seed: int) -> torch.Tensor:
+    """Return the rows in random order, grouped by class: evenly spaced places hold each class in proportion."""
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
+    return order if samples.labels is None else order[torch.argsort(samples.labels[order], stable=True)]

@@ -15,10 +15,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.samples import Samples
+from proxlearn.core.samples import hold_out, limit_rows
 from proxlearn.errors import RunError
 from proxlearn.training.candidates import candidates_of
 from proxlearn.training.fit import FitInterrupted, FitState, Row, fit, validation_score
@@ -297,32 +296,6 @@ class _Search:
             best.get("link_slope"),
             end,
         )
-
-
-def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
-    """Return three quarters of the samples for training and one quarter for validation, stratified by class."""
-    order = _stratified_order(samples, seed)
-    held = torch.zeros(len(samples), dtype=torch.bool)
-    held[order[1::4]] = True
-    training = samples.take_rows((~held).nonzero()[:, 0])
-    # The weights of a part are scaled to the mean 1 again; otherwise they would change the step size.
-    return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
-
-
-def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
-    """Return a random sample of at most ``most`` rows, in their order, with each class in proportion."""
-    n = len(samples)
-    if most is None or n <= most:
-        return samples
-    places = torch.arange(most) * n // most
-    limited = samples.take_rows(_stratified_order(samples, seed)[places].sort().values)
-    return limited.with_weights(limited.weights)
-
-
-def _stratified_order(samples: Samples, seed: int) -> torch.Tensor:
-    """Return the rows in random order, grouped by class: evenly spaced places hold each class in proportion."""
-    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
-    return order if samples.labels is None else order[torch.argsort(samples.labels[order], stable=True)]
 
 
 def _kept(base: Settings, fixed: Collection[str]) -> set[str]:

@@ -22,7 +22,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.losses import Loss, logistic, quadratic
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.samples import Samples
+from proxlearn.core.samples import Samples, hold_out, limit_rows
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError, RunError
 from proxlearn.training import successive_halving
@@ -30,14 +30,7 @@ from proxlearn.training.candidates import CANDIDATES, scaled_candidates
 from proxlearn.training.fit import fit, initial_fit
 from proxlearn.training.iterate import iterate
 from proxlearn.training.settings import Settings
-from proxlearn.training.successive_halving import (
-    NEAR_END,
-    RUNGS,
-    SelectionInterrupted,
-    hold_out,
-    limit_rows,
-    select,
-)
+from proxlearn.training.successive_halving import NEAR_END, RUNGS, SelectionInterrupted, select
 from proxlearn.training.thread_choice import LONG_STEP, ThreadChoice
 
 HYPER = Hyper(beta=1e3, h=0.1, epsilon=0.5, L=50, tolerance="log", epsilon_quantile=0.5, h_schedule="cosine")
