@@ -107,8 +107,6 @@ def test_an_overwrite_with_bad_input_leaves_the_old_run_as_it_was(chunk, place, 
     assert {path.name for path in place.iterdir()} <= {"my.csv", "bad.csv", "R", "other", "damaged"}
 
 
-pytestmark = pytest.mark.faults
-
 CONFIG = small(steps=13, log_every=3, checkpoint_every=4)
 OPERATIONS = ("write", "fsync", "replace", "ftruncate", "unlink", "open")
 KILLED = 25 if FULL else 3
