@@ -21,8 +21,7 @@ from proxlearn import __version__
 from proxlearn.distributed.launch import Launch, find_launch, read_timeout
 from proxlearn.errors import InputError, ProxlearnError, RunError, did_you_mean, system_failure
 from proxlearn.memory import is_out_of_memory
-from proxlearn.terminal.notice import notice
-from proxlearn.terminal.streams import OutputClosed, OutputError, open_standard_streams, require_output
+from proxlearn.terminal.streams import OutputClosed, OutputError, notice, open_standard_streams, require_output
 
 
 @dataclass(frozen=True)

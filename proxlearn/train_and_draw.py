@@ -14,8 +14,7 @@ from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.files.safe_read import display_path
 from proxlearn.printable_text import printable_lines
 from proxlearn.run.outcome import Outcome
-from proxlearn.terminal.notice import notice
-from proxlearn.terminal.streams import try_write
+from proxlearn.terminal.streams import notice, try_write
 
 if TYPE_CHECKING:  # torch takes seconds to import, so the input is checked first.
     from proxlearn.distributed.world import World

@@ -18,7 +18,7 @@ import pandas as pd
 
 from proxlearn.sweeps.search import SearchPlan, create_folder, load_study, run_trial
 from proxlearn.sweeps.search_space import parse_space
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.views.sweep.search_views import trials_table
 from proxlearn.views.tables import markdown
 

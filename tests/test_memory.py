@@ -27,7 +27,7 @@ from proxlearn.memory import free_memory, memory_limit
 from proxlearn.portability import available_memory, physical_memory
 from proxlearn.printable_text import printable, printable_lines
 from proxlearn.run.session import open_run_log
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 GIB = 2**30
 LIMITS = {"2GiB": 2 * GIB, "1.5 gb": 1_500_000_000, "500MiB": 500 * 2**20, "7kB": 7000, " 4096 ": 4096, "1TiB": 2**40}

@@ -257,7 +257,7 @@ def test_imports_go_one_way_only() -> None:
         ("bench/timing.py", "def now():\n    from proxlearn.views.style import figure"),
         ("run/training_loop.py", "from proxlearn import views"),
         ("compare/cells.py", "from proxlearn.views import tables"),
-        ("views/film/film.py", "from proxlearn.sweeps.plan import SweepPlan"),
+        ("views/film/film.py", "from proxlearn.sweeps.sweep import SweepPlan"),
     ],
 )
 def test_an_import_that_goes_up_is_seen_in_every_folder(path: str, line: str) -> None:

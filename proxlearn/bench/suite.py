@@ -34,7 +34,7 @@ from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.errors import InputError
 from proxlearn.run.config_validation import validate_config
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 DATASETS = ("wdbc", "diabetes", "shd", "banana", "sine")
 NORMAL = ("init=normal", "init_scale=1", "h=0.1", "beta=1e4", "epsilon=1", "N=500")

@@ -25,7 +25,7 @@ from proxlearn.data import registry
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import absolute_folder
 from proxlearn.jobs.runner import JobLauncher
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.train_and_draw import echo
 from proxlearn.validators import choice, integer, parse_number, real
 

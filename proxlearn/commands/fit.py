@@ -52,7 +52,7 @@ def main(args: list[str]) -> int:
 
 
 def _summary(folder: Path) -> str:
-    from proxlearn.views.run.accuracy_page import plain_summary
+    from proxlearn.views.run.run_views import plain_summary
 
     return plain_summary(folder)
 

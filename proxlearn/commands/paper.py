@@ -9,7 +9,7 @@ from typing import Any
 
 from proxlearn.errors import InputError
 from proxlearn.paper.target_names import MEASUREMENTS, RUNS, parse_targets
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.train_and_draw import echo
 from proxlearn.validators import integer, parse_number
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from proxlearn.errors import InputError
 from proxlearn.run.user_output_file import check_output, check_replaced, is_written_through, write_output
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.train_and_draw import echo
 
 DESCRIPTION = """\

@@ -10,7 +10,7 @@ from typing import Any
 from proxlearn.errors import InputError
 from proxlearn.files.safe_read import absolute_folder, display_path
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.validators import integer, parse_number
 
 DESCRIPTION = """\

@@ -32,8 +32,8 @@ from proxlearn.run.folder_recognition import (
     remove_if_empty,
     require_run_or_empty,
 )
-from proxlearn.sweeps.plan import SweepPlan, plan_sweep
-from proxlearn.terminal.notice import notice
+from proxlearn.sweeps.sweep import SweepPlan, plan_sweep
+from proxlearn.terminal.streams import notice
 from proxlearn.train_and_draw import run_session
 
 if TYPE_CHECKING:  # torch takes seconds to import, and an ordinary run does not need ranks.
@@ -57,7 +57,7 @@ def main(args: list[str], world: World | None = None) -> int:
             print_with_hydra(args)
         return 0
     if isinstance(plan, SweepPlan):
-        from proxlearn.sweeps.launch import run_sweep
+        from proxlearn.sweeps.sweep import run_sweep
 
         return run_sweep(plan, command)
     existing = nearest_existing_folder(plan.folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import absolute_folder
 from proxlearn.terminal.argument_parser import command_parser
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.train_and_draw import echo
 from proxlearn.validators import integer, parse_number
 

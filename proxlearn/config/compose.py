@@ -18,10 +18,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from proxlearn.config.arguments import hydra_arguments, parse_arguments
-from proxlearn.config.config_folders import check_config_folder, config_folder, user_search_path
+from proxlearn.config.config_folders import (
+    VALUES_ONLY,
+    check_config_folder,
+    config_folder,
+    iterate_texts,
+    refuse_targets,
+    user_search_path,
+)
 from proxlearn.config.hydra_errors import translate_hydra_error
 from proxlearn.config.launcher_defaults import register_defaults
-from proxlearn.config.plugin_configs import VALUES_ONLY, iterate_texts, refuse_targets
 from proxlearn.errors import InputError
 from proxlearn.files.safe_read import check_path
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from proxlearn.data.table_problems import TableProblem, TableProblems
 from proxlearn.errors import InputError
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 
 def parse_numeral(text: str) -> float | None:

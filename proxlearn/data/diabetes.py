@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.data import dataset_files, keel, scaling
+from proxlearn.data import dataset_files, scaling
 from proxlearn.data.table import DatasetInfo, Table
 
-FILE = keel.keel_file("pima.dat", "d15b3fc61a19a5bd814e542dddc3464efa8b5bcfc3930885e43a1ca291842207")
-INFO = DatasetInfo(768, 8, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+FILE = dataset_files.keel_file("pima.dat", "d15b3fc61a19a5bd814e542dddc3464efa8b5bcfc3930885e43a1ca291842207")
+INFO = DatasetInfo(768, 8, 2, dataset_files.KEEL_SOURCE, dataset_files.KEEL_LICENCE, FILE, reads=("path",))
 COLUMNS = ("pregnancies", "glucose", "blood_pressure", "skin_thickness", "insulin", "body_mass", "pedigree", "age")
 
 
 def load(config: DatasetConfig) -> Table:
-    X, target = keel.parse(dataset_files.read(FILE, config.path), labels=("negative", "positive"))
+    X, target = dataset_files.parse_keel(dataset_files.read(FILE, config.path), labels=("negative", "positive"))
     return Table(
         X,
         target,

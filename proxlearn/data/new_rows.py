@@ -25,7 +25,7 @@ from proxlearn.data.scaling import MAX_MAGNITUDE, OTHER_UNIT
 from proxlearn.data.table_file import open_table
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import unreadable_as_input_error, user_path
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 STANDARD_INPUT = "-"
 MAX_CHUNK_CELLS = 2_000_000

@@ -2,7 +2,7 @@
 
 A new dataset needs a module with INFO and ``load``, a file in configs/dataset/, and a line here. Another package
 adds a dataset through an entry point of the group ``proxlearn.datasets``: a module or an object with INFO, ``load`` and
-CONFIG, which holds the values that a file in configs/dataset/ would hold (config/plugin_configs.py).
+CONFIG, which holds the values that a file in configs/dataset/ would hold (config/config_folders.py).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ import numpy as np
 
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.portability import physical_memory
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 READ_ERRORS = (

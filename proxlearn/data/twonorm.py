@@ -8,15 +8,15 @@ from __future__ import annotations
 from functools import partial
 
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.data import dataset_files, keel, scaling
+from proxlearn.data import dataset_files, scaling
 from proxlearn.data.table import DatasetInfo, Table
 
-FILE = keel.keel_file("twonorm.dat", "4e1a341d055572eb72be548e438b575e299b7e720fc1776f3cddb39a69eba2f3")
-INFO = DatasetInfo(7400, 20, 2, keel.SOURCE, keel.LICENCE, FILE, reads=("path",))
+FILE = dataset_files.keel_file("twonorm.dat", "4e1a341d055572eb72be548e438b575e299b7e720fc1776f3cddb39a69eba2f3")
+INFO = DatasetInfo(7400, 20, 2, dataset_files.KEEL_SOURCE, dataset_files.KEEL_LICENCE, FILE, reads=("path",))
 
 
 def load(config: DatasetConfig) -> Table:
-    X, target = keel.parse(dataset_files.read(FILE, config.path), labels=("0", "1"))
+    X, target = dataset_files.parse_keel(dataset_files.read(FILE, config.path), labels=("0", "1"))
     return Table(
         X,
         target,

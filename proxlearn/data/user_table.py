@@ -36,7 +36,7 @@ from proxlearn.data.table_problems import SETTINGS, TableProblem, TableProblems,
 from proxlearn.data.target_encoding import TargetEncoding, infer_target, keep_spelling
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import unreadable_as_input_error, user_path
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 INFO = DatasetInfo(
     None,

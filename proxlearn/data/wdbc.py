@@ -6,8 +6,7 @@ import numpy as np
 
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import scaling
-from proxlearn.data.dataset_files import digest
-from proxlearn.data.sklearn_files import read_rows
+from proxlearn.data.dataset_files import digest, read_sklearn_rows
 from proxlearn.data.table import DatasetInfo, Table
 
 INFO = DatasetInfo(569, 30, 2, "UCI archive, data set 17, within scikit-learn", "CC BY 4.0")
@@ -17,7 +16,7 @@ COLUMNS = tuple(f"{kind}_{measure}" for kind in ("mean", "error", "worst") for m
 
 
 def load(config: DatasetConfig) -> Table:
-    rows = read_rows("breast_cancer.csv")
+    rows = read_sklearn_rows("breast_cancer.csv")
     X = np.ascontiguousarray(rows[:, :-1])
     # The positive class is malignant in the paper but benign in the file.
     target = 1 - rows[:, -1].astype(np.int64)

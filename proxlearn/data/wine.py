@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proxlearn.config.schema import DatasetConfig
-from proxlearn.data.dataset_files import digest
-from proxlearn.data.sklearn_files import read_rows
+from proxlearn.data.dataset_files import digest, read_sklearn_rows
 from proxlearn.data.table import DatasetInfo, Table
 
 INFO = DatasetInfo(178, 13, 3, "UCI archive, data set 109, within scikit-learn", "CC BY 4.0")
@@ -18,7 +17,7 @@ COLUMNS = (
 
 
 def load(config: DatasetConfig) -> Table:
-    rows = read_rows("wine_data.csv")
+    rows = read_sklearn_rows("wine_data.csv")
     X = np.ascontiguousarray(rows[:, :-1])
     target = rows[:, -1].astype(np.int64)
     classes = ("class_0", "class_1", "class_2")

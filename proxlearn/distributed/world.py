@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from proxlearn.distributed.launch import Launch
 from proxlearn.errors import SAME_COMMAND, ProxlearnError, RunError
-from proxlearn.terminal.notice import Notices
+from proxlearn.terminal.streams import Notices
 
 ROLL_CALL_SECONDS = (3.0, 20.0)
 """Smallest and largest number of seconds for which the ranks wait for the answers of the others after a failed

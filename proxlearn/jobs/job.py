@@ -31,8 +31,7 @@ from proxlearn.jobs.result_cache import cache_key
 from proxlearn.run.folder_recognition import remove_if_empty
 from proxlearn.run.lock import FolderInUse
 from proxlearn.run.observed_status import take_snapshot
-from proxlearn.terminal.notice import notice
-from proxlearn.terminal.streams import open_standard_streams
+from proxlearn.terminal.streams import notice, open_standard_streams
 
 POLL_SECONDS = 0.5
 PROCESS_LOCK = threading.Lock()

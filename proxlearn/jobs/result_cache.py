@@ -29,7 +29,7 @@ from proxlearn import __version__
 from proxlearn.errors import refuse_newer_format
 from proxlearn.files.atomic import break_hard_links, write_all, write_atomically
 from proxlearn.files.safe_read import PARSE_ERRORS, AbsentFile, UnreadableFile, parse_json, read_bytes
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 FORMAT = "proxlearn-results-1"
 MAX_BYTES = 2**28

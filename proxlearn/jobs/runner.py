@@ -45,7 +45,7 @@ from proxlearn.jobs.result_cache import ResultCache
 from proxlearn.portability import process_exists
 from proxlearn.run.folder_recognition import nearest_existing_folder
 from proxlearn.run.observed_status import take_snapshot
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 ROUNDS = 2
 """Maximum number of times that a job is launched. If a launcher fails (a joblib worker was killed, a node was lost),

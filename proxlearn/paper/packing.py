@@ -24,7 +24,7 @@ from proxlearn.run.experiment import build_experiment
 from proxlearn.run.metrics import VERSION, metrics_file_version
 from proxlearn.run.resume_point import read_identity, require_same_run
 from proxlearn.run.run_folder import RunFolder
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.views.run.run_data import read_run_data
 
 OMITTED_KEYS = ("pid", "host", "settings", "retention", "protected")

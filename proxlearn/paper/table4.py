@@ -9,7 +9,7 @@ from proxlearn.paper import published
 from proxlearn.paper.archive import Archive, ArchivedRun
 from proxlearn.paper.published import conclusion, is_complete, length_text, verdict
 from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableColumn, TableRow
-from proxlearn.views.run.accuracy_page import majority_share
+from proxlearn.views.run.run_views import majority_share
 
 MAJORITY_NOTE = "Majority class: the test accuracy of always predicting the more frequent class of the training part."
 

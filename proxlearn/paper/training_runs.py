@@ -30,7 +30,7 @@ from proxlearn.run.config_validation import validate_config
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.train import train
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 QUICK_SHARE, QUICK_STEPS, QUICK_ROWS = 100, 100, 8
 """For --quick: divisor of the number of steps, maximum number of steps, and approximate number of logged rows."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from proxlearn.errors import InputError
 from proxlearn.printable_text import printable_lines
 from proxlearn.run.user_output_file import check_output, open_output, same_file
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 if TYPE_CHECKING:  # pandas takes seconds to import, and `--help` needs only the arguments.
     from proxlearn.data.new_rows import Chunk, RowEncoder, RowReader

@@ -15,7 +15,7 @@ from proxlearn.loggers.logger import NoLogger, RunInfo, RunLogger, open_logger
 from proxlearn.run.observed_status import take_snapshot
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.selection import read_chosen
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 
 @contextlib.contextmanager

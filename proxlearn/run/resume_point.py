@@ -34,7 +34,7 @@ from proxlearn.run.metrics import (
 )
 from proxlearn.run.previous_session import PreviousSession
 from proxlearn.run.run_folder import DIGEST_LENGTH, RunFolder, describe_difference
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 
 class ForeignCheckpoint(InvalidCheckpoint):

@@ -29,7 +29,7 @@ from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.experiment import Experiment
 from proxlearn.run.run_folder import SELECTION_FORMAT, RunFolder, list_candidates
 from proxlearn.run.signals import Interrupted, StopRequest
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.training.fit import FitState
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import select

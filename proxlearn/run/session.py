@@ -28,7 +28,7 @@ from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.signals import StopRequest
 from proxlearn.run.status_writer import Status
 from proxlearn.run.training_loop import training_loop
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 
 
 class QuietFileHandler(logging.FileHandler):

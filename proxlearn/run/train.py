@@ -37,7 +37,7 @@ from proxlearn.run.session import run_session, write_first_state
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status_writer import Status
 from proxlearn.run.training_loop import follow
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.settings import Settings
 

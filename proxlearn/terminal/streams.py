@@ -1,4 +1,4 @@
-"""Standard streams whose failures do not stop a run: output is dropped if a stream is closed or full.
+"""Standard streams whose failures do not stop a run, and notices to the user, which are printed on stderr.
 
 For some commands, standard output is the only result (`predict` without -o, `data`, `status`, --help). For these, a
 failed write is an error, but a closed pipe (`| head`) ends the command without an error.
@@ -14,6 +14,7 @@ import sys
 from typing import TextIO
 
 from proxlearn.errors import RunError
+from proxlearn.printable_text import printable
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -102,3 +103,16 @@ def try_write(text: str, stream: TextIO | None) -> None:
         except UnicodeEncodeError:
             stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
         stream.flush()
+
+
+class Notices:
+    """A flag that is set if this process prints notices; of several ranks, only one does."""
+
+    silent = False
+
+
+def notice(text: str) -> None:
+    """Print ``text`` as one line on stderr, unless this process is silent."""
+    if Notices.silent:
+        return
+    try_write(f"proxlearn: {printable(text)}\n", sys.stderr)

@@ -26,7 +26,7 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.sharding import Shards
 from proxlearn.core.step import Info
 from proxlearn.errors import InputError
-from proxlearn.terminal.notice import notice
+from proxlearn.terminal.streams import notice
 from proxlearn.training.thread_choice import ThreadChoice
 
 LONG_SECONDS = 2.0

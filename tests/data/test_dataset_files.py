@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from proxlearn.cli import main
 from proxlearn.data import dataset_files, registry
-from proxlearn.data.dataset_files import DataFile, DownloadFailed, Web, digest
-from proxlearn.data.keel import NO_PIP, WHEEL, Wheel
+from proxlearn.data.dataset_files import NO_PIP, WHEEL, DataFile, DownloadFailed, Web, Wheel, digest
 from proxlearn.errors import InputError
 from tests.data.conftest import dataset_config
 

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_module
 from proxlearn import cli
 from proxlearn.run.config_validation import validate_config
 from proxlearn.run.train import train as train_run
-from proxlearn.views.run import accuracy_page, run_data
+from proxlearn.views.run import run_data, run_views
 
 SHORT = ["steps=12", "N=20", "threads=1", "hydra.run.dir=run"]
 METRICS = [
@@ -63,7 +63,7 @@ def test_every_classification_set_trains_and_its_figures_agree(name: str, reques
     assert len(confusion) == C * C
     hits = confusion.query("actual == predicted")["count"].sum()
     assert hits / confusion["count"].sum() == pytest.approx(last["test_accuracy_weighted"])
-    remarks = " ".join(accuracy_page.remarks(run_data.read_run_data(Path("run"))))
+    remarks = " ".join(run_views.remarks(run_data.read_run_data(Path("run"))))
     assert ("scaling=paper" in remarks) == (name in ("banana", "diabetes", "twonorm"))
     assert ("separately for each part" in remarks) == (name in ("banana", "diabetes"))
 
@@ -102,7 +102,7 @@ def test_own_table_of_each_task(task: str, capsys: pytest.CaptureFixture[str]) -
     assert model["task"] == {"two": "binary", "three": "multiclass", "real": "regression"}[task]
     assert model["neuron"] == {"two": "tanh", "three": "softmax_intercept", "real": "tanh"}[task]
     assert f"column `{task}` is treated as" in capsys.readouterr().err
-    remarks = " ".join(accuracy_page.remarks(run_data.read_run_data(Path("run"))))
+    remarks = " ".join(run_views.remarks(run_data.read_run_data(Path("run"))))
     assert ("The target was standardised" in remarks) == (task == "real")
 
 

@@ -23,7 +23,7 @@ from proxlearn.predict.model_loader import load_model
 from proxlearn.run import checkpoint, checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.film.cloud_history import CloudHistory, read_cloud_history
-from proxlearn.views.run import curves, model_plots
+from proxlearn.views.run import run_plots
 from proxlearn.views.run.run_data import read_run_data
 from proxlearn.views.run.run_views import has_learned_function, has_regions
 from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
@@ -155,10 +155,10 @@ class Film:
         cloud = checkpoint.load(checkpoint_file.checkpoint_path(self._checkpoints, step)).cloud.to("cpu", torch.float64)
         model = replace(self._model, cloud=cloud)
         if has_regions(self._run):
-            model_plots.plot_regions(axes, self._run, self._run.points, model, GRID)
+            run_plots.plot_regions(axes, self._run, self._run.points, model, GRID)
             axes.set_title("test part and decision regions", loc="left")
             return
-        model_plots.plot_function(axes, self._run, self._run.points, model)
+        run_plots.plot_function(axes, self._run, self._run.points, model)
         # The limits are the range of the data plus a third on each side, because f is unbounded in the first frames.
         target = axes.lines[0].get_ydata()
         low, high = float(np.min(target)), float(np.max(target))
@@ -166,7 +166,7 @@ class Film:
         axes.set_title("learned function", loc="left")
 
     def _plot_risk(self, axes: Axes) -> None:
-        curves.plot_risk(axes, self._run)
+        run_plots.plot_risk(axes, self._run)
         axes.set_title("risk", loc="left")
         axes.legend(ncols=2, loc="lower left", fontsize=7)
 

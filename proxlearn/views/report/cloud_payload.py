@@ -13,8 +13,8 @@ from proxlearn.predict.model import Model
 from proxlearn.predict.model_loader import find_model
 from proxlearn.views.film.cloud_history import FRAMES, PARTICLES, CloudHistory, clouds, read_cloud_history
 from proxlearn.views.report.payload import shorten
-from proxlearn.views.run.model_plots import axis_range
 from proxlearn.views.run.run_data import RunData
+from proxlearn.views.run.run_plots import axis_range
 
 MOST_CLOUDS = 12
 """Maximum number of runs on a page whose clouds are included; a cloud takes several hundred kilobytes."""

@@ -16,9 +16,9 @@ from proxlearn.core.tasks import ESTIMATES
 from proxlearn.paper.published import Figures, PublishedExperiment, find_experiments
 from proxlearn.run.sweep_folder import JobState
 from proxlearn.views.report.report_runs import SINGLE_RUNS, ReportRuns, RunEntry, flatten
-from proxlearn.views.run.accuracy_page import remarks, table_notes
-from proxlearn.views.run.curves import SMALLEST_SHARE
 from proxlearn.views.run.run_data import RunData
+from proxlearn.views.run.run_plots import SMALLEST_SHARE
+from proxlearn.views.run.run_views import remarks, table_notes
 from proxlearn.views.sweep.sweep_views import count_states, mean_over_seeds, readable_table
 from proxlearn.views.tables import format_cell
 

@@ -10,8 +10,8 @@ import pandas as pd
 from proxlearn.files.safe_read import AbsentFile, UnreadableFile
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.sweep_folder import JobState
-from proxlearn.terminal.notice import notice
-from proxlearn.views.run.run_csv_files import read_metrics
+from proxlearn.terminal.streams import notice
+from proxlearn.views.run.run_data import read_metrics
 
 REPEATS = ("seed", "split_seed")
 """Swept keys that repeat an experiment instead of changing it; the plots show means over their values."""

@@ -24,9 +24,9 @@ from PIL import Image
 from proxlearn import cli
 from proxlearn.cli import main
 from proxlearn.run.train import train
-from proxlearn.views.run import curves, model_plots
-from proxlearn.views.run.accuracy_page import remarks
+from proxlearn.views.run import run_plots
 from proxlearn.views.run.run_data import read_run_data
+from proxlearn.views.run.run_views import remarks
 from proxlearn.views.tables import markdown
 from tests.conftest import OLD_FOLDERS, config_of
 from tests.small_runs import run, small, status
@@ -96,19 +96,19 @@ def test_curves_of_any_values_are_drawn(finished, extreme, first):
     for column in metrics.columns[metrics.columns.str.contains("risk")]:
         metrics.loc[later, column] = extreme
     metrics["kernel_offdiag"] = metrics["kernel_offdiag"].where(metrics["step"] == 0, 1.0)
-    for draw in (curves.draw_risk, curves.draw_health):
+    for draw in (run_plots.draw_risk, run_plots.draw_health):
         for path in draw(replace(finished, metrics=metrics)):
             assert path.stat().st_size > 1000
 
 
 def test_a_function_with_huge_values_is_drawn(finished, monkeypatch):
-    model = model_plots.find_model(finished.path)
+    model = run_plots.find_model(finished.path)
     assert model is not None
     huge = type(
         "Huge", (), {"values": lambda _, x: {k: 1e300 * f for k, f in model.values(x).items()}, "cloud": model.cloud}
     )
-    monkeypatch.setattr(model_plots, "find_model", lambda path: huge())
-    assert all(path.stat().st_size > 1000 for path in model_plots.draw_function(finished))
+    monkeypatch.setattr(run_plots, "find_model", lambda path: huge())
+    assert all(path.stat().st_size > 1000 for path in run_plots.draw_function(finished))
 
 
 CELL = re.compile(r"(?:\\.|[^|\\]|\\(?=\s))*")
