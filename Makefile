@@ -58,6 +58,11 @@ test: $(READY)  ## set up, then lint, type-check and test
 	$(BIN)/mypy
 	$(PYTEST) -m 'not slow'
 
+.PHONY: docs
+docs: $(READY)  ## build the site from docs/ (seconds, offline); open docs/_build/html/index.html
+	$(BIN)/sphinx-build -q -n -W --keep-going docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 .PHONY: test-slow
 test-slow: $(READY)  ## the checks that take longer than `make test` may
 	$(PYTEST) -m slow
@@ -109,4 +114,4 @@ format: $(READY)  ## format the code
 
 .PHONY: clean
 clean:  ## remove the environment and caches (outputs/ stays)
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache docs/_build docs/_static docs/reference docs/results .hypothesis .coverage* htmlcov

@@ -15,6 +15,15 @@ SAME_COMMAND = "the same command"
 MAX_NAMES = 20
 """Maximum number of names in one message, because a table may have thousands of columns."""
 
+EXIT_CODES = {
+    0: "success",
+    1: "a run, a job or a cell failed, or the machine did: a full disk, a lack of memory, a non-finite value",
+    2: "wrong command, config, file or folder; nothing was changed",
+    130: "stopped by Ctrl-C (SIGINT); a run has stored a checkpoint, and the same command continues it",
+    143: "stopped by SIGTERM, as 130",
+}
+"""Exit codes of all commands; a sweep, a search and a comparison return 1 if any of their jobs failed."""
+
 USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """The exceptions that a user's function may raise if it cannot handle the tensors with which it is called."""
 

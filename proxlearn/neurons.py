@@ -17,7 +17,7 @@ from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.neurons.softmax import SoftmaxNeuron as Softmax
+from proxlearn.core.neurons.softmax import Softmax
 
 __all__ = [
     "Activation",

@@ -180,7 +180,7 @@ class CrossEntropy(Loss):
 class Huber(Loss):
     """The Huber loss, for regression with outliers.
 
-    With r = f - y, it is r^2 / 2 if |r| <= delta, and delta (|r| - delta / 2) otherwise.
+    With r = f - y, it is r^2 / 2 if abs(r) <= delta, and delta (abs(r) - delta / 2) otherwise.
     """
 
     delta: float = 1.0

@@ -77,7 +77,7 @@ class Info:
         )
 
     def weights_change(self) -> Tensor:
-        """Return the largest relative change of a weight as |change of log rho|, or 0 if no weight changed."""
+        """Return the largest relative change of a weight as abs(change of log rho), or 0 if no weight changed."""
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:

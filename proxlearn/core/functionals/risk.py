@@ -58,7 +58,7 @@ class Risk(Functional):
         l, which must be convex in f: an object of ``proxlearn.losses``, an instance of a subclass of ``losses.Loss``,
         or a name.
     confinement : float or Mapping[str, float], default=0.0
-        lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta.
+        lambda of R(theta) = (lambda / 2) ||theta||^2, for all coordinates or per block of theta.
     sample_weight : array-like, shape (n,), optional
         Weights s_m >= 0 of the samples; the mean loss is sum_m s_m l_m / sum_m s_m.
 
