@@ -212,8 +212,8 @@ def speed_page() -> str:
     short = (
         f"The experiments of the paper take {duration(fastest['seconds'])} ({fastest['dataset']}) to "
         f"{duration(slowest['seconds'])} ({slowest['dataset']}) on {machine['cores']} cores of a shared virtual "
-        f"machine (proxlearn {machine['proxlearn']}, torch {machine['torch']}). The compiled engine is {min(ratios):.0f} to "
-        f"{max(ratios):.0f} times as fast as the paper's algorithms as printed."
+        f"machine (proxlearn {machine['proxlearn']}, torch {machine['torch']}). The compiled engine is "
+        f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as the paper's algorithms as printed."
     )
     return f"# Speed\n\n{short}\n\n## Whole experiments\n\n{rows}\n\n{notes}\n\n{SPEED_NOTES}"
 
