@@ -25,6 +25,10 @@ setup: $(READY)  ## an environment in .venv
 
 .PHONY: train
 train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment, 250000 recursions
+	@echo "The paper's WDBC experiment: 250000 recursions, 2 to 5 minutes on 2 cores. You will see the test accuracy reach"
+	@echo "about 0.93 while the risk rises: the paper's initial weights are values of a density and sum to 2.3e-5, so the"
+	@echo "interaction that would keep the output f at its target vanishes, and |f| grows; its sign still classifies."
+	@echo "The recommended settings take seconds: $(BIN)/proxlearn train dataset=wdbc recipe=tuned"
 	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
 .PHONY: tuned

@@ -90,7 +90,8 @@ def directive(name: str) -> str:
     value = getattr(importlib.import_module(module), member)
     if not isinstance(value, type):
         return f".. autofunction:: {name}\n" if callable(value) else f".. autodata:: {name}\n   :no-value:\n"
-    members = ", ".join(public_members(value))
+    # Fitted attributes are a section of the docstring of an estimator.
+    members = ", ".join(name for name in public_members(value) if not name.endswith("_"))
     return f".. autoclass:: {name}\n" + (f"   :members: {members}\n" if members else "")
 
 

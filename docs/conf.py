@@ -50,12 +50,15 @@ napoleon_use_rtype = False
 # Types of other projects (Tensor, ndarray) and words such as "optional" have no page here; names of proxlearn must.
 nitpick_ignore_regex = [("py:.*", r"(?!proxlearn\.).*")]
 
+# Quotes and dashes stay as they are typed, because most of them belong to commands.
+smartquotes = False
 html_theme = "furo"
 html_title = f"proxlearn {__version__}"
 html_static_path = ["_static"]
 html_show_sphinx = False
 html_copy_source = False
-html_theme_options = {"top_of_page_buttons": []}
+html_theme_options = {"top_of_page_buttons": [], "footer_icons": []}
+html_css_files = ["site.css"]
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -75,11 +78,23 @@ def mathjax_folder() -> Path:
     return Path(spec.origin).parent / "static" / "mathjax"
 
 
+# Tables of results and of config keys are wide: more room for the text, and smaller cells that wrap less.
+CSS = """\
+.content { width: 54em; }
+table.docutils { font-size: 0.85rem; }
+table.docutils td code { white-space: nowrap; }
+table.docutils td, table.docutils th { vertical-align: top; }
+figure img, .content img { background: #fff; }
+@media (max-width: 46em) { table.docutils td code { white-space: normal; } }
+"""
+
+
 def write_generated(app: Any) -> None:
     """Write the generated pages and copy MathJax, before Sphinx looks for its sources."""
     reference_pages.write(HERE)
     api_pages.write(HERE)
     result_pages.write(HERE)
+    reference_pages.write_changed(HERE / "_static" / "site.css", CSS)
     scripts = mathjax_folder()
     fonts = sorted((scripts / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))
     for path in (scripts / "tex-chtml-full.js", *fonts):

@@ -315,10 +315,10 @@ def messages(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def literal(node: ast.expr) -> str | None:
-    """Return a string or an f-string with ``...`` in place of its values; None if it has too few words of its own."""
+    """Return a string or an f-string with ``...`` for its values; None if it has hardly any words of its own."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if not isinstance(node, ast.JoinedStr):
         return None
     text = "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
-    return text if re.search(r"[a-z]{3}", text) else None
+    return text if len(re.findall(r"[a-z]{3}", text)) >= 3 else None

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from reference_pages import write_changed
+from reference_pages import table, write_changed
 
 from proxlearn.compare.spec import CELLS
 from proxlearn.jobs.result_cache import ResultCache
@@ -28,7 +28,7 @@ def write(folder: Path) -> None:
         "results/published_samplers": published_samplers_page,
         "results/speed": speed_page,
         "results/verify": verify_page,
-        "results/tuned": tuned_page,
+        "results/estimators": estimators_page,
         "project/contributing": contributing_page,
         "project/release": release_page,
         "project/changelog": changelog_page,
@@ -127,10 +127,10 @@ def verify_page() -> str:
     return repeat(OUTPUTS / "verify" / "verify.md", offset=0)
 
 
-def tuned_page() -> str:
-    """Return the page about recipe=tuned, losses and searches."""
-    parts = ["# Recommended settings, losses, searches\n", conclusions("tuned", "losses")]
-    parts += [repeat(OUTPUTS / "tuned.md"), repeat(OUTPUTS / "losses.md")]
+def estimators_page() -> str:
+    """Return the page about the estimators, recipe=tuned, losses and searches."""
+    parts = ["# Estimators, recommended settings, losses\n", conclusions("estimators", "tuned", "losses")]
+    parts += [repeat(OUTPUTS / f"{name}.md") for name in ("estimators", "tuned", "losses")]
     parts.append(repeat(ROOT / "docs" / "search_comparison.md"))
     return "\n".join(parts)
 
@@ -277,11 +277,64 @@ def bibliography_page() -> str:
     return "# Bibliography\n\n```{bibliography}\n:all:\n```\n"
 
 
+def readme_table() -> str:
+    """Return the table of results in README.md, whose sentences are those of the pages in outputs/."""
+
+    def short(name: str) -> str:
+        return re.split(r"[.;:] ", conclusion(OUTPUTS / f"{name}.md"))[0].rstrip(".")
+
+    def quoted(name: str, pattern: str) -> str:
+        match = re.search(pattern, conclusion(OUTPUTS / f"{name}.md"))
+        assert match is not None, (name, pattern)
+        return match[0].rstrip(".")
+
+    speed = re.search(r"The compiled engine.*", " ".join(speed_page().split("\n\n")[1].split()))
+    assert speed is not None
+    fits = re.search(r"\d+ of \d+ fits", (OUTPUTS / "verify" / "experiment.md").read_text(encoding="utf-8"))
+    unfinished = f" (so far, {fits[0]})" if fits else ""
+    agreements = {label: lower_first(short(f"paper/{name}")) for label, name in PAPER_RESULTS.items()}
+    accuracies, others = (
+        "; ".join(f"{label}: {text}" for label, text in agreements.items() if ("accuracies" in text) == wanted)
+        for wanted in (True, False)
+    )
+    help_counts = lower_first(quoted("verify/experiment", r"Proximal weights help.*?equal time"))
+    weights = quoted("weights", r"over \d+ datasets: compared with weights=uniform, [^;]*")
+    answers = {
+        "The paper's accuracies": (accuracies, "docs/reproduction.md"),
+        "Its risks and curves": (others, "outputs/paper/curves.md"),
+        "Recommended settings": (conclusion(OUTPUTS / "tuned.md"), "outputs/tuned.md"),
+        "Beside scikit-learn": (conclusion(OUTPUTS / "estimators.md"), "outputs/estimators.md"),
+        "What the weights are": (short("verify/verify"), "outputs/verify/verify.md"),
+        "Do weights help?": (
+            f"O{weights[1:]}. In a designed experiment{unfinished}, {help_counts}",
+            "outputs/weights.md",
+        ),
+        "Speed": (speed[0], "outputs/bench/whole.json"),
+    }
+    rows = [
+        (question, f"{answer.rstrip('.')}.", f"[{Path(link).name}]({link})")
+        for question, (answer, link) in answers.items()
+    ]
+    return table(("question", "answer", "source"), rows)
+
+
+def lower_first(text: str) -> str:
+    """Return a sentence that continues another one."""
+    return text[0].lower() + text[1:]
+
+
+PAPER_RESULTS = {f"Table {n}": f"table{n}" for n in range(1, 6)} | {"SHD": "shd", "Figures 2 and 3": "curves"}
 PAGES = {
     ROOT / "CONTRIBUTING.md": "project/contributing.md",
     ROOT / "CHANGELOG.md": "project/changelog.md",
     ROOT / "docs" / "release_checklist.md": "project/release.md",
     ROOT / "docs" / "reproduction.md": "results/reproduction.md",
-    ROOT / "docs" / "search_comparison.md": "results/tuned.md",
+    ROOT / "docs" / "search_comparison.md": "results/estimators.md",
 }
 """Files of the repository that have a page."""
+
+if __name__ == "__main__":
+    # After new results: write the table of README.md again.
+    readme = ROOT / "README.md"
+    text = re.sub(r"(?<=\n## Results\n\n)(\|.*\n)+", lambda _: readme_table(), readme.read_text(encoding="utf-8"))
+    write_changed(readme, text)

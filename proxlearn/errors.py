@@ -38,7 +38,24 @@ def continue_command(overwrite: bool) -> str:
 
 
 class ProxlearnError(Exception):
-    """An error that is printed as a single line, without a traceback."""
+    """An error that is printed as a single line, without a traceback.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    remedy : str
+        What to do; the message is the problem, a semicolon and the remedy.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> try:
+    ...     pl.train("dataset=wdbc", "betta=1")
+    ... except pl.ProxlearnError as error:
+    ...     print(error, error.exit_code)
+    unknown key `betta`; did you mean `beta`? 2
+    """
 
     exit_code = 1
 
@@ -53,13 +70,44 @@ class ProxlearnError(Exception):
 
 
 class InputError(ProxlearnError):
-    """An error in the command, the config or a file of the user; the exit code is 2."""
+    """An error in the command, the config or a file of the user; the exit code is 2.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    remedy : str
+        What to do.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> try:
+    ...     pl.neurons.Softmax(classes=1)
+    ... except pl.InputError as error:
+    ...     print(error.remedy)
+    give a whole number >= 2
+    """
 
     exit_code = 2
 
 
 class RunError(ProxlearnError):
-    """A failure of a run or of the machine on which it runs; the exit code is 1."""
+    """A failure of a run or of the machine on which it runs; the exit code is 1.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    remedy : str
+        What to do.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> str(pl.RunError("the disk is full", "free some space")), pl.RunError.exit_code
+    ('the disk is full; free some space', 1)
+    """
 
 
 class StoppedBySignal(ProxlearnError):

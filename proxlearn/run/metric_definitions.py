@@ -51,7 +51,8 @@ CLOUD = {
     "discrete_free_energy": "weighted training risk + (1/beta) sum w log(N w), where w = rho / sum rho; it depends on "
     "the weights and not on the spread of the cloud, is not the paper's F_beta and need not decrease",
     "entropy": "entropy in nats of the distribution of the particles, by nearest neighbours (Kozachenko and Leonenko); "
-    "above 1000 particles that of a sample of 1000; empty above 64 parameters per particle",
+    "with N = 1000 its bias is at most 0.11 for up to 10 parameters per particle, and 3.2 for 32; above 1000 particles "
+    "it is that of a sample of 1000; empty above 64 parameters",
     "free_energy": "the paper's F_beta: unweighted training risk - entropy / beta; with dataset.noise_scale s, beta / "
     "s^2 replaces beta. It has no lower bound if nothing confines the particles",
     "ess": "effective sample size (sum rho)^2 / sum rho^2: the number of particles on which the weighted estimate "
