@@ -20,21 +20,7 @@ OUTPUTS = ROOT / "outputs"
 
 def write(folder: Path) -> None:
     """Write every result page below ``folder``, and the pages of the project's top-level files."""
-    pages = {
-        "results/reproduction": reproduction_page,
-        "results/paper_tables": paper_tables_page,
-        "results/weights": weights_page,
-        "results/comparison": comparison_page,
-        "results/published_samplers": published_samplers_page,
-        "results/speed": speed_page,
-        "results/verify": verify_page,
-        "results/estimators": estimators_page,
-        "project/contributing": contributing_page,
-        "project/release": release_page,
-        "project/changelog": changelog_page,
-        "project/bibliography": bibliography_page,
-    }
-    for name, page in pages.items():
+    for name, page in WRITTEN.items():
         write_changed(folder / f"{name}.md", page())
     for source in ("readme/film.gif", "readme/report.png", "readme/risk.png"):
         copy_changed(OUTPUTS / source, folder / "_static" / Path(source).name)
@@ -275,6 +261,23 @@ def changelog_page() -> str:
 
 def bibliography_page() -> str:
     return "# Bibliography\n\n```{bibliography}\n:all:\n```\n"
+
+
+WRITTEN = {
+    "results/reproduction": reproduction_page,
+    "results/paper_tables": paper_tables_page,
+    "results/weights": weights_page,
+    "results/comparison": comparison_page,
+    "results/published_samplers": published_samplers_page,
+    "results/speed": speed_page,
+    "results/verify": verify_page,
+    "results/estimators": estimators_page,
+    "project/contributing": contributing_page,
+    "project/release": release_page,
+    "project/changelog": changelog_page,
+    "project/bibliography": bibliography_page,
+}
+"""Functions that return the text of each page, by name."""
 
 
 def readme_table() -> str:
