@@ -36,7 +36,7 @@ API_GROUPS = {
 
 def write(folder: Path) -> None:
     """Write the pages of the Python interface below ``folder``."""
-    write_changed(folder / "reference" / "api.md", api_page())
+    write_changed(folder / "reference" / "python_api.md", api_page())
     for name, group in API_GROUPS.items():
         write_changed(folder / "reference" / f"api_{name}.md", api_group_page(*group))
 

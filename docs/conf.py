@@ -32,7 +32,8 @@ extensions = [
     "sphinx_design",
     "sphinxcontrib.bibtex",
 ]
-exclude_patterns = ["_build", "reproduction.md", "search_comparison.md", "release_checklist.md", "ranks.md"]
+# The first is repeated on a page with its tables, the second on a page of the project.
+exclude_patterns = ["_build", "reproduction.md", "release_checklist.md"]
 # While sections are being written, entries of the table of contents without a page must not fail the build.
 ENTRIES = re.findall(
     r"^((?:tutorials|howto|theory|project)/\w+)$", (HERE / "index.md").read_text("utf-8"), re.MULTILINE

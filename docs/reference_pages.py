@@ -30,7 +30,7 @@ def write(folder: Path) -> None:
     """Write every reference page below ``folder``; a file whose text is unchanged keeps its time."""
     pages = {
         "command_line": command_line_page(),
-        "config": config_page(),
+        "config_keys": config_page(),
         "metrics": metrics_page(),
         "run_folder": run_folder_page(),
         "exit_codes": exit_codes_page(),

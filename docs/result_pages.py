@@ -114,10 +114,14 @@ def verify_page() -> str:
 
 
 def estimators_page() -> str:
-    """Return the page about the estimators, recipe=tuned, losses and searches."""
-    parts = ["# Estimators, recommended settings, losses\n", conclusions("estimators", "tuned", "losses")]
-    parts += [repeat(OUTPUTS / f"{name}.md") for name in ("estimators", "tuned", "losses")]
-    parts.append(repeat(ROOT / "docs" / "search_comparison.md"))
+    """Return the page about the estimators beside those of scikit-learn."""
+    return repeat(OUTPUTS / "estimators.md", offset=0)
+
+
+def tuned_page() -> str:
+    """Return the page about recipe=tuned and the losses."""
+    parts = ["# Recommended settings and losses\n", conclusions("tuned", "losses")]
+    parts += [repeat(OUTPUTS / f"{name}.md") for name in ("tuned", "losses")]
     return "\n".join(parts)
 
 
@@ -272,6 +276,7 @@ WRITTEN = {
     "results/speed": speed_page,
     "results/verify": verify_page,
     "results/estimators": estimators_page,
+    "results/tuned": tuned_page,
     "project/contributing": contributing_page,
     "project/release": release_page,
     "project/changelog": changelog_page,
@@ -332,7 +337,8 @@ PAGES = {
     ROOT / "CHANGELOG.md": "project/changelog.md",
     ROOT / "docs" / "release_checklist.md": "project/release.md",
     ROOT / "docs" / "reproduction.md": "results/reproduction.md",
-    ROOT / "docs" / "search_comparison.md": "results/estimators.md",
+    ROOT / "docs" / "search_comparison.md": "search_comparison.md",
+    ROOT / "docs" / "ranks.md": "ranks.md",
 }
 """Files of the repository that have a page."""
 
