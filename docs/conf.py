@@ -44,7 +44,7 @@ suppress_warnings = ["ref.doc", "toc.not_readable", "myst.xref_missing"] if MISS
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 bibtex_bibfiles = ["references.bib"]
-bibtex_default_style = "unsrt"
+bibtex_default_style = "plain"
 bibtex_reference_style = "author_year"
 
 autodoc_typehints = "none"
@@ -90,7 +90,11 @@ table.docutils { font-size: 0.85rem; }
 table.docutils td code { white-space: nowrap; }
 table.docutils td, table.docutils th { vertical-align: top; }
 figure img, .content img { background: #fff; }
-@media (max-width: 46em) { table.docutils td code { white-space: normal; } }
+@media (max-width: 46em) {
+  table.docutils td code { white-space: normal; }
+  div.math { overflow-x: auto; }
+  div.math span.eqno { position: static; float: none; display: block; text-align: right; }
+}
 """
 
 

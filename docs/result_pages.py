@@ -65,8 +65,9 @@ def title_of(path: Path) -> str:
 
 
 def conclusion(path: Path) -> str:
-    """Return the first paragraph of a page in outputs/, which states its result."""
-    return " ".join(path.read_text(encoding="utf-8").split("\n\n")[1].split())
+    """Return the first paragraph of a page in outputs/, which states its result, and whether results are missing."""
+    first, second = path.read_text(encoding="utf-8").split("\n\n")[1:3]
+    return " ".join((f"{first} {second}" if second.startswith("**Unfinished**") else first).split())
 
 
 def conclusions(*names: str) -> str:
