@@ -93,7 +93,7 @@ figure img, .content img { background: #fff; }
 @media (max-width: 46em) {
   table.docutils td code { white-space: normal; }
   div.math { overflow-x: auto; }
-  div.math span.eqno { position: static; float: none; display: block; text-align: right; }
+  div.math span.eqno { position: static; float: none; transform: none; display: block; text-align: right; }
 }
 """
 
