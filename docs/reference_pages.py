@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
 
 import proxlearn
 from proxlearn import cli
-from proxlearn.config.config_folder import config_folder, read_config_file, read_dataset_file
 from proxlearn.config.schema import SECTIONS, TrainConfig, setting_check
 from proxlearn.data import registry
 from proxlearn.errors import EXIT_CODES, InputError
 from proxlearn.run import metric_definitions as metrics
 from proxlearn.run.run_folder import FILE_CONTENTS, PLOT_CONTENTS, PLOT_ENDINGS
-from proxlearn.views.markdown import escape_cell
+from proxlearn.views.tables import escape_cell
 
 PACKAGE = Path(proxlearn.__file__).parent
 

@@ -12,7 +12,7 @@ from reference_pages import table, write_changed
 
 from proxlearn.compare.spec import CELLS
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.views.bench_tables import duration, whole_table
+from proxlearn.views.bench_views import duration, whole_table
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUTS = ROOT / "outputs"

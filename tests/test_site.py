@@ -22,7 +22,7 @@ from result_pages import PAPER_PAGES, conclusion, speed_page
 import proxlearn as pl
 from proxlearn.config.schema import ALL_KEYS
 from proxlearn.run.metric_definitions import CLOUD, PROXIMAL_STEP, SCORES, SINGLE_SCORES, definition
-from proxlearn.views.bench_tables import whole_table
+from proxlearn.views.bench_views import whole_table
 from tests.views.report.browser import chromium, needs_browser
 
 ROOT = Path(__file__).parents[1]
