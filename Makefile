@@ -25,6 +25,10 @@ setup: $(READY)  ## an environment in .venv
 
 .PHONY: train
 train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment, 250000 recursions
+	@echo "The paper's WDBC experiment: 250000 recursions, 2 to 5 minutes on 2 cores. You will see the test accuracy reach"
+	@echo "about 0.93 while the risk rises: the paper's initial weights are values of a density and sum to 2.3e-5, so the"
+	@echo "interaction that would keep the output f at its target vanishes, and |f| grows; its sign still classifies."
+	@echo "The recommended settings take seconds: $(BIN)/proxlearn train dataset=wdbc recipe=tuned"
 	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
 .PHONY: tuned
@@ -57,6 +61,11 @@ test: $(READY)  ## set up, then lint, type-check and test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST) -m 'not slow'
+
+.PHONY: docs
+docs: $(READY)  ## build the site from docs/ (seconds, offline); open docs/_build/html/index.html
+	$(BIN)/sphinx-build -q -n -W --keep-going docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 .PHONY: test-slow
 test-slow: $(READY)  ## the checks that take longer than `make test` may
@@ -109,4 +118,4 @@ format: $(READY)  ## format the code
 
 .PHONY: clean
 clean:  ## remove the environment and caches (outputs/ stays)
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache docs/_build docs/_static docs/reference docs/results .hypothesis .coverage* htmlcov

@@ -15,6 +15,15 @@ SAME_COMMAND = "the same command"
 MAX_NAMES = 20
 """Maximum number of names in one message, because a table may have thousands of columns."""
 
+EXIT_CODES = {
+    0: "success",
+    1: "a run, a job or a cell failed, or the machine did: a full disk, a lack of memory, a non-finite value",
+    2: "wrong command, config, file or folder; nothing was changed",
+    130: "stopped by Ctrl-C (SIGINT); a run has stored a checkpoint, and the same command continues it",
+    143: "stopped by SIGTERM, as 130",
+}
+"""Exit codes of all commands; a sweep, a search and a comparison return 1 if any of their jobs failed."""
+
 USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """The exceptions that a user's function may raise if it cannot handle the tensors with which it is called."""
 
@@ -29,7 +38,24 @@ def continue_command(overwrite: bool) -> str:
 
 
 class ProxlearnError(Exception):
-    """An error that is printed as a single line, without a traceback."""
+    """An error that is printed as a single line, without a traceback.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    remedy : str
+        What to do; the message is the problem, a semicolon and the remedy.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> try:
+    ...     pl.train("dataset=wdbc", "betta=1")
+    ... except pl.ProxlearnError as error:
+    ...     print(error, error.exit_code)
+    unknown key `betta`; did you mean `beta`? 2
+    """
 
     exit_code = 1
 
@@ -44,13 +70,44 @@ class ProxlearnError(Exception):
 
 
 class InputError(ProxlearnError):
-    """An error in the command, the config or a file of the user; the exit code is 2."""
+    """An error in the command, the config or a file of the user; the exit code is 2.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    remedy : str
+        What to do.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> try:
+    ...     pl.neurons.Softmax(classes=1)
+    ... except pl.InputError as error:
+    ...     print(error.remedy)
+    give a whole number >= 2
+    """
 
     exit_code = 2
 
 
 class RunError(ProxlearnError):
-    """A failure of a run or of the machine on which it runs; the exit code is 1."""
+    """A failure of a run or of the machine on which it runs; the exit code is 1.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    remedy : str
+        What to do.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> str(pl.RunError("the disk is full", "free some space")), pl.RunError.exit_code
+    ('the disk is full; free some space', 1)
+    """
 
 
 class StoppedBySignal(ProxlearnError):

@@ -24,11 +24,18 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import none, standard
 from proxlearn.estimator_base import ProxLearn, WeightedRows, dense_rows, limited_threads, weighted_rows
-from proxlearn.estimator_parameters import PARAMETERS, PARTIAL_STEPS, value_errors
+from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with, value_errors
 from proxlearn.estimator_regressor import ProxLearnRegressor
 from proxlearn.predict.model import Model
 
 __all__ = ["ProxLearn", "ProxLearnClassifier", "ProxLearnRegressor"]
+
+
+CLASS_WEIGHT = """\
+    class_weight : {"balanced"}, dict or None, default=None
+        Weights of the classes, by which the sample weights are multiplied: "balanced" gives every class the same total
+        weight, a dictionary maps labels to weights.
+"""
 
 
 def _with_class_weight(init: Callable[..., None]) -> Callable[..., None]:
@@ -46,14 +53,18 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     C functions with one-hot targets. Only one target is supported; for several, use scikit-learn's
     ``MultiOutputClassifier``.
 
-    Besides the parameters below, the classifier has
-
-    class_weight : {{"balanced"}}, dict or None, default=None
-        Weights of the classes, by which the sample weights are multiplied: "balanced" gives every class the same total
-        weight, a dictionary maps labels to weights.
-
-{PARAMETERS}    classes_ : ndarray of shape (C,)
+{parameters_with(CLASS_WEIGHT)}    classes_ : ndarray of shape (C,)
         The labels, in sorted order.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from proxlearn import ProxLearnClassifier
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> settings = dict(N=50, steps=100, beta=1e5, h=2.0, epsilon=0.1, init_scale=2.0)
+    >>> learner = ProxLearnClassifier(**settings, random_state=0).fit(X, y)
+    >>> learner.score(X, y) > 0.9, learner.predict_proba(X).shape
+    (True, (200, 2))
     """
 
     _link_slope: float | None
@@ -175,7 +186,18 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return indices
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable class of each row."""
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels.
+        """
         # The prediction comes first, because it raises NotFittedError: classes_ does not exist before a fit.
         indices = self._predict(X).predicted
         labels: np.ndarray = self.classes_[indices]
@@ -185,6 +207,15 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         """Return the outputs f of the network: shape (n,) for two classes, whose sign predicts, otherwise (n, C).
 
         With the logistic loss, f is the log-odds of the second class; with cross-entropy, the outputs are logits.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, C)
         """
         check_is_fitted(self)
         with value_errors(), limited_threads(self.threads):
@@ -198,11 +229,30 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         The link is that of the loss: the logistic function or softmax. For the quadratic loss it is one of them with a
         slope that is fitted to the rows that the selection holds out; without a selection, the probabilities are
         (1 + f) / 2, or the outputs' positive parts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
         """
         return self._predict(X).probabilities
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithms of the class probabilities, n x C."""
+        """Return the logarithms of the class probabilities, n x C.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
         logarithms: np.ndarray = np.log(self.predict_proba(X))
         return logarithms
 
@@ -214,5 +264,14 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         represents; it is large for rows on which the particles disagree. Trained particles compensate for one another,
         so a fit with another seed differs by far less. The uncertainty of a label is given by the probabilities
         themselves.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
         """
         return self._predict(X).errors

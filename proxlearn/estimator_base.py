@@ -109,25 +109,30 @@ class ProxLearn(EstimatorParameters):
 
     @property
     def particles_(self) -> np.ndarray:
+        """Parameters theta of the particles, shape (N, p), in float64."""
         theta: np.ndarray = self._cloud().theta.numpy()
         return theta
 
     @property
     def weights_(self) -> np.ndarray:
+        """Weights of the particles divided by their sum, shape (N,)."""
         shares: np.ndarray = self._cloud().shares.numpy()
         return shares
 
     @property
     def history_(self) -> list[dict[str, float]]:
+        """One dictionary per logged step: ``step``, ``train_risk`` and the effective sample size ``ess``."""
         check_is_fitted(self)
         return list(self._fitted.history)
 
     @property
     def n_steps_(self) -> int:
+        """Number of recursions of the fitted cloud."""
         return self._cloud().step
 
     @property
     def n_iter_(self) -> int:
+        """Number of recursions, under the name that scikit-learn uses."""
         return self.n_steps_
 
     def _cloud(self) -> PointCloud:

@@ -76,9 +76,10 @@ PARAMETERS = f"""\
     activation : {{"tanh", "relu", "gelu", "softplus", "sigmoid", "cos"}}, default="tanh"
         Activation sigma of the neurons a sigma(<w, x> + b).
     confinement : float, mapping of str to float or None, default=None
-        Strength lambda of the term (lambda / 2) |theta|^2, which is added to the risk: one number for all coordinates,
-        or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined. None is
-        selected together with other parameters, and 0 if ``beta``, ``h``, ``epsilon`` and ``init_scale`` are given.
+        Strength lambda of the term (lambda / 2) ||theta||^2, which is added to the risk: one number for all
+        coordinates, or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined.
+        None is selected together with other parameters, and 0 if ``beta``, ``h``, ``epsilon`` and ``init_scale`` are
+        given.
     drift : {{"first_variation", "paper"}}, default="first_variation"
         Gradient that moves the particles: that of the risk's first variation v + 2 u, or that of sum(u + v), as printed
         in Algorithm 2. "paper" needs the quadratic loss.
@@ -158,6 +159,12 @@ PARAMETERS = f"""\
         Number of features.
 """
 """The part of the docstring that both estimators share; each adds its own summary and attributes."""
+
+
+def parameters_with(more: str) -> str:
+    """Return the shared part of the docstring with further parameters, before the attributes."""
+    before, heading, after = PARAMETERS.partition("\n    Attributes\n")
+    return f"{before}{more}{heading}{after}"
 
 
 class EstimatorParameters(BaseEstimator):  # type: ignore[misc]

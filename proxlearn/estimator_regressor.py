@@ -16,7 +16,7 @@ from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS
 from proxlearn.data.scaling import standard
 from proxlearn.estimator_base import ProxLearn, dense_rows, weighted_rows
-from proxlearn.estimator_parameters import PARAMETERS, PARTIAL_STEPS
+from proxlearn.estimator_parameters import PARTIAL_STEPS, parameters_with
 from proxlearn.predict.model import Model
 
 
@@ -26,11 +26,21 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     With a matrix of targets, one network has one output per target: the targets share their neurons, each target is
     standardised by itself, and the loss is the sum over the targets. ``predict`` then returns a matrix.
 
-{PARAMETERS}    noise_ : ndarray of shape (targets,)
+{parameters_with("")}    noise_ : ndarray of shape (targets,)
         Standard deviation of the residuals on the rows that selection held out, after as many recursions as the fit
         has. If selection did not choose the number of recursions, the value on the fitted rows is used if it is larger.
         Without selection, or with a loss other than the quadratic one, it is computed on the rows fitted last, which
         underestimates it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxlearn import ProxLearnRegressor
+    >>> X = np.linspace(-3, 3, 100)[:, None]
+    >>> settings = dict(N=50, steps=300, beta=1e5, h=0.5, epsilon=0.1, init_scale=2.0)
+    >>> learner = ProxLearnRegressor(**settings, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> learner.score(X, np.sin(X[:, 0])) > 0.9, learner.predict([[0.5]]).shape
+    (True, (1,))
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -138,7 +148,17 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         return held_out if step == selection.best_step else np.maximum(held_out, fitted_noise)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted values in the units of the targets, with shape (n,) or (n, targets)."""
+        """Return the predicted values in the units of the targets, with shape (n,) or (n, targets).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, targets)
+        """
         return self._predict(X).predicted
 
     def predict_std(self, X: Any) -> np.ndarray:
@@ -148,6 +168,15 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         number of particles were drawn again, independently, from the distribution that the cloud represents; it is
         large for rows on which the particles disagree. Trained particles compensate for one another, so a fit with
         another seed differs by far less. The noise of the targets is not included: see ``noise_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, targets)
         """
         return self._predict(X).errors
 
@@ -159,6 +188,19 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         With ``of="target"``, the intervals are for new targets; they use the standard deviation ``noise_``, which
         includes every error of f on new rows. With ``of="mean"``, the intervals are for f(x) under redrawn particles;
         they use ``predict_std``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, features)
+            Features in the units of the fitted rows.
+        coverage : float, default=0.9
+            Probability > 0 and < 1 that an interval contains the value.
+        of : {"target", "mean"}, default="target"
+            What the intervals are for.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n,) or (n, targets)
         """
         if of not in ("target", "mean"):
             raise ValueError(f"of must be 'target' or 'mean', got {of!r}")

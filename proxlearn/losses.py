@@ -56,5 +56,17 @@ def register(name: str, loss: Loss | Callable[[], Loss]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove a loss that was added by ``register``."""
+    """Remove a loss that was added by ``register``.
+
+    Parameters
+    ----------
+    name : str
+        Name that was given to ``register``.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.losses.register("steep_huber", pl.losses.Huber(delta=0.1))
+    >>> pl.losses.unregister("steep_huber")
+    """
     LOSSES.unregister(name)

@@ -17,7 +17,7 @@ from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.neurons.softmax import SoftmaxNeuron as Softmax
+from proxlearn.core.neurons.softmax import Softmax
 
 __all__ = [
     "Activation",
@@ -44,6 +44,10 @@ def Tanh(outputs: int = 1) -> Perceptron:
     outputs : int, default=1
         Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
 
+    Returns
+    -------
+    Perceptron
+
     Examples
     --------
     >>> import proxlearn as pl
@@ -54,27 +58,107 @@ def Tanh(outputs: int = 1) -> Perceptron:
 
 
 def Relu(outputs: int = 1) -> Perceptron:
-    """Return the neuron a max(0, <w, x> + b) with ``outputs`` outputs."""
+    """Return the neuron a max(0, <w, x> + b) with ``outputs`` outputs.
+
+    Parameters
+    ----------
+    outputs : int, default=1
+        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+
+    Returns
+    -------
+    Perceptron
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.neurons.Relu(outputs=2).coordinates(n_x=4)
+    {'a': 2, 'b': 1, 'w': 4}
+    """
     return Perceptron("relu", outputs)
 
 
 def Gelu(outputs: int = 1) -> Perceptron:
-    """Return the neuron a gelu(<w, x> + b) with ``outputs`` outputs."""
+    """Return the neuron a gelu(<w, x> + b) with ``outputs`` outputs.
+
+    Parameters
+    ----------
+    outputs : int, default=1
+        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+
+    Returns
+    -------
+    Perceptron
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.neurons.Gelu(outputs=2).coordinates(n_x=4)
+    {'a': 2, 'b': 1, 'w': 4}
+    """
     return Perceptron("gelu", outputs)
 
 
 def Softplus(outputs: int = 1) -> Perceptron:
-    """Return the neuron a log(1 + exp(<w, x> + b)) with ``outputs`` outputs."""
+    """Return the neuron a log(1 + exp(<w, x> + b)) with ``outputs`` outputs.
+
+    Parameters
+    ----------
+    outputs : int, default=1
+        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+
+    Returns
+    -------
+    Perceptron
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.neurons.Softplus(outputs=2).coordinates(n_x=4)
+    {'a': 2, 'b': 1, 'w': 4}
+    """
     return Perceptron("softplus", outputs)
 
 
 def Sigmoid(outputs: int = 1) -> Perceptron:
-    """Return the neuron a / (1 + exp(-<w, x> - b)) with ``outputs`` outputs."""
+    """Return the neuron a / (1 + exp(-<w, x> - b)) with ``outputs`` outputs.
+
+    Parameters
+    ----------
+    outputs : int, default=1
+        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+
+    Returns
+    -------
+    Perceptron
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.neurons.Sigmoid(outputs=2).coordinates(n_x=4)
+    {'a': 2, 'b': 1, 'w': 4}
+    """
     return Perceptron("sigmoid", outputs)
 
 
 def Cos(outputs: int = 1) -> Perceptron:
-    """Return the neuron a cos(<w, x> + b), a trainable random Fourier feature, with ``outputs`` outputs."""
+    """Return the neuron a cos(<w, x> + b), a trainable random Fourier feature, with ``outputs`` outputs.
+
+    Parameters
+    ----------
+    outputs : int, default=1
+        Number of outputs C: a in R^C, and theta = (a, b, w) has C + 1 + n_x coordinates.
+
+    Returns
+    -------
+    Perceptron
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.neurons.Cos(outputs=2).coordinates(n_x=4)
+    {'a': 2, 'b': 1, 'w': 4}
+    """
     return Perceptron("cos", outputs)
 
 
@@ -114,5 +198,17 @@ def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Remove a neuron that was added by ``register``."""
+    """Remove a neuron that was added by ``register``.
+
+    Parameters
+    ----------
+    name : str
+        Name that was given to ``register``.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> pl.neurons.register("wide_tanh", pl.neurons.Tanh(outputs=2))
+    >>> pl.neurons.unregister("wide_tanh")
+    """
     NEURONS.unregister(name)

@@ -142,7 +142,20 @@ class Run:
         return np.array(model.classes)[prediction.predicted] if model.classes else prediction.predicted
 
     def predict_proba(self, X: Any, estimate: str = "weighted") -> np.ndarray:
-        """Return the probabilities of the classes, shape (n, C), in the order of ``classes``."""
+        """Return the probabilities of the classes, shape (n, C), in the order of ``classes``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame, shape (n, n_x)
+            Features, as for ``predict``.
+        estimate : {"weighted", "unweighted"}, default="weighted"
+            Mean over the particles with or without their weights.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Probabilities in the order of ``classes``; each row sums to 1.
+        """
         model, prediction = self._predict(X, estimate)
         if not model.classes:
             raise InputError("the target of this run is a real number, which has no classes", "use predict")
@@ -206,6 +219,10 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
     ----------
     folder : str or Path
         A folder that ``train`` or ``proxlearn train`` wrote.
+
+    Returns
+    -------
+    Run
 
     Examples
     --------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 import multiprocessing
 import pickle
 import pkgutil
@@ -21,6 +22,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from api_pages import API_GROUPS, public_members, public_objects
 from torch import Tensor
 
 import proxlearn as pl
@@ -31,11 +33,12 @@ from tests.conftest import config_of
 
 HYPER = pl.Hyper(beta=100.0, h=0.02, epsilon=0.1)
 PUBLIC_MODULES = (
-    *("proxlearn", "proxlearn.neurons", "proxlearn.losses", "proxlearn.flow", "proxlearn.runs"),
+    *("proxlearn.neurons", "proxlearn.losses", "proxlearn.flow", "proxlearn.runs"),
     *("proxlearn.core.cloud", "proxlearn.core.hyper", "proxlearn.core.losses", "proxlearn.core.step"),
     *("proxlearn.core.functionals.energy", "proxlearn.core.functionals.functional", "proxlearn.core.functionals.risk"),
     *("proxlearn.core.neurons.activations", "proxlearn.core.neurons.function_neuron"),
     *("proxlearn.core.neurons.neuron", "proxlearn.core.neurons.perceptron", "proxlearn.core.neurons.softmax"),
+    *("proxlearn.errors", "proxlearn.estimator", "proxlearn.estimator_regressor", "proxlearn.run.observers"),
 )
 
 
@@ -89,17 +92,47 @@ def test_type_checkers_see_the_same_names() -> None:
 @pytest.mark.parametrize("name", PUBLIC_MODULES)
 def test_the_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(name)
-    assert module.__all__
-    results = doctest.testmod(module)
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted > 0
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(pl.__all__) - {"__version__"}))
-def test_every_public_name_has_a_docstring(name: str) -> None:
-    documentation = getattr(pl, name).__doc__
-    assert documentation
-    assert not documentation.startswith(f"{name}(")
+def parameters_of(function: Any) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls", "args", "kwargs")]
+
+
+@pytest.mark.parametrize("name", [name for group in API_GROUPS.values() for name in public_objects(group[2])])
+def test_public_names_have_docstrings_with_shapes_returns_and_an_example(name: str) -> None:
+    module, _, member = name.rpartition(".")
+    value = getattr(importlib.import_module(module), member)
+    text = inspect.getdoc(value if callable(value) else type(value))
+    assert text
+    assert not text.startswith(f"{member}(")
+    assert re.search(r"^Examples\n-{8}", text, re.MULTILINE)
+    if inspect.isfunction(value):
+        returned = inspect.signature(value).return_annotation
+        assert returned == "None" or re.search(r"^(Returns|Yields)\n-{6,7}", text, re.MULTILINE)
+    abstract = member in ("Functional", "Loss", "Neuron", "Info")
+    for parameter in () if abstract or not callable(value) else parameters_of(value):
+        assert re.search(rf"^[\w*, ]*\b{parameter}\b.* : ", text, re.MULTILINE), parameter
+
+
+@pytest.mark.parametrize("name", [name for group in API_GROUPS.values() for name in public_objects(group[2])])
+def test_public_methods_have_docstrings_that_name_their_arguments(name: str) -> None:
+    module, _, member = name.rpartition(".")
+    cls = getattr(importlib.import_module(module), member)
+    for method in public_members(cls) if isinstance(cls, type) else ():
+        value = inspect.getattr_static(cls, method)
+        text = inspect.getdoc(getattr(cls, method) if not isinstance(value, property) else value)
+        assert text, method
+        function = getattr(value, "__func__", value)
+        for parameter in parameters_of(function) if inspect.isfunction(function) else ():
+            assert re.search(rf"\b{parameter}\b", text), (method, parameter)
+
+
+def test_the_api_pages_cover_every_public_name() -> None:
+    shown = [name for _, _, names in API_GROUPS.values() for name in names]
+    assert sorted([*shown, "__version__"]) == sorted(pl.__all__)
 
 
 def test_init_and_iterate_are_those_of_a_tuned_run() -> None:

@@ -81,6 +81,10 @@ class PointCloud:
         rho : array-like, shape (N,), optional
             Weights > 0. They are not normalised: f_m = sum_i rho_i Phi(x_m, theta_i), so weights
             that sum to 2 double the output of a network. By default, each weight is 1/N.
+
+        Returns
+        -------
+        PointCloud
         """
         locations = as_tensor("theta", theta)
         locations = locations if locations.dtype in (torch.float32, torch.float64) else locations.double()
@@ -113,7 +117,19 @@ class PointCloud:
         return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """Return the cloud on a device and in a precision, without its screen, which is rebuilt when needed."""
+        """Return the cloud on a device and in a precision, without its screen, which is rebuilt when needed.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Device of the tensors.
+        dtype : torch.dtype
+            Precision of theta; the weights stay in float64.
+
+        Returns
+        -------
+        PointCloud
+        """
         if self.theta.device == torch.device(device) and self.theta.dtype == dtype:
             return self
         return replace(self, theta=self.theta.to(device, dtype), log_rho=self.log_rho.to(device), screen=None)

@@ -80,24 +80,70 @@ class Loss(ABC):
         """
 
     def derivative(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the derivative of the value with respect to ``f``, in the shape of ``f``."""
+        """Return the derivative of the value with respect to ``f``, in the shape of ``f``.
+
+        Parameters
+        ----------
+        f : Tensor, shape (n,) or (C, n)
+            Outputs of the network.
+        y : Tensor, same shape
+            Targets.
+
+        Returns
+        -------
+        Tensor, in the shape of ``f``
+        """
         f = f.detach().requires_grad_()
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(self.value(f, y).sum(), f)
         return slope
 
     def mean(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the mean loss over the samples, a scalar."""
+        """Return the mean loss over the samples, a scalar.
+
+        Parameters
+        ----------
+        f : Tensor, shape (n,) or (C, n)
+            Outputs of the network.
+        y : Tensor, same shape
+            Targets.
+
+        Returns
+        -------
+        Tensor, a scalar
+        """
         return self.value(f, y).mean()
 
     def cotangent(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return c_m = l'(y_m, f_m) / n, the only quantity of the loss that the gradient of the risk needs."""
+        """Return c_m = l'(y_m, f_m) / n, the only quantity of the loss that the gradient of the risk needs.
+
+        Parameters
+        ----------
+        f : Tensor, shape (n,) or (C, n)
+            Outputs of the network.
+        y : Tensor, same shape
+            Targets.
+
+        Returns
+        -------
+        Tensor, in the shape of ``f``
+        """
         return self.derivative(f, y) / y.shape[-1]
 
     def probabilities(self, f: Tensor) -> Tensor | None:
         """Return class probabilities (C x n, float64) for the mean outputs f (C x n, or 1 x n for two classes).
 
         The result is None if the loss defines no probabilities, as for regression.
+
+        Parameters
+        ----------
+        f : Tensor, shape (C, n), or (1, n) for two classes
+            Mean outputs of the network.
+
+        Returns
+        -------
+        Tensor, shape (C, n), or None
+            Probabilities in float64; each column sums to 1.
         """
         return None
 
@@ -111,6 +157,12 @@ class Quadratic(Loss):
 
     It defines no probabilities by itself. With a ``link_slope`` s, which selection fits to rows that it holds out, the
     class probabilities are 1 / (1 + exp(-s f)) for two classes and softmax(s f) for more.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> pl.losses.quadratic.value(torch.tensor([1.0, 3.0]), torch.zeros(2))
+    tensor([1., 9.])
     """
 
     link_slope: float | None = None
@@ -138,7 +190,14 @@ class Quadratic(Loss):
 
 
 class Logistic(Loss):
-    """The loss log(1 + exp(-y f)) for y = -1, +1; the probability of the second class is 1 / (1 + exp(-f))."""
+    """The loss log(1 + exp(-y f)) for y = -1, +1; the probability of the second class is 1 / (1 + exp(-f)).
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> pl.losses.logistic.probabilities(torch.zeros(1, 1)).tolist()
+    [[0.5], [0.5]]
+    """
 
     name = "logistic"
     tasks = ("binary",)
@@ -157,7 +216,15 @@ class Logistic(Loss):
 
 
 class CrossEntropy(Loss):
-    """The loss logsumexp(f) - f_y for C outputs; the class probabilities are softmax(f)."""
+    """The loss logsumexp(f) - f_y for C outputs; the class probabilities are softmax(f).
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> one_hot = torch.tensor([[1.0], [0.0]])
+    >>> pl.losses.cross_entropy.value(torch.zeros(2, 1), one_hot)
+    tensor([0.6931])
+    """
 
     name = "cross_entropy"
     tasks = ("multiclass",)
@@ -180,7 +247,18 @@ class CrossEntropy(Loss):
 class Huber(Loss):
     """The Huber loss, for regression with outliers.
 
-    With r = f - y, it is r^2 / 2 if |r| <= delta, and delta (|r| - delta / 2) otherwise.
+    With r = f - y, it is r^2 / 2 if abs(r) <= delta, and delta (abs(r) - delta / 2) otherwise.
+
+    Parameters
+    ----------
+    delta : float, default=1.0
+        Threshold > 0 between the quadratic and the linear part, in the units of y.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> pl.losses.Huber(delta=2.0).value(torch.tensor([1.0, 5.0]), torch.zeros(2))
+    tensor([0.5000, 8.0000])
     """
 
     delta: float = 1.0

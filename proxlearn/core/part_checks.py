@@ -13,7 +13,7 @@ from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.core.targets import count_outputs
 from proxlearn.errors import USER_ERRORS, InputError, did_you_mean
@@ -50,7 +50,7 @@ def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
     if not isinstance(neuron, Neuron):
         remedy = "give an object, such as neurons.Tanh() or neurons.FunctionNeuron(phi, blocks)"
         raise InputError(f"neuron is {_describe(neuron)}, not a Neuron", remedy)
-    if neuron.name in get_args(options.Neuron) and not isinstance(neuron, Perceptron | SoftmaxNeuron):
+    if neuron.name in get_args(options.Neuron) and not isinstance(neuron, Perceptron | Softmax):
         # Compiled passes are selected by name.
         raise InputError(f"a neuron called `{neuron.name}` already exists", "choose another name")
     return neuron

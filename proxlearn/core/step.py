@@ -69,7 +69,13 @@ class Info:
         return False
 
     def prox_objective(self) -> tuple[Tensor, Tensor]:
-        """Return the value of the proximal objective before and after the step."""
+        """Return the value of the proximal objective before and after the step.
+
+        Returns
+        -------
+        before, after : Tensor, scalars
+            Objective if every particle keeps its mass, and at the solution.
+        """
         cost_stay = (self.theta - self.previous.theta).square().sum(1)
         hyper = self.hyper
         return proximal.objective(
@@ -77,7 +83,12 @@ class Info:
         )
 
     def weights_change(self) -> Tensor:
-        """Return the largest relative change of a weight as |change of log rho|, or 0 if no weight changed."""
+        """Return the largest relative change of a weight as abs(change of log rho), or 0 if no weight changed.
+
+        Returns
+        -------
+        Tensor, a scalar
+        """
         return (self.solution.log_rho - self.previous.log_rho).abs().amax()
 
     def kernel_offdiag(self) -> Tensor:
@@ -85,6 +96,10 @@ class Info:
 
         A share of a heavy particle that is below rounding may still change the weight of a light one: see
         ``weights_change``.
+
+        Returns
+        -------
+        Tensor, a scalar between 0 and 1
         """
         rows, columns = cost_rows_columns(self.previous.theta, self.theta, self.hyper.orientation)
         return offdiagonal_share(rows, columns, self.solution.log_z, self.hyper.epsilon)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proxlearn.core.losses import Loss
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import as_tensor
 from proxlearn.errors import InputError
 
@@ -70,8 +70,8 @@ def make_targets(y: Tensor, neuron: Neuron, loss: Loss) -> tuple[Tensor, Tensor 
     if loss.tasks == ("multiclass",) and outputs == 1:
         problem = f"{loss.name} needs one output per class, but the neuron has only one"
         raise InputError(problem, "give the neuron outputs=C, or use losses.logistic for two classes")
-    if isinstance(neuron, SoftmaxNeuron) or (outputs > 1 and y.ndim == 1):
-        classes = neuron.classes if isinstance(neuron, SoftmaxNeuron) else outputs
+    if isinstance(neuron, Softmax) or (outputs > 1 and y.ndim == 1):
+        classes = neuron.classes if isinstance(neuron, Softmax) else outputs
         labels = _one_hot_rows(y, classes).argmax(dim=1) if y.ndim == 2 else _class_labels(y, classes)
         if "multiclass" not in loss.tasks:
             problem = f"the {loss.name} loss does not support classes, but y holds labels for {classes} outputs"

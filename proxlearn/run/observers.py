@@ -153,7 +153,30 @@ class LoggerRows(Observer):
 
 @dataclass(frozen=True)
 class StepEvent:
-    """The argument of a callback: a step of a run, whose tensors must not be changed in place."""
+    """The argument of a callback: a step of a run, whose tensors must not be changed in place.
+
+    Parameters
+    ----------
+    step : int
+        Number of recursions so far; 0 for the initial cloud of a new run.
+    cloud : PointCloud
+        The cloud after the step.
+    info : Info or None
+        Diagnostics of the proximal step; None at step 0 and for other weight updates.
+    row : dict or None
+        The row of metrics.csv by column, or None if the step is not logged.
+
+    Examples
+    --------
+    >>> import proxlearn as pl
+    >>> steps = []
+    >>> def watch(event):
+    ...     steps.append(event.step)
+    ...     return event.step == 3
+    >>> run = pl.train("dataset=sine", "N=20", "steps=9", callbacks=[watch], verbose=False, plots=False)
+    >>> steps
+    [0, 1, 2, 3]
+    """
 
     step: int
     """Number of recursions so far; 0 for the initial cloud of a new run."""

@@ -86,16 +86,35 @@ PLAIN_MODEL_FORMAT = "proxlearn-model-2"
 SELECTION_FORMAT = "proxlearn-selection-1"
 CANDIDATE_NAME = re.compile(r"selection-\d+-\d+\.safetensors")
 """Names of the files that hold candidates of an interrupted selection, next to the checkpoints."""
-PLOT_NAMES = ("risk", "health", "confusion", "function", "regions", "images")
+FILE_CONTENTS = {
+    "config.yaml": "resolved config; keys that `recipe=tuned` selects are null in it",
+    "selection.json": "with `recipe=tuned`: the selected values, the candidates and their scores",
+    "status.json": "state (running, finished, stopped, failed), step, selected values, seconds, engine, precision, "
+    "threads, versions, sha256 of the data, command",
+    "metrics.csv": "one row of metrics per logged step",
+    "metrics-marks.json": "of a run of version 0.1.0: positions in the old metrics.csv and in the converted one",
+    "accuracy.csv": "scores of the newest cloud, for programs",
+    "accuracy.md": "scores of the newest cloud, for people",
+    "confusion.csv": "confusion matrices of a classification",
+    "model.json": "neuron, scaling, columns and classes; with a checkpoint, all that a prediction needs",
+    "points.csv": "data of one or two dimensions: the points in the plots",
+    "train.log": "sessions, warnings and errors",
+    RUN_ID_FILE: "with `logger=mlflow`: the run of MLflow",
+    WANDB_FILE: "with `logger=wandb`: the run of wandb",
+}
+"""Every file that training writes into its folder, except plots, checkpoints and event files, with its content."""
+PLOT_CONTENTS = {
+    "risk": "risk curve",
+    "health": "effective sample size and kernel share",
+    "confusion": "confusion matrices",
+    "function": "learned function, for one feature",
+    "regions": "decision regions, for two features",
+    "images": "weights of particles as images, for digits",
+}
+PLOT_NAMES = tuple(PLOT_CONTENTS)
 PLOT_ENDINGS = ("png", "pdf")
 PLOTS = frozenset(f"{name}.{ending}" for name in PLOT_NAMES for ending in PLOT_ENDINGS)
-RUN_FILES = frozenset(
-    (
-        *("config.yaml", "status.json", "metrics.csv", "model.json", "accuracy.csv", "confusion.csv", "points.csv"),
-        *("selection.json", "train.log", RUN_ID_FILE, WANDB_FILE, "accuracy.md", "metrics-marks.json"),
-        *PLOTS,
-    )
-)
+RUN_FILES = frozenset((*FILE_CONTENTS, *PLOTS))
 """Every file that training writes into its folder, except checkpoints and event files."""
 
 

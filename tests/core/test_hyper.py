@@ -44,7 +44,7 @@ from proxlearn.core.hyper import (
 from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.options import Weights
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import step
@@ -234,7 +234,7 @@ SHAPES: dict[str, tuple[Neuron, int, int]] = {
     "twonorm, relu": (Perceptron("relu"), 3700, 20),
     "twonorm, two outputs": (Perceptron(num_outputs=2), 3700, 20),
     "banana, own neuron": (WAVE, 2650, 2),
-    "ten classes, softmax": (SoftmaxNeuron(10), 1000, 64),
+    "ten classes, softmax": (Softmax(10), 1000, 64),
 }
 
 

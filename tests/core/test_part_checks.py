@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "loss None": (lambda: pl.Risk(X, LABELS, loss=None), "loss is None, not a Loss"),  # type: ignore[arg-type]
     "inherited name": (lambda: pl.Risk(X, LABELS, loss=Renamed()), "a loss called `huber` already exists"),
     "neuron name": (lambda: pl.Risk(X, LABELS, "tahn"), "unknown neuron `tahn`; did you mean `tanh`"),
-    "neuron class": (lambda: pl.Risk(X, LABELS, pl.neurons.Softmax), "neuron is the class SoftmaxNeuron"),  # type: ignore[arg-type]
+    "neuron class": (lambda: pl.Risk(X, LABELS, pl.neurons.Softmax), "neuron is the class Softmax"),  # type: ignore[arg-type]
     "neuron function": (lambda: pl.Risk(X, LABELS, pl.neurons.Tanh), "neuron is the function Tanh"),  # type: ignore[arg-type]
     "compiled name": (lambda: pl.Risk(X, LABELS, FLAT), "a neuron called `tanh` already exists"),
     "huber of classes": (

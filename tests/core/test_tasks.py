@@ -26,7 +26,7 @@ from proxlearn.core.metrics import (
     weight_entropy,
 )
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import TASKS, estimates, scores, standard_error, task_of
 
@@ -48,10 +48,10 @@ def ten_class_case(seed: int, N: int = 7, n: int = 20, n_x: int = 3, C: int = 5)
 def test_metrics_do_not_depend_on_the_blocks_of_samples(seed: int, most_outputs: int) -> None:
     """With many particles, the outputs for only a few samples at a time are in memory."""
     cloud, samples = ten_class_case(seed)
-    expected, expected_means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
+    expected, expected_means = scores(Softmax(5), cloud, samples), estimates(Softmax(5), cloud, samples.X)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("proxlearn.core.tasks.MOST_OUTPUTS", most_outputs)
-        actual, means = scores(SoftmaxNeuron(5), cloud, samples), estimates(SoftmaxNeuron(5), cloud, samples.X)
+        actual, means = scores(Softmax(5), cloud, samples), estimates(Softmax(5), cloud, samples.X)
     torch.testing.assert_close(means, expected_means, rtol=1e-12, atol=0)
     assert list(actual) == list(expected)
     assert actual == pytest.approx(expected, rel=1e-12)
@@ -61,7 +61,7 @@ def test_metrics_do_not_depend_on_the_blocks_of_samples(seed: int, most_outputs:
 @settings(max_examples=30, deadline=None)
 def test_multiclass_figures_by_their_definitions(seed: int) -> None:
     cloud, samples = ten_class_case(seed)
-    values = scores(SoftmaxNeuron(5), cloud, samples)
+    values = scores(Softmax(5), cloud, samples)
     labels = samples.labels
     assert labels is not None
     n = len(samples)
@@ -83,19 +83,19 @@ def test_multiclass_figures_by_their_definitions(seed: int) -> None:
 def test_the_scale_of_the_weights_does_not_matter(seed: int, shift: float) -> None:
     cloud, samples = ten_class_case(seed)
     scaled = PointCloud(cloud.theta, cloud.log_rho + shift)
-    for name, value in scores(SoftmaxNeuron(5), cloud, samples).items():
-        assert math.isclose(scores(SoftmaxNeuron(5), scaled, samples)[name], value, rel_tol=1e-9)
+    for name, value in scores(Softmax(5), cloud, samples).items():
+        assert math.isclose(scores(Softmax(5), scaled, samples)[name], value, rel_tol=1e-9)
 
 
 def test_one_particle_is_its_own_ensemble() -> None:
     cloud, samples = ten_class_case(3, N=1)
-    values = scores(SoftmaxNeuron(5), cloud, samples)
+    values = scores(Softmax(5), cloud, samples)
     assert values["accuracy_particle"] == values["accuracy_weighted"] == values["accuracy_unweighted"]
 
 
 def test_estimates_need_no_labels_and_sum_to_one_over_classes() -> None:
     cloud, samples = ten_class_case(1)
-    for mean in estimates(SoftmaxNeuron(5), cloud, samples.X).values():
+    for mean in estimates(Softmax(5), cloud, samples.X).values():
         torch.testing.assert_close(mean.sum(0), torch.ones(len(samples)).double())
 
 
@@ -136,7 +136,7 @@ def test_probabilities_of_any_outputs_lie_on_the_simplex_row_by_row(seed: int) -
 def test_the_standard_error_of_equal_weights_is_the_standard_deviation_over_sqrt_N() -> None:
     cloud, samples = ten_class_case(2)
     even = PointCloud(cloud.theta, torch.full_like(cloud.log_rho, -3.0))
-    outputs = SoftmaxNeuron(5).outputs(even.theta, samples.X)
+    outputs = Softmax(5).outputs(even.theta, samples.X)
     expected = outputs.std(0, correction=0) / math.sqrt(len(even.theta))
     for estimate in ("weighted", "unweighted"):
         torch.testing.assert_close(standard_error(outputs, even, estimate), expected)

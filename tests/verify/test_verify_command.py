@@ -124,14 +124,3 @@ def test_a_seed_draws_new_data_and_repeats_them(problem: str) -> None:
 
 def test_stored_numbers_have_five_digits_and_no_nan() -> None:
     assert rounded({"a": [1.23456789, math.nan], "b": 3, "c": "x"}) == {"a": [1.2346, None], "b": 3, "c": "x"}
-
-
-def test_the_readme_tells_what_the_experiment_found() -> None:
-    (proximal, *_) = (COMMITTED / "experiment.md").read_text().split("\n\n")[1].split("Fisher-Rao")
-    counts = re.findall(r"help in (\d+).*?hurt in (\d+) of (\d+) cells", proximal.replace("\n", " "))
-    readme = " ".join((COMMITTED.parents[1] / "README.md").read_text().split())
-    recursions, time = counts
-    assert (
-        f"proximal weights help in {recursions[0]} and hurt in {recursions[1]} of {recursions[2]} settings at equal "
-        f"recursions, in {time[0]} and {time[1]} at equal time"
-    ) in readme

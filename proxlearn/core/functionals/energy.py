@@ -105,6 +105,20 @@ class Energy(Functional):
         With ``prox_potential="paper"``, w_i = V(theta_i) + (W rho)(theta_i). With ``drift="paper"``, the gradient is
         that of sum_k (V(theta_k) + (W rho)(theta_k)) with respect to theta_i, which enters every term of the sum:
         grad V(theta_i) + sum_k (rho_k + rho_i) grad_1 W(theta_i, theta_k). It is not the gradient of the ``paper`` w.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Locations of the particles.
+        rho : Tensor, shape (N,)
+            Weights of the particles.
+        hyper : Hyper
+            Hyperparameters; only the readings ``drift`` and ``prox_potential`` matter here.
+
+        Returns
+        -------
+        Potentials
+            ``w``, shape (N,), and ``gradient``, shape (N, p).
         """
         w = self._weighted(theta, rho, 1.0 if hyper.prox_potential == "paper" else 2.0)
         # The gradient of sum_k (V_k + (W rho)_k) with respect to theta_i contains W twice, once with the weight rho_i.

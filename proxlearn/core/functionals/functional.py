@@ -84,13 +84,42 @@ class Functional(ABC):
         """
 
     def first_variation(self, theta: Tensor, rho: Tensor) -> Tensor:
-        """Return the first variation phi_rho(theta_i) for every particle, shape (N,)."""
+        """Return the first variation phi_rho(theta_i) for every particle, shape (N,).
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Locations of the particles.
+        rho : Tensor, shape (N,)
+            Weights of the particles.
+
+        Returns
+        -------
+        Tensor, shape (N,)
+            The value of the first variation of F at rho, at each particle.
+        """
         rho = rho.detach().requires_grad_()
         with torch.enable_grad():
             return self._differentiate(theta, rho, rho, "rho")
 
     def potentials(self, theta: Tensor, rho: Tensor, hyper: Hyper) -> Potentials:
-        """Return w and the gradient, as defined by ``hyper.drift`` and ``hyper.prox_potential``."""
+        """Return w and the gradient, as defined by ``hyper.drift`` and ``hyper.prox_potential``.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Locations of the particles.
+        rho : Tensor, shape (N,)
+            Weights of the particles.
+        hyper : Hyper
+            Hyperparameters; only the readings ``drift`` and ``prox_potential`` matter here.
+
+        Returns
+        -------
+        Potentials
+            ``w``, shape (N,), the linear part of the proximal objective, and ``gradient``, shape (N, p), which moves
+            the particles.
+        """
         self.check_readings(hyper)
         theta = theta.detach().requires_grad_()
         with torch.enable_grad():
@@ -115,7 +144,18 @@ class Functional(ABC):
         return slope
 
     def initial_deviations(self, scale: float) -> Mapping[str, float]:
-        """Return the standard deviation of each block of theta in a normal initial cloud, by default ``scale``."""
+        """Return the standard deviation of each block of theta in a normal initial cloud, by default ``scale``.
+
+        Parameters
+        ----------
+        scale : float
+            Scale of the initial cloud, ``init_scale``.
+
+        Returns
+        -------
+        mapping of str to float
+            One standard deviation per block of theta.
+        """
         return dict.fromkeys(self.blocks, scale)
 
     @property
@@ -124,7 +164,13 @@ class Functional(ABC):
         return False
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
-        """Raise InputError if ``hyper`` requests a ``paper`` reading that is not defined for this functional."""
+        """Raise InputError if ``hyper`` requests a ``paper`` reading that is not defined for this functional.
+
+        Parameters
+        ----------
+        hyper : Hyper
+            Hyperparameters of a step, or the settings of a fit.
+        """
         for option in () if self.has_paper_readings else ("drift", "prox_potential"):
             if getattr(hyper, option) == "paper":
                 problem = f"{option}=paper is defined for the quadratic loss and for Energy only"
@@ -134,6 +180,16 @@ class Functional(ABC):
         """Return ``hyper`` with undefined default readings of the paper replaced by ``first_variation``.
 
         Raise InputError if the user explicitly requested a reading that is not defined.
+
+        Parameters
+        ----------
+        hyper : Hyper
+            Hyperparameters as the user gave them.
+
+        Returns
+        -------
+        Hyper
+            Hyperparameters whose readings are defined for this functional.
         """
         if self.has_paper_readings:
             return hyper
@@ -145,11 +201,23 @@ class Functional(ABC):
         return hyper
 
     def check_cloud(self, cloud: PointCloud) -> None:
-        """Raise InputError if the dimension of the cloud's particles does not match this functional."""
+        """Raise InputError if the dimension of the cloud's particles does not match this functional.
+
+        Parameters
+        ----------
+        cloud : PointCloud
+            A cloud of N particles with p coordinates.
+        """
         self.check_locations(cloud.theta)
 
     def check_locations(self, theta: Tensor) -> None:
-        """Raise InputError unless theta has the shape (N, p)."""
+        """Raise InputError unless theta has the shape (N, p).
+
+        Parameters
+        ----------
+        theta : Tensor
+            Locations of the particles.
+        """
         p = sum(self.blocks.values())
         if theta.ndim != 2 or theta.shape[1] != p:
             blocks = ", ".join(f"{name}: {length}" for name, length in self.blocks.items())
@@ -158,7 +226,20 @@ class Functional(ABC):
             raise InputError(problem, f"give an N x {p} matrix of locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """Return the functional with its data on a device and in a precision; without data, return it unchanged."""
+        """Return the functional with its data on a device and in a precision; without data, return it unchanged.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Device of the data.
+        dtype : torch.dtype
+            Precision of the data, float32 or float64.
+
+        Returns
+        -------
+        Functional
+            A functional of the same class.
+        """
         return self
 
 

@@ -58,7 +58,7 @@ class Risk(Functional):
         l, which must be convex in f: an object of ``proxlearn.losses``, an instance of a subclass of ``losses.Loss``,
         or a name.
     confinement : float or Mapping[str, float], default=0.0
-        lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta.
+        lambda of R(theta) = (lambda / 2) ||theta||^2, for all coordinates or per block of theta.
     sample_weight : array-like, shape (n,), optional
         Weights s_m >= 0 of the samples; the mean loss is sum_m s_m l_m / sum_m s_m.
 
@@ -112,17 +112,31 @@ class Risk(Functional):
         confinement: Confinement = 0.0,
         batch: bool = False,
     ) -> Self:
-        """Return the risk for samples whose targets are already in the form that the neuron requires."""
+        """Return the risk for samples whose targets are already in the form that the neuron requires.
+
+        Parameters
+        ----------
+        neuron, loss, confinement
+            As in the constructor, without names.
+        samples : Samples
+            Features, targets and sample weights as tensors.
+        batch : bool, default=False
+            Whether the samples are a mini-batch, which will be replaced by other samples.
+
+        Returns
+        -------
+        Risk
+        """
         risk = cls.__new__(cls)
         risk._set(samples, neuron, loss, confinement, batch)
         return risk
 
     def with_samples(self, samples: Samples, batch: bool = False) -> Self:
-        """Return the same risk for other samples."""
+        """Return the same risk for other samples; ``samples`` and ``batch`` are those of ``from_samples``."""
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
     def with_parts(self, *, loss: Loss | None = None, confinement: Confinement | None = None) -> Self:
-        """Return the same risk with another loss or confinement; None keeps the present one."""
+        """Return the same risk with another ``loss`` or ``confinement``; None keeps the present one."""
         loss = self.loss if loss is None else loss
         confinement = self.confinement if confinement is None else confinement
         return self.from_samples(self.neuron, self.samples, loss, confinement, self.batch)
@@ -179,6 +193,20 @@ class Risk(Functional):
         """Return the sums over the particles that the potentials depend on: P^T rho and, if needed, P^T 1, (1 or 2, n).
 
         The response may be that of a part of a cloud; the sums of all parts are then added.
+
+        Parameters
+        ----------
+        response : Response
+            Outputs of the particles for the samples, P.
+        rho : Tensor, shape (N,)
+            Weights of the particles.
+        hyper : Hyper
+            Hyperparameters; only the reading ``drift`` matters here.
+
+        Returns
+        -------
+        Tensor, shape (1, n) or (2, n)
+            One row for P^T rho and, with ``drift="paper"`` and the quadratic loss, one for P^T 1.
         """
         both = self.loss.name == "quadratic" and hyper.drift == "paper"
         weights = torch.stack((rho, torch.ones_like(rho)), dim=1) if both else rho[:, None]
@@ -187,7 +215,19 @@ class Risk(Functional):
     def potentials_of_response(
         self, response: Response, theta: Tensor, rho: Tensor, sums: Tensor, hyper: Hyper
     ) -> Potentials:
-        """Return the potentials of the particles of a response, given the ``particle_sums`` of the whole cloud."""
+        """Return the potentials of the particles of a response, given the ``particle_sums`` of the whole cloud.
+
+        Parameters
+        ----------
+        response, theta, rho, hyper
+            As in ``particle_sums`` and ``potentials``.
+        sums : Tensor, shape (1, n) or (2, n)
+            Result of ``particle_sums``.
+
+        Returns
+        -------
+        Potentials
+        """
         if self.loss.name == "quadratic":
             potentials = self._quadratic_potentials(response, rho, sums, hyper)
         else:
@@ -277,7 +317,7 @@ class Risk(Functional):
         return values if weights is None else (values.view(-1, len(weights)) * weights).reshape(-1)
 
     def confining(self, theta: Tensor) -> Tensor:
-        """Return R(theta_i) for every particle, shape (N,)."""
+        """Return R(theta_i) for every particle of ``theta``, shape (N,)."""
         assert self.strengths is not None
         return theta.square() @ self.strengths / 2
 
@@ -285,7 +325,6 @@ class Risk(Functional):
         return w if self.strengths is None else w + self.confining(theta)
 
     def check_readings(self, hyper: Hyperparameters[Any]) -> None:
-        """Raise InputError if ``hyper`` requests a ``paper`` reading that is not defined for this loss."""
         for option in ("drift", "prox_potential"):
             if self.loss.name != "quadratic" and getattr(hyper, option) == "paper":
                 problem = f"{option}=paper is defined for the quadratic loss only, not for {self.loss.name}"

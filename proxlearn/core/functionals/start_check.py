@@ -20,7 +20,7 @@ from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.errors import USER_ERRORS, InputError, ProxlearnError
 
 __all__ = ["check_start"]
@@ -62,7 +62,7 @@ def _has_own_parts(risk: Risk) -> bool:
     """Return whether the neuron, the activation or the loss of a risk is user-defined."""
     neuron = risk.neuron
     own_activation = isinstance(neuron, Perceptron) and neuron.activation.name not in ACTIVATIONS
-    own_neuron = not isinstance(neuron, Perceptron | SoftmaxNeuron)
+    own_neuron = not isinstance(neuron, Perceptron | Softmax)
     return own_activation or own_neuron or risk.loss.name not in get_args(options.Loss)
 
 

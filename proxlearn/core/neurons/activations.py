@@ -30,6 +30,14 @@ class Activation:
         sigma, applied to a tensor of any shape entry by entry.
     closed_derivative : callable, optional
         ``(z, sigma(z)) -> sigma'(z)``; by default, automatic differentiation is used.
+
+    Examples
+    --------
+    >>> import torch, proxlearn as pl
+    >>> square = pl.neurons.Activation("square", torch.square)
+    >>> z = torch.tensor([1.0, 3.0])
+    >>> square.derivative(z, square.function(z))
+    tensor([2., 6.])
     """
 
     name: str
@@ -37,7 +45,19 @@ class Activation:
     closed_derivative: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def derivative(self, z: Tensor, value: Tensor) -> Tensor:
-        """Return sigma'(z); ``value`` is sigma(z)."""
+        """Return sigma'(z); ``value`` is sigma(z).
+
+        Parameters
+        ----------
+        z : Tensor
+            Arguments, of any shape.
+        value : Tensor, same shape
+            sigma(z), from which a closed form may be computed.
+
+        Returns
+        -------
+        Tensor, same shape
+        """
         if self.closed_derivative is not None:
             return self.closed_derivative(z, value)
         z = z.detach().requires_grad_()

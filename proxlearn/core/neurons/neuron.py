@@ -98,31 +98,99 @@ class Neuron(ABC):
 
     @abstractmethod
     def coordinates(self, n_x: int) -> dict[str, int]:
-        """Return the names and lengths of the blocks of theta, in order."""
+        """Return the names and lengths of the blocks of theta, in order.
+
+        Parameters
+        ----------
+        n_x : int
+            Number of features.
+
+        Returns
+        -------
+        dict of str to int
+        """
 
     @abstractmethod
     def outputs(self, theta: Tensor, X: Tensor) -> Tensor:
-        """Return the outputs for unlabelled samples, N x outputs x n, as real numbers or as C probabilities."""
+        """Return the outputs for unlabelled samples, N x outputs x n, as real numbers or as C probabilities.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Parameters of the particles.
+        X : Tensor, shape (n, n_x)
+            Features of the samples.
+
+        Returns
+        -------
+        Tensor, shape (N, outputs, n)
+            Real numbers, or C probabilities for the softmax neuron.
+        """
 
     def initial_deviations(self, n_x: int, scale: float) -> dict[str, float]:
-        """Return the standard deviation of each block of theta in a normal initial cloud of scale ``scale``."""
+        """Return the standard deviation of each block of theta in a normal initial cloud of scale ``scale``.
+
+        Parameters
+        ----------
+        n_x : int
+            Number of features.
+        scale : float
+            Scale of the initial cloud, ``init_scale``.
+
+        Returns
+        -------
+        dict of str to float
+        """
         return {name: scale / math.sqrt(max(1, length)) for name, length in self.coordinates(n_x).items()}
 
     def targets(self, labels: Tensor) -> Tensor:
         """Return the float64 targets for n class indices.
 
         For one output, they are -1 and +1, shape (n,); for C outputs, they are one-hot, shape (C, n).
+
+        Parameters
+        ----------
+        labels : Tensor, shape (n,)
+            Class indices 0 .. C-1.
+
+        Returns
+        -------
+        Tensor, shape (n,) or (C, n)
         """
         if self.num_outputs == 1:
             return 2.0 * labels.double() - 1.0
         return torch.nn.functional.one_hot(labels, self.num_outputs).T.double().contiguous()
 
     def phi(self, theta: Tensor, samples: Samples) -> Tensor:
-        """Return P as a differentiable tensor, N x n; with several outputs, N x (outputs n), ordered by output."""
+        """Return P as a differentiable tensor, N x n; with several outputs, N x (outputs n), ordered by output.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Parameters of the particles.
+        samples : Samples
+            Features and targets as tensors.
+
+        Returns
+        -------
+        Tensor, shape (N, n) or (N, outputs n)
+        """
         return self.outputs(theta, samples.X).flatten(1)
 
     def respond(self, theta: Tensor, samples: Samples) -> Response:
-        """Return P as a response, which provides the operations that the recursion needs."""
+        """Return P as a response, which provides the operations that the recursion needs.
+
+        Parameters
+        ----------
+        theta : Tensor, shape (N, p)
+            Parameters of the particles.
+        samples : Samples
+            Features and targets as tensors.
+
+        Returns
+        -------
+        Response
+        """
         return AutodiffResponse(self, theta, samples)
 
 

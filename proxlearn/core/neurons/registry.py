@@ -8,7 +8,7 @@ from dataclasses import replace
 from proxlearn.core.neurons.activations import find_activation
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.registry import NEURON_GROUP, Registry
 from proxlearn.errors import InputError
 
@@ -20,8 +20,8 @@ NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
     {
         "tanh": lambda classes: Perceptron(),
         # Support for a task is also checked for real targets, which have 0 classes.
-        "softmax_intercept": lambda classes: SoftmaxNeuron(max(2, classes), intercept=True),
-        "softmax": lambda classes: SoftmaxNeuron(max(2, classes)),
+        "softmax_intercept": lambda classes: Softmax(max(2, classes), intercept=True),
+        "softmax": lambda classes: Softmax(max(2, classes)),
         # One output, as in the paper's neuron, is enough for two classes and for a real target.
         "tanh_outputs": lambda classes: Perceptron(num_outputs=classes) if classes > 2 else Perceptron(),
     },

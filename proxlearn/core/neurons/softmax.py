@@ -14,11 +14,11 @@ from proxlearn.core.options import Task
 from proxlearn.core.samples import Samples
 from proxlearn.validators import whole
 
-__all__ = ["SoftmaxNeuron"]
+__all__ = ["Softmax"]
 
 
 @dataclass(frozen=True)
-class SoftmaxNeuron(Neuron):
+class Softmax(Neuron):
     """The neuron Phi(x_m, theta) = softmax(theta x_m)[label_m] with theta C x n_x: the probability of the true class.
 
     It is regressed on y = 1, so the risk is the mean of (1 - f)^2. The paper's neuron has no intercept. Data whose

@@ -30,7 +30,7 @@ from proxlearn.core.losses import find_loss
 from proxlearn.core.neurons.activations import ACTIVATIONS
 from proxlearn.core.neurons.neuron import num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from tests.conftest import paper_cloud, randomness
 from tests.core.fused.test_fused_step import RHO, WDBC, assert_equal_weights, dtypes
@@ -218,7 +218,7 @@ def test_the_fused_softmax_neuron_equals_the_reference(
     N, n, n_x, classes = 23, 40, 5, 4
     X = torch.randn(n, n_x, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, classes, (n,), generator=generator)
-    neuron = SoftmaxNeuron(classes, intercept)
+    neuron = Softmax(classes, intercept)
     problem = Risk.from_samples(neuron, Samples(X, torch.ones(n, dtype=torch.float64), labels)).to("cpu", dtype)
     p = num_parameters(neuron, n_x)
     log_rho = torch.randn(N, generator=generator, dtype=torch.float64) - 3

@@ -18,7 +18,7 @@ from proxlearn.core.fused.sign_sum_tables import INPUTS, LANES, PATTERNS, TABLES
 from proxlearn.core.fused.softmax_binary_features import LEAST, BinaryFeaturesDrift, signs
 from proxlearn.core.fused.softmax_drift import SoftmaxDrift
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.samples import Samples
 from proxlearn.training.stepper import Stepper
 from tests.conftest import paper_cloud
@@ -45,7 +45,7 @@ def black_and_white(
     else:
         lo, hi = torch.tensor(VALUES[values], dtype=dtype)[:, None].expand(2, n_x)
     labels = torch.randint(classes, (n,), generator=generator)
-    neuron = SoftmaxNeuron(classes, intercept)
+    neuron = Softmax(classes, intercept)
     return Risk.from_samples(neuron, Samples(torch.where(above, hi, lo), neuron.targets(labels).to(dtype), labels))
 
 

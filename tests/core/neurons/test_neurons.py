@@ -23,7 +23,7 @@ from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.neurons.registry import NEURONS
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.core.neurons.tiled_response import TiledResponse, respond
 from proxlearn.core.samples import Samples
 from proxlearn.core.tasks import estimates, scores
@@ -45,7 +45,7 @@ def problem_and_cloud(
     labels = torch.randint(0, C, (n,), generator=generator)
     samples = Samples(normal(n, n_x), torch.ones(n, dtype=torch.float64), labels)
     rho = normal(N).exp() / N
-    neuron = SoftmaxNeuron(C, intercept)
+    neuron = Softmax(C, intercept)
     return Risk.from_samples(neuron, samples), PointCloud(spread * normal(N, num_parameters(neuron, n_x)), rho.log())
 
 
@@ -138,7 +138,7 @@ def test_an_intercept_is_the_weight_of_a_constant_feature(shape: tuple[int, int,
     C, X = shape[4], problem.samples.X
     b, w = cloud.theta[:, :C, None], cloud.theta[:, C:].view(len(cloud.theta), C, -1)
     with_ones = torch.cat((X, torch.ones(len(X), 1, dtype=X.dtype)), dim=1)
-    expected = SoftmaxNeuron(C).outputs(torch.cat((w, b), dim=2).flatten(1), with_ones)
+    expected = Softmax(C).outputs(torch.cat((w, b), dim=2).flatten(1), with_ones)
     torch.testing.assert_close(problem.neuron.outputs(cloud.theta, X), expected, rtol=1e-10, atol=1e-12)
 
 
@@ -244,8 +244,8 @@ FEATURES, CLASSES = 2, 3
 NEURONS_TILED_RESPONSE: dict[str, Callable[[], Neuron]] = {
     "one output": Perceptron,
     "several outputs": lambda: Perceptron("gelu", num_outputs=CLASSES),
-    "softmax": lambda: SoftmaxNeuron(CLASSES),
-    "softmax with intercept": lambda: SoftmaxNeuron(CLASSES, intercept=True),
+    "softmax": lambda: Softmax(CLASSES),
+    "softmax with intercept": lambda: Softmax(CLASSES, intercept=True),
     "function": lambda: FunctionNeuron(lambda theta, x: torch.cos(theta["w"] @ x), {"w": FEATURES}),
 }
 

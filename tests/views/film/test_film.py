@@ -21,7 +21,7 @@ from PIL import Image
 from proxlearn import cli
 from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.perceptron import Perceptron
-from proxlearn.core.neurons.softmax import SoftmaxNeuron
+from proxlearn.core.neurons.softmax import Softmax
 from proxlearn.errors import InputError
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import checkpoint_path, list_checkpoints
@@ -320,13 +320,13 @@ def test_a_block_of_any_name_and_length_has_names(blocks, classes):
     assert len(set(names)) == len(names) == sum(blocks.values())
 
 
-@pytest.mark.parametrize("neuron", [Perceptron(), SoftmaxNeuron(3), SoftmaxNeuron(3, True), Perceptron(num_outputs=3)])
+@pytest.mark.parametrize("neuron", [Perceptron(), Softmax(3), Softmax(3, True), Perceptron(num_outputs=3)])
 @pytest.mark.parametrize("n_x", [1, 2, 3])
 def test_every_coordinate_has_a_name_of_its_own(neuron, n_x):
     names = coordinate_names(neuron, tuple(f"x{i}" for i in range(n_x)), ("red", "green", "blue"))
     assert len(set(names)) == sum(neuron.coordinates(n_x).values()) == len(names)
     # The order is that of the neuron: a class's weight on a feature changes only that class's output.
-    if isinstance(neuron, SoftmaxNeuron):
+    if isinstance(neuron, Softmax):
         index = names.index("w: green, x0")
         theta = torch.zeros(1, len(names), dtype=torch.float64)
         theta[0, index] = 50.0

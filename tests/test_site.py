@@ -1,0 +1,183 @@
+"""The site of docs/: it builds without warning and network, links resolve, and generated pages agree with the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from api_pages import API_GROUPS, public_objects
+from conf import MISSING
+from filelock import FileLock
+from reference_pages import config_page
+from result_pages import PAPER_PAGES, conclusion, speed_page
+
+import proxlearn as pl
+from proxlearn.config.schema import ALL_KEYS
+from proxlearn.run.metric_definitions import CLOUD, PROXIMAL_STEP, SCORES, SINGLE_SCORES, definition
+from proxlearn.views.bench_views import whole_table
+from tests.views.report.browser import chromium, needs_browser
+
+ROOT = Path(__file__).parents[1]
+OUTPUTS = ROOT / "outputs"
+BUILD = """\
+import socket, sys
+def refuse(*_):
+    raise OSError("the build of the site must not use the network")
+socket.socket.connect = socket.getaddrinfo = refuse
+from sphinx.cmd.build import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The built site; the workers of pytest-xdist share one."""
+    alone = worker_id == "master"
+    folder = (tmp_path_factory.mktemp("docs") if alone else tmp_path_factory.getbasetemp().parent) / "site"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "index.html").exists():
+            options = ("-q", "-n", "-W", "--keep-going", "-d", f"{folder}-trees")
+            words = [sys.executable, "-c", BUILD, *options, str(ROOT / "docs"), str(folder)]
+            started = time.monotonic()
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+            assert time.monotonic() - started < 90
+    return folder
+
+
+class Page(HTMLParser):
+    """The anchors of a page, and the addresses that it links to or loads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: set[str] = set()
+        self.loaded: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = {name: value for name, value in attributes if value is not None}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.add(values["href"])
+        else:
+            self.loaded |= {values[name] for name in ("src", "href") if name in values}
+
+
+@pytest.fixture(scope="session")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_link_and_anchor_resolves_and_nothing_is_loaded_from_outside(pages: dict[Path, Page]) -> None:
+    assert len(pages) >= 30
+    broken = defaultdict(list)
+    for path, page in pages.items():
+        for address in page.links | page.loaded:
+            parts = urlsplit(address)
+            if parts.scheme in ("http", "https", "mailto"):
+                if address in page.loaded:
+                    broken[path.name].append(address)
+                continue
+            # A link to a page that is still to be written is left as it is typed.
+            if parts.scheme == "data" or (MISSING and address.startswith("#../")):
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known = target.is_file() and (not parts.fragment or target.suffix != ".html" or target in pages)
+            if not known or (parts.fragment and target in pages and not has_anchor(pages[target], parts.fragment)):
+                broken[path.name].append(address)
+    assert broken == {}
+
+
+def has_anchor(page: Page, fragment: str) -> bool:
+    return unquote(fragment) in page.anchors
+
+
+@needs_browser
+def test_pages_ask_no_other_machine_and_equations_render(site: Path, pages: dict[Path, Page], tmp_path: Path) -> None:
+    rendered = 0
+    with chromium(tmp_path / "profile") as browser:
+        for path in pages:
+            browser.open(path.as_uri())
+            equations = browser("document.querySelectorAll('.math').length")
+            wait = time.monotonic() + 20
+            while browser("document.querySelectorAll('mjx-container').length") < equations:
+                assert time.monotonic() < wait, f"{path.name}: equations are not rendered"
+                time.sleep(0.05)
+            assert browser("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0, path.name
+            rendered += equations
+            asked = {address for address in browser.requests() if not address.startswith("data:")}
+            assert {address for address in asked if not address.startswith(site.as_uri())} == set(), path.name
+            assert browser.errors() == [], path.name
+    # The theory pages have most of the equations.
+    assert rendered > 100 or MISSING
+
+
+def test_the_api_reference_covers_every_public_name(site: Path, pages: dict[Path, Page]) -> None:
+    anchors = set().union(*(page.anchors for page in pages.values()))
+    names = {name for _, _, group in API_GROUPS.values() for name in public_objects(group)}
+    assert names <= anchors
+    assert {"proxlearn.Risk.predict", "proxlearn.ProxLearnClassifier.fit", "proxlearn.Run.clouds"} <= anchors
+
+
+def test_no_page_names_a_folder_of_this_machine(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert str(ROOT) not in text, path.name
+        assert str(Path.home()) not in re.sub(r"https?://\S+", "", text), path.name
+
+
+def test_the_config_page_has_every_key_once() -> None:
+    rows = re.findall(r"^\| `([\w./]+)` \| [^|]+\| [^|]*\| ", config_page(), re.MULTILINE)
+    without_page = {"dataset", "device", "logger", "recipe", "experiment", "hydra.sweep.subdir", "hydra/launcher"}
+    for key in set(ALL_KEYS) - without_page:
+        assert rows.count(key) == 1, key
+
+
+@pytest.mark.parametrize(
+    "settings", [("dataset=sine", "recipe=tuned"), ("dataset=wdbc", "validation_fraction=0.2"), ("dataset=wine",)]
+)
+def test_every_column_of_a_run_has_a_definition(
+    settings: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    numbers = (
+        "N=10",
+        "steps=2",
+        "beta=10",
+        "h=0.01",
+        "epsilon=1",
+        *(("init_scale=1",) if len(settings[-1]) == 12 else ()),
+    )
+    run = pl.train(*settings, *numbers, verbose=False, plots=False)
+    columns = list(run.metrics.columns)
+    assert [column for column in columns if definition(column) is None] == []
+    assert set(CLOUD) - {"h", "beta", "epsilon"} | set(PROXIMAL_STEP) <= set(columns)
+    scores = {re.sub(r"^(train|validation|test)_|_(weighted|unweighted)$", "", column) for column in columns}
+    assert scores & set(SCORES)
+    assert definition("train_accuracy_unweighted_saturated") == SINGLE_SCORES["accuracy_unweighted_saturated"]
+    assert definition("train_nonsense_weighted") is None
+
+
+def test_result_pages_begin_with_the_conclusions_of_outputs(site: Path) -> None:
+    text = (site / "results" / "reproduction.html").read_text(encoding="utf-8")
+    words = " ".join(re.sub(r"<[^>]+>", "", text).split())
+    for name in PAPER_PAGES:
+        first = conclusion(OUTPUTS / f"{name}.md").split(";")[0].split(".")[0]
+        assert first in words.replace("&#39;", "'").replace("&#x27;", "'"), name
+
+
+def test_the_speed_page_shows_the_committed_figures() -> None:
+    results = json.loads((OUTPUTS / "bench" / "whole.json").read_text(encoding="utf-8"))
+    lines = [line for line in whole_table(results).splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 6
+    assert "\n".join(lines) in speed_page()
