@@ -37,7 +37,10 @@ SHORTER = {
     "tutorials/table2.md": {
         "steps=2000": "N=20 steps=3",
         "-m experiment=table2": "experiment=table2 beta=0.05 N=20 steps=3",
+        "recipe=tuned N=200": "N=20 steps=3",
     },
+    "howto/large_clouds.md": {"N=9000": "N=300"},
+    "howto/search.md": {"--trials 3": "--trials 1"},
 }
 """Parts of commands that take minutes, and what replaces them here; the output of such a block is not compared."""
 IN_A_COPY = ("tutorials/new_dataset.md",)
