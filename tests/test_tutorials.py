@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import math
 import os
 import re
 import shlex
@@ -24,10 +25,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
 from proxlearn import cli
+from proxlearn.core.fused.fixed_point import SHIFT_LIMIT
+from proxlearn.core.fused.fused_step import MOST_DENSE
+from proxlearn.core.fused.screening import TOLERANCE
+from proxlearn.core.hyper import BLIND_KAPPA, energy_share
+from proxlearn.core.kernels.choice import WHOLE_N
+from proxlearn.core.losses import cross_entropy, logistic, quadratic
+from proxlearn.core.metrics import CALIBRATION_BINS
+from proxlearn.core.schedules import LOWEST
+from proxlearn.data import wdbc
+from tests.conftest import config_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -68,9 +81,10 @@ def read_blocks(text: str) -> Iterator[Block]:
     for fence, following in zip(fences, [*fences[1:], None], strict=True):
         if fence["language"] == "text":
             continue
-        shown = following is not None and following["language"] == "text"
-        is_output = shown and not text[fence.end() : following.start()].strip()
-        output, span = (following["code"], following.span("code")) if is_output else (None, (0, 0))
+        output, span = None, (0, 0)
+        is_next = following is not None and not text[fence.end() : following.start()].strip()
+        if following is not None and is_next and following["language"] == "text":
+            output, span = following["code"], following.span("code")
         yield Block(fence["language"], fence["use"] or "", fence["code"], output, span)
 
 
@@ -198,6 +212,64 @@ def test_every_picture_is_used_small_and_readable() -> None:
         if path.suffix == ".png":
             with Image.open(path) as picture:
                 assert min(picture.size) >= 300
+
+
+NAMES = {0.1: "one tenth", 0.01: "a hundredth"}
+MAJORITY = 131 / 170
+"""Share of the more frequent class of WDBC's test part."""
+
+
+def quoted_numbers() -> dict[str, list[str]]:
+    """Return sentences of pages with the numbers that the code, the configs and the stored runs have."""
+    table2, info = config_of("experiment=table2", "beta=0.05"), wdbc.INFO
+    assert info.features is not None
+    density = 1.0
+    for name, (low, high) in table2.dataset.initial.items():
+        density /= (high - low) ** (info.features if name == "w" else 1)
+    mantissa, power = f"{density:.1e}".split("e-0")
+    metrics = pd.read_csv(ROOT / "outputs" / "paper" / "table2" / "metrics.csv")
+    is_majority = metrics["test_accuracy_weighted"] <= MAJORITY + 0.02
+    plateau = int(metrics[is_majority].groupby("run")["step"].max().min()) // 10_000 * 10_000
+    bits = round(math.log2(TOLERANCE))
+    single, double = (SHIFT_LIMIT[np.dtype(kind)] for kind in (np.float32, np.float64))
+    return {
+        "howto/large_clouds.md": [f"kernel of up to {MOST_DENSE} particles", f"of more than {WHOLE_N} particles"],
+        "project/faq.md": [f"`recipe=tuned` uses {config_of('recipe=tuned').N}", f"Up to {MOST_DENSE} particles"],
+        "theory/glossary.md": [f"over {CALIBRATION_BINS} bins", f"relative $2^{{{bits}}}$"],
+        "theory/kernels.md": [
+            f"$N \\le {MOST_DENSE}$",
+            f"$R = {single:.0f}$ (float32) or $R = {double:.0f}$ (float64)",
+            f"$\\eta = 2^{{{bits}}}$",
+        ],
+        "theory/readings.md": [
+            f"is about ${mantissa} \\times 10^{{-{power}}}$",
+            f"total mass of about ${mantissa} \\times 10^{{-{int(power) - round(math.log10(table2.N))}}}$",
+        ],
+        "theory/recursion.md": [f"if the share is below {NAMES[round(energy_share(BLIND_KAPPA), 9)]}"],
+        "howto/hyperparameters.md": [
+            f"{quadratic.smoothness / logistic.smoothness:.0f} and "
+            f"{quadratic.smoothness / cross_entropy.smoothness:.0f} times as large",
+            f"the step size to {NAMES[LOWEST]}",
+        ],
+        "tutorials/table2.md": [
+            f"{info.rows} rows, {info.features} features",
+            f"A cloud of {table2.N} neurons makes {table2.steps} recursions",
+            f"more than {plateau} recursions",
+        ],
+    }
+
+
+def test_numbers_in_the_text_are_those_of_the_code_and_of_the_stored_runs() -> None:
+    for page, sentences in quoted_numbers().items():
+        text = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+        for sentence in sentences:
+            assert sentence in text, f"{page} does not say {sentence!r}"
+
+
+def test_the_page_on_the_architecture_names_every_package() -> None:
+    text = (DOCS / "project" / "architecture.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "proxlearn").glob("*/__init__.py")} - {"configs"}
+    assert set(re.findall(r"`proxlearn\.(\w+)`", text)) == packages
 
 
 def write_outputs(path: Path) -> None:
