@@ -2,7 +2,8 @@
 
 The blocks of a page run in order, in one folder and one Python namespace. A block ``text`` that follows a ``bash`` or
 ``python`` block is the output of that block; a line ``...`` in it stands for any lines. Words after the language tell
-how a block is used: ``file: PATH`` is the content of a file, and ``not run: REASON`` is not executed.
+how a block is used: ``file: PATH`` is the content of a file, ``exit code 2`` is a command that fails with this code and
+whose output is its message, and ``not run: REASON`` is not executed.
 
 ``python -m tests.test_tutorials PAGE ...`` runs pages in a temporary folder and writes the printed output into them.
 """
@@ -111,20 +112,22 @@ class PageRunner:
             elif block.language == "python":
                 exec(compile(code, self.page, "exec"), self.names)
             elif block.language == "bash":
+                expected = int(block.use.removeprefix("exit code ") or 0)
                 for line in code.replace("\\\n", " ").splitlines():
-                    self._run_line(line)
+                    self._run_line(line, expected)
         return printed.getvalue(), code != block.code
 
-    def _run_line(self, line: str) -> None:
+    def _run_line(self, line: str, expected: int) -> None:
         words = shlex.split(line, comments=True)
         if not words:
             return
         quoted = re.sub(r"\"[^\"]*\"|'[^']*'|#.*", "", line)
         if self.in_process and words[0] == "proxlearn" and not SHELL.search(quoted):
-            assert cli.main(words[1:]) == 0, line
+            with contextlib.redirect_stderr(sys.stdout) if expected else contextlib.nullcontext():
+                assert cli.main(words[1:]) == expected, line
             return
         done = subprocess.run(["sh", "-e", "-c", line], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        assert done.returncode == expected, f"{line}\n{done.stdout}{done.stderr}"
         print(done.stdout, end="")
 
 
