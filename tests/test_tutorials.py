@@ -46,6 +46,8 @@ from tests.conftest import config_of
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for folder in ("tutorials", "howto") for path in (DOCS / folder).glob("*.md"))
+PROJECT = [DOCS / "project" / f"{name}.md" for name in ("alternatives", "architecture", "dependencies", "faq")]
+"""The pages about the project that are not generated when the site is built."""
 FENCE = re.compile(r"^```(?P<language>\w+)(?: (?P<use>[^\n]*))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 SHORTER = {
     "tutorials/table2.md": {
@@ -190,7 +192,7 @@ def test_every_block_of_a_page_runs_and_prints_what_is_shown(
             assert checker.check_output(want, got, flags), f"{page}:\n{block.code}\nprinted\n{printed}"
 
 
-@pytest.mark.parametrize("path", sorted(DOCS.glob("*/*.md")), ids=page_name)
+@pytest.mark.parametrize("path", [*PAGES, *sorted((DOCS / "theory").glob("*.md")), *PROJECT], ids=page_name)
 def test_a_page_begins_with_what_the_reader_gets_and_describes_its_pictures(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     title, blank, first = text.split("\n")[:3]
