@@ -56,3 +56,5 @@ def iterate(
     while until is None or cloud.step < until:
         cloud, info = step(cloud)
         yield cloud, info
+        # The diagnostics hold the cloud before the step, which the next step does not need.
+        del info

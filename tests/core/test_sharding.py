@@ -43,6 +43,8 @@ class Threads:
 
 
 class Rank:
+    local_size = 1
+
     def __init__(self, threads: Threads, rank: int) -> None:
         self.threads, self.rank, self.size = threads, rank, threads.size
 
