@@ -21,6 +21,7 @@ from proxlearn import __version__
 from proxlearn.distributed.launch import Launch, find_launch, read_timeout
 from proxlearn.errors import InputError, ProxlearnError, RunError, did_you_mean, system_failure
 from proxlearn.memory import is_out_of_memory
+from proxlearn.portability import return_freed_arrays
 from proxlearn.terminal.streams import OutputClosed, OutputError, notice, open_standard_streams, require_output
 
 
@@ -145,6 +146,8 @@ def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
                 f"`proxlearn {name}` runs in one process, not on {launch.size} ranks; start it without torchrun or srun"
             )
         return InputError.exit_code
+    # The ranks of one machine share its memory, so that none of them keeps more than it uses.
+    return_freed_arrays()
     # Imported here, because torch takes seconds to import.
     from proxlearn.distributed.world import World
 

@@ -10,6 +10,7 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 PLAIN: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 """Flags for every os.open: symbolic links are rejected, and Windows does not translate line endings."""
@@ -103,6 +104,29 @@ def _keyed_number(path: Path, key: str) -> int | None:
     """Return the number that follows ``key`` at the start of a line of the file."""
     words = next((words for line in _lines(path) if (words := line.split())[:1] == [key]), [])
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+
+
+def return_freed_arrays(least_bytes: int = 2**18) -> None:
+    """Let the C library return the memory of every freed array of ``least_bytes`` or more to the system at once.
+
+    By default, glibc raises this limit to 32 MB while a program runs, and the freed arrays below it leave gaps that
+    other arrays do not fit into. On other systems, this function has no effect.
+    """
+    mallopt = _c_function("mallopt")
+    if mallopt is not None:
+        mallopt(-3, least_bytes)  # M_MMAP_THRESHOLD
+
+
+def return_freed_memory() -> None:
+    """Return the memory of all freed arrays to the system, also of small ones; only Linux has this function."""
+    malloc_trim = _c_function("malloc_trim")
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
+def _c_function(name: str) -> Any:
+    """Return a function of the C library that only glibc has, or None."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def peak_memory() -> float:

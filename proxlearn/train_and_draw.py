@@ -12,6 +12,7 @@ from proxlearn.config.schema import TrainConfig
 from proxlearn.data.table_problems import TableProblems
 from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.files.safe_read import display_path
+from proxlearn.portability import return_freed_memory
 from proxlearn.printable_text import printable_lines
 from proxlearn.run.outcome import Outcome
 from proxlearn.terminal.streams import notice, try_write
@@ -84,6 +85,8 @@ def train_and_draw(
         outcome = train(config, folder, command, SessionOptions(callbacks, progress=verbose), world)
     if not is_first:
         return outcome
+    if world is not None:
+        return_freed_memory()
     # Imported after the training, because the plots take up a hundred megabytes that a large cloud may need.
     from proxlearn.views.run import run_views
 

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Measure one cloud over two ranks against one process, and write docs/ranks.md from the figures.
 
-python scripts/ranks_page.py run one       one process with two threads; adds a row to outputs/ranks/measured.csv
-python scripts/ranks_page.py run two       two ranks with one thread each; run both in turn, on an idle machine
-python scripts/ranks_page.py probe         the work that every rank repeats, and the rate of an exchange
-python scripts/ranks_page.py page          write docs/ranks.md
+python scripts/ranks_page.py run       one process with two threads and two ranks with one thread each, in turn, three
+                                       times; adds rows to outputs/ranks/measured.csv (12 minutes)
+python scripts/ranks_page.py probe     the memory of a process without a cloud, the work that every rank repeats, and
+                                       the rate of an exchange; adds a row to outputs/ranks/probed.csv (1 minute)
+python scripts/ranks_page.py page      write docs/ranks.md
+
+run and probe refuse to start on a machine that other processes use. --busy starts them nevertheless: the page then
+takes peak memory and bytes from these rows, but no seconds.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,15 +34,37 @@ PAGE = ROOT / "docs" / "ranks.md"
 N, P, N_X, STEPS = 100_000, 32, 30, 3
 ROWS = 399
 """WDBC: training rows; a particle has p = N_X + 2 coordinates."""
+FEW = 256
+"""Number of particles of the runs that measure the memory of a process without a cloud."""
+MOST_LOAD = 1.0
+"""Load of the machine below which it counts as idle."""
+MESSAGE_BYTES = 2**20
+"""Size of the parts in which the locations are exchanged, as in proxlearn/core/sharding.py."""
 
 
-def run(kind: str) -> None:
-    """Train three steps of WDBC from cloud_0 with N = 100000 and add a row to the table."""
-    # Timings of a machine that other processes use are kept apart; peak memory and bytes do not depend on them.
-    idle = os.getloadavg()[0] < 1
+def check_idle(busy: bool) -> bool:
+    """Return whether no other process uses the machine; end the program if one does and ``busy`` is false."""
+    load = os.getloadavg()[0]
+    if load >= MOST_LOAD and not busy:
+        sys.exit(
+            f"ranks_page: the load of this machine is {load:.1f}; wait until it is below {MOST_LOAD}, or give --busy"
+        )
+    return load < MOST_LOAD
+
+
+def run(busy: bool, repeats: int) -> None:
+    """Train three steps of WDBC from cloud_0 with N = 100000, on one process and on two ranks in turn."""
+    idle = check_idle(busy)
+    for _ in range(repeats):
+        for kind in ("one", "two"):
+            add_row(MEASURED, kind=kind, idle="yes" if idle else "no", **train(kind, N))
+
+
+def train(kind: str, N: int) -> dict[str, object]:
+    """Run the command on one process or on two ranks, and return what was measured."""
     with tempfile.TemporaryDirectory() as folder:
-        out, train = Path(folder) / "run", ["train", "dataset=wdbc", f"N={N}", f"steps={STEPS}", "films=false"]
-        own = [sys.executable, str(Path(__file__)), "rank", f"{folder}/peak", *train, f"hydra.run.dir={out}"]
+        out, words = Path(folder) / "run", ["train", "dataset=wdbc", f"N={N}", f"steps={STEPS}", "films=false"]
+        own = [sys.executable, str(Path(__file__)), "rank", f"{folder}/peak", *words, f"hydra.run.dir={out}"]
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
         threads = "2" if kind == "one" else "1"
         command = own if kind == "one" else launch + own
@@ -45,42 +73,44 @@ def run(kind: str) -> None:
         sent = re.search(r"sent (\d+) bytes in (\d+) steps", (out / "train.log").read_text())
         with (out / "metrics.csv").open() as file:
             rounds = [int(row["sinkhorn_rounds"]) for row in csv.DictReader(file) if row["sinkhorn_rounds"]]
-        peaks = sorted(float(path.read_text()) for path in Path(folder).glob("peak.*"))
-        add_row(
-            MEASURED,
-            kind=kind,
-            idle="yes" if idle else "no",
-            seconds=status["seconds"],
-            largest_peak_MB=round(peaks[-1]),
-            other_peak_MB=round(peaks[0]) if len(peaks) > 1 else "",
-            bytes_per_step=int(sent[1]) // int(sent[2]) if sent else "",
-            rounds_per_step=sum(rounds) / len(rounds),
-        )
+        peaks = [Path(f"{folder}/peak.{number}") for number in range(2)]
+        return {
+            "seconds": status["seconds"],
+            "peak_MB": peaks[0].read_text(),
+            "rank_1_peak_MB": peaks[1].read_text() if kind == "two" else "",
+            "bytes_per_step": int(sent[1]) // int(sent[2]) if sent else "",
+            "rounds_per_step": sum(rounds) / len(rounds),
+        }
 
 
 def rank(peak: str, args: list[str]) -> int:
     """Run one process of the command and note its peak memory in MB."""
     code = subprocess.call([sys.executable, "-m", "proxlearn", *args])
     number = os.environ.get("RANK", "0")
-    Path(f"{peak}.{number}").write_text(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024))
+    Path(f"{peak}.{number}").write_text(f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f}")
     return code
 
 
-def probe() -> None:
-    """Measure what every rank repeats in a step, the base memory of a process, and the rate of an exchange."""
+def probe(busy: bool) -> None:
+    """Measure the work that every rank repeats, the memory of a process without a cloud, and the rate of exchange."""
     import numpy as np
     import torch.multiprocessing as multiprocessing
 
-    from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, tile_order
+    from proxlearn.core.fused.tile_order import LEAF, Boxes, tile_order
 
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    idle = check_idle(busy)
+    # Rank 1 draws no plots, which a process with a large cloud draws after its peak.
+    base = train("two", FEW)["rank_1_peak_MB"]
     cloud = np.random.default_rng(0).uniform(-1, 1, (N, P)).astype(np.float32)
     seconds = []
     for _ in range(4):
         start = time.perf_counter()
         order = tile_order(cloud)
-        Boxes.around(cloud[order], GROUP), Boxes.around(cloud[order], LEAF)
+        Boxes.around((cloud[order, k] for k in range(P)), LEAF)
         seconds.append(time.perf_counter() - start)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        os.environ["RANKS_PAGE_PORT"] = str(listening.getsockname()[1])
     context = multiprocessing.get_context("spawn")
     rates = context.Queue()
     processes = [context.Process(target=exchange_rate, args=(number, rates)) for number in range(2)]
@@ -90,17 +120,23 @@ def probe() -> None:
     for process in processes:
         process.join()
     add_row(
-        PROBED, repeated_seconds=round(min(seconds[1:]), 4), base_MB=round(base), MB_per_second=rate, latency_ms=latency
+        PROBED,
+        idle="yes" if idle else "no",
+        base_MB=base,
+        repeated_seconds=round(min(seconds[1:]), 4),
+        MB_per_second=rate,
+        latency_ms=latency,
     )
 
 
 def exchange_rate(number: int, rates: object) -> None:
     import numpy as np
+    import torch.distributed as dist
 
     from proxlearn.distributed.launch import Launch
     from proxlearn.distributed.world import World
 
-    world = World(Launch(number, 2, "127.0.0.1", 29_611), 60)
+    world = World(Launch(number, 2, "127.0.0.1", int(os.environ["RANKS_PAGE_PORT"])), 60)
 
     def seconds(size: int, times: int) -> float:
         message = np.zeros(size)
@@ -111,13 +147,14 @@ def exchange_rate(number: int, rates: object) -> None:
         return (time.perf_counter() - start) / times
 
     large, small = seconds(N, 50), seconds(1, 200)
+    dist.destroy_process_group()
     if number == 0:
         rates.put((round(8 * N / 2**20 / (large - small)), round(1000 * small, 3)))  # type: ignore[attr-defined]
 
 
 def add_row(path: Path, **values: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not path.exists()
+    is_new = not path.exists() or not path.stat().st_size
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, list(values), lineterminator="\n")
         if is_new:
@@ -134,58 +171,82 @@ def bytes_per_step(ranks: int, sweeps: float, itemsize: int = 4) -> float:
     return sums + locations + rounds
 
 
+def messages(ranks: int, sweeps: float) -> float:
+    """Return the number of exchanges of a step: two per sweep, the parts of the locations, and four others."""
+    parts = -(-N * P * 4 // ranks // MESSAGE_BYTES)
+    return 2 * sweeps + parts + 4
+
+
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         return list(csv.DictReader(file))
 
 
+def median_of(rows: list[dict[str, str]], key: str) -> float:
+    return median(float(row[key]) for row in rows)
+
+
 def page() -> str:
-    rows, probed = rows_of(MEASURED), rows_of(PROBED)[-1]
-    by_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in ("one", "two")}
-    seconds = {
-        kind: median(float(row["seconds"]) / STEPS for row in found if row["idle"] == "yes")
-        for kind, found in by_kind.items()
-    }
-    peak = {kind: float(found[-1]["largest_peak_MB"]) for kind, found in by_kind.items()}
-    other = float(by_kind["two"][-1]["other_peak_MB"])
-    counted = float(by_kind["two"][-1]["bytes_per_step"])
-    number = sum(row["idle"] == "yes" for row in by_kind["two"])
-    early = {kind: found[0]["largest_peak_MB"] for kind, found in by_kind.items()}
-    busy = {kind: float(found[-1]["seconds"]) / STEPS for kind, found in by_kind.items()}
-    rounds = float(by_kind["two"][0]["rounds_per_step"])
-    sweeps, base = rounds + 1, float(probed["base_MB"])
+    """Return docs/ranks.md with the tables of the stored figures."""
+    rows, probed = rows_of(MEASURED), rows_of(PROBED)
+    one, two = ([row for row in rows if row["kind"] == kind] for kind in ("one", "two"))
+    text = PAGE.read_text()
+    tables = "\nNothing has been measured yet: `python scripts/ranks_page.py run`, then `probe` and `page`."
+    if one and two and probed:
+        idle = [[row for row in kind if row["idle"] == "yes"] for kind in (one, two)]
+        tables = memory_table(one, two, float(probed[-1]["base_MB"]), idle)
+        if all(idle) and probed[-1]["idle"] == "yes":
+            tables += prediction(median_of(idle[1], "seconds") / STEPS, two, probed[-1])
+    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}{tables}\n{END}", text, flags=re.DOTALL)
+
+
+def memory_table(
+    one: list[dict[str, str]], two: list[dict[str, str]], base: float, idle: list[list[dict[str, str]]]
+) -> str:
+    """Return the table of one process beside two ranks; the seconds are those of an idle machine."""
+    peak, ranks = median_of(one, "peak_MB"), [median_of(two, key) for key in ("peak_MB", "rank_1_peak_MB")]
+    times = [value / peak for value in ranks]
+    own, net = peak - base, [value - base for value in ranks]
+    counted, formula = median_of(two, "bytes_per_step"), bytes_per_step(2, median_of(two, "rounds_per_step") + 1)
+    seconds = "| seconds per step | not measured on an idle machine | |"
+    if all(idle):
+        first, second = (median_of(kind, "seconds") / STEPS for kind in idle)
+        seconds = f"| seconds per step | {first:.1f} | {second:.1f} ({second / first:.2f} times) |"
+    # The memory beside the base is proportional to N, so the whole reaches a share of .6 for a larger cloud.
+    enough = 0.4 * base / (0.6 * own - max(net)) * N if 0.6 * own > max(net) else math.inf
+    larger = f"about N = {enough / 1000:.0f} 000" if enough < math.inf else "no N"
+    return f"""
+| WDBC, N = {N}, three steps from cloud_0 | one process, two threads | two ranks, one thread each |
+|---|---|---|
+{seconds}
+| peak memory, MB | {peak:.0f} | {ranks[0]:.0f} and {ranks[1]:.0f} ({times[0]:.2f} and {times[1]:.2f} times) |
+| without the {base:.0f} MB of a process without a cloud | {own:.0f} | {net[0]:.0f} and {net[1]:.0f} \
+({net[0] / own:.2f} and {net[1] / own:.2f} times) |
+| MB sent per rank and step | 0 | {counted / 2**20:.2f} counted, {formula / 2**20:.2f} by the formula |
+
+Peak memory and bytes are medians of {len(one)} and {len(two)} runs. Every process holds Python, torch and Numba, which
+cannot be divided. A rank's share of the whole reaches .6 at {larger} if the rest is proportional to N (an estimate)."""
+
+
+def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]) -> str:
+    """Return the predicted seconds per step of more machines, given those of two ranks."""
+    sweeps, counted = median_of(two, "rounds_per_step") + 1, median_of(two, "bytes_per_step")
     rate, latency, repeated = (float(probed[key]) for key in ("MB_per_second", "latency_ms", "repeated_seconds"))
-    divided = 2 * (seconds["two"] - repeated - counted / 2**20 / rate)
-    formula, own = bytes_per_step(2, sweeps), peak["one"] - base
-    net = [(value - base, (value - base) / own) for value in (peak["two"], other)]
+    divided = 2 * (seconds - repeated - counted / 2**20 / rate)
     lines = []
     for ranks in (4, 16, 64):
         sent = bytes_per_step(ranks, sweeps) / 2**20
         for name, network in (("as measured here", rate), ("1 Gbit/s", 119.0)):
-            exchanges = (2 * sweeps + 4) * (ranks - 1) * latency / 1000
+            exchanges = messages(ranks, sweeps) * (ranks - 1) * latency / 1000
             total = divided / ranks + repeated + sent / network + exchanges
             lines.append(f"| {ranks} | {name} | {sent:.1f} | {divided / ranks:.2f} | {total:.2f} |")
-    text = (ROOT / "docs" / "ranks.md").read_text() if PAGE.exists() else BEGIN + END
-    table = f"""
-| WDBC, N = {N}, three steps from cloud_0 | one process, two threads | two ranks, one thread each |
-|---|---|---|
-| seconds per step | {seconds["one"]:.1f} | {seconds["two"]:.1f} ({seconds["two"] / seconds["one"]:.2f} times) |
-| peak memory, MB | {peak["one"]:.0f} | {peak["two"]:.0f} (rank 0), {other:.0f} ({peak["two"] / peak["one"]:.2f}, \
-{other / peak["one"]:.2f} times) |
-| peak memory without the {base:.0f} MB of the libraries | {own:.0f} | {net[0][0]:.0f}, {net[1][0]:.0f} \
-({net[0][1]:.2f}, {net[1][1]:.2f} times) |
-| MB sent per rank and step | 0 | {counted / 2**20:.2f} counted, {formula / 2**20:.2f} by the formula |
-
-The seconds are of {number} run of each kind, one after the other, while other measurements waited, with an earlier
-state of the program (its peaks were {early["one"]} and {early["two"]} MB). Memory and bytes are of the newest runs,
-which shared the machine with other processes and took {busy["one"]:.1f} and {busy["two"]:.1f} s per step. \
-A step has {sweeps:.1f} sweeps over all pairs. The exchange runs at
-{rate:.0f} MB/s with {latency:.2f} ms per message (loopback), and every rank repeats {repeated:.2f} s of work per step.
+    return f"""
+A step has {sweeps:.1f} sweeps over all pairs. The exchange runs at {rate:.0f} MB/s with {latency:.2f} ms per message
+(loopback), and every rank repeats {repeated:.2f} s of work per step.
 
 | ranks | network | MB sent per step | seconds of divided work | seconds per step, predicted |
 |---|---|---|---|---|
 """ + "\n".join(lines)
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}{table}\n{END}", text, flags=re.DOTALL)
 
 
 BEGIN, END = "<!-- begin: scripts/ranks_page.py -->", "<!-- end -->"
@@ -195,11 +256,12 @@ if __name__ == "__main__":
         sys.exit(rank(sys.argv[2], sys.argv[3:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("run", "probe", "page"))
-    parser.add_argument("kind", nargs="?", choices=("one", "two"))
+    parser.add_argument("--busy", action="store_true", help="start on a machine that other processes use")
+    parser.add_argument("--repeats", type=int, default=3, help="number of runs of each kind (default: 3)")
     parsed = parser.parse_args()
     if parsed.action == "run":
-        run(parsed.kind or parser.error("say which: one or two"))
+        run(parsed.busy, parsed.repeats)
     elif parsed.action == "probe":
-        probe()
+        probe(parsed.busy)
     else:
         PAGE.write_text(page())

@@ -19,7 +19,14 @@ FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
 
 # Processes to be killed: forked from one that has imported everything, because torch alone takes seconds.
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["proxlearn.commands.train", "proxlearn.run.train", "proxlearn.views.run.run_views"])
+FORKSERVER.set_forkserver_preload(
+    [
+        "proxlearn.commands.train",
+        "proxlearn.run.train",
+        "proxlearn.views.run.run_views",
+        "proxlearn.core.fused.sharded_step",
+    ]
+)
 
 
 @cache

@@ -27,8 +27,8 @@ MOST_DIMENSIONS = 64
 """Number of dimensions above which the entropy cannot be estimated from a cloud of usual size: with N = 1000 draws from
 a standard normal distribution, the bias is 3.2 nats in 32 dimensions and 10 in 64.
 """
-TILE = 2**22
-"""Number of entries of a tile of the matrix of distances, which takes up 32 MB."""
+TILE = 2**20
+"""Number of entries of a tile of the matrix of distances, which takes up 8 MB."""
 
 
 def entropy(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
@@ -71,13 +71,15 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     rows = queried(N, theta.device)
     if neighbours >= N or not bool(torch.isfinite(theta).all()):
         return torch.full((len(rows),), math.nan, dtype=torch.float64, device=theta.device)
-    centred = theta.double() - theta.double().mean(dim=0)
+    # The coordinates are centred, because the squared distances used in the search are differences of squared norms.
+    # They are computed in place, because a copy of a large cloud in float64 takes up twice the memory of the cloud.
+    centred = theta.to(torch.float64, copy=True)
+    centred -= centred.mean(dim=0)
     deviations = centred.square().mean(dim=0).sqrt()
     if not bool((deviations > 0).all()):
         return torch.full((len(rows),), -math.inf, dtype=torch.float64, device=theta.device)
-    points, size = theta.double() / deviations, max(1, TILE // N)
-    # The coordinates are centred, because the squared distances used in the search are differences of squared norms.
-    centred = centred / deviations
+    centred /= deviations
+    size = max(1, TILE // N)
     norms = centred.square().sum(dim=1)
     radii = []
     for first in range(0, len(rows), size):
@@ -86,7 +88,8 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
         squared[torch.arange(len(tile), device=tile.device), tile] = math.inf
         # The matrix product finds the neighbours up to rounding, so the exact distances of two more are computed.
         candidates = squared.topk(min(neighbours + 2, N - 1), largest=False).indices
-        distances = (points[candidates] - points[tile, None]).square().sum(dim=2).sqrt()
+        points, queries = theta[candidates].double() / deviations, theta[tile].double() / deviations
+        distances = (points - queries[:, None]).square().sum(dim=2).sqrt()
         radii.append(distances.kthvalue(neighbours, dim=1).values)
     log_ball = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
     digammas = torch.digamma(torch.tensor([N, neighbours], dtype=torch.float64))

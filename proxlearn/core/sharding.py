@@ -21,6 +21,9 @@ MOST_BLOCKS = 256
 LEAST_ROWS = 16
 """Minimum number of particles of a block."""
 
+MESSAGE_BYTES = 2**20
+"""Size of a message that is one of several: the buffers of an exchange take up a few times its size."""
+
 Node = tuple[int, int]
 """A node of the tree: its first block, and its number of blocks, a power of two."""
 
@@ -44,6 +47,10 @@ class Exchange(Protocol):
     def size(self) -> int:
         """The number of processes."""
 
+    @property
+    def local_size(self) -> int:
+        """The number of processes on this machine, which share its memory."""
+
     def all_gather(self, part: np.ndarray) -> np.ndarray:
         """Return the arrays of all ranks, which have the same shape, stacked in the order of the ranks."""
 
@@ -60,7 +67,7 @@ class Exchange(Protocol):
 class Lone:
     """The exchange of a single process."""
 
-    rank, size = 0, 1
+    rank, size, local_size = 0, 1, 1
 
     def all_gather(self, part: np.ndarray) -> np.ndarray:
         return part[None]
@@ -132,7 +139,13 @@ class Shards:
 
     def sum_blocks(self, parts: Iterable[np.ndarray]) -> np.ndarray:
         """Return the sum over all blocks of the cloud; ``parts`` holds those of this rank's blocks, in order."""
-        leaves = {(block, 1): part for block, part in zip(range(self.first, self.last), parts, strict=True)}
+        stored: list[np.ndarray] = []
+        for k, part in enumerate(parts):
+            # One array for all parts: small ones between the temporary arrays of the blocks would keep the memory of
+            # these from being used again.
+            stored = stored or list(np.empty((self.last - self.first, *part.shape), part.dtype))
+            stored[k][...] = part
+        leaves = {(block, 1): part for block, part in zip(range(self.first, self.last), stored, strict=True)}
         own = np.stack([_sum_of_node(node, leaves) for node in self.nodes])
         gathered = self.exchange.all_gather(self._padded(own))
         return self.total(self._by_node(gathered))
@@ -174,11 +187,15 @@ class Shards:
         """Return the rows of all particles, given those of this rank."""
         spans = [self.span(self.N, rank) for rank in range(self.exchange.size)]
         longest = max(last - first for first, last in spans)
-        message = np.zeros((longest, *own.shape[1:]), own.dtype)
-        message[: len(own)] = own
-        received = self.exchange.all_gather(message)
-        rows = [part[: last - first] for part, (first, last) in zip(received, spans, strict=True)]
-        whole: np.ndarray = np.concatenate(rows)
+        whole = np.empty((self.N, *own.shape[1:]), own.dtype)
+        at_once = max(1, MESSAGE_BYTES // max(1, whole[0].nbytes))
+        for start in range(0, longest, at_once):
+            part = own[start : start + at_once]
+            message = np.zeros((min(at_once, longest - start), *own.shape[1:]), own.dtype)
+            message[: len(part)] = part
+            for received, (first, last) in zip(self.exchange.all_gather(message), spans, strict=True):
+                place = whole[min(first + start, last) : min(first + start + len(message), last)]
+                place[...] = received[: len(place)]
         return whole
 
     def sum_integers(self, value: int) -> int:

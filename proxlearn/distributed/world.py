@@ -8,6 +8,7 @@ the store of the group: a rank that does not answer is lost, and the error of th
 from __future__ import annotations
 
 import os
+import platform
 import threading
 import time
 from collections.abc import Callable
@@ -91,6 +92,8 @@ class World:
         except (RuntimeError, ValueError, OSError) as error:
             problem = f"rank {self.rank} did not find the other {self.size - 1} ranks at {launch.address}:{launch.port}"
             raise RunError(problem, "start all ranks, and check that their machines reach this address") from error
+        self.local_size = self.gather(platform.node()).count(platform.node())
+        """Number of ranks on this machine."""
 
     def all_gather(self, part: np.ndarray) -> np.ndarray:
         sent = torch.from_numpy(np.ascontiguousarray(part))

@@ -26,6 +26,7 @@ from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
 from proxlearn.run.lock import FolderLock
+from proxlearn.run.loop_state import RunState
 from proxlearn.run.observers import SessionOptions
 from proxlearn.run.outcome import Outcome
 from proxlearn.run.overwrite import recover, staged_run, swap_in
@@ -36,7 +37,7 @@ from proxlearn.run.selection import run_selection, with_stored_selection
 from proxlearn.run.session import run_session, write_first_state
 from proxlearn.run.signals import Interrupted, StopRequest
 from proxlearn.run.status_writer import Status
-from proxlearn.run.training_loop import follow
+from proxlearn.run.training_loop import follow, make_shards
 from proxlearn.terminal.streams import notice
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.settings import Settings
@@ -193,9 +194,12 @@ def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) ->
         return Outcome(path, "finished", config.steps or 0, already_finished=True)
     world.is_training = True
     torch.set_num_threads(usable_threads(start.threads))
-    experiment = replace(experiment, settings=start.settings)
+    threads, shards = start.threads, make_shards(config.N, world)
+    state = RunState(replace(experiment, settings=start.settings), start.checkpoint, shards)
+    # Deleted, because it holds the first cloud, which the state holds until the first step.
+    del start
     with disk_errors_as_run_error(path), torch.no_grad(), out_of_memory_as_run_error():
-        return follow(experiment, start.checkpoint, RunFolder(path), stop, start.threads, world)
+        return follow(state, RunFolder(path), stop, threads, world)
 
 
 def _lock_folder(config: TrainConfig, path: Path, resources: contextlib.ExitStack) -> tuple[RunFolder, FolderLock]:

@@ -102,18 +102,16 @@ def training_loop(
     return None if state.is_last else stop.signal
 
 
-def follow(
-    experiment: Experiment, checkpoint: Checkpoint, folder: RunFolder, stop: StopRequest, threads: int, world: World
-) -> Outcome:
+def follow(state: RunState, folder: RunFolder, stop: StopRequest, threads: int, world: World) -> Outcome:
     """Run the steps of a rank other than 0, which computes its part of each step and writes its part of the cloud."""
-    shards = make_shards(experiment.config.N, world)
-    state = RunState(experiment, checkpoint, shards)
     observer = ShardCheckpoints(folder, world)
     if state.is_new:
         observer.after_step(state)
     steps = _iterate(state, "sharded", threads)
-    for cloud, info in until_any_stopped(steps, state.generator, world):
-        state.update(cloud, info)
+    # Rank 0 computes the metrics, so the diagnostics, which hold the cloud before the step, are not kept here.
+    for result in until_any_stopped(steps, state.generator, world):
+        state.update(result[0], None)
+        del result
         observer.after_step(state)
     observer.finish(state)
     return Outcome(folder.path, "finished" if state.is_last else "stopped", state.step, stop.signal)
@@ -155,6 +153,7 @@ def until_any_stopped(steps: Steps, generator: torch.Generator, world: World) ->
         if result is None:
             return
         yield result
+        del result
 
 
 def until_stopped(steps: Steps, generator: torch.Generator, stop: StopRequest) -> Steps:

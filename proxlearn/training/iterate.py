@@ -15,7 +15,6 @@ from proxlearn.training.engine import choose_engine
 from proxlearn.training.stepper import Stepper
 
 
-@torch.no_grad()
 def iterate(
     functional: Functional,
     cloud: PointCloud,
@@ -54,5 +53,9 @@ def iterate(
     threads = threads or torch.get_num_threads()
     step = Stepper(functional, hyper, engine, threads, generator, fallback, on_switch, shards)
     while until is None or cloud.step < until:
-        cloud, info = step(cloud)
+        # Not a decorator of this function, which would hold the first cloud, an argument, until the last step.
+        with torch.no_grad():
+            cloud, info = step(cloud)
         yield cloud, info
+        # The diagnostics hold the cloud before the step, which the next step does not need.
+        del info

@@ -11,13 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxlearn.core import sharding
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.noise_pass import fill_normal
 from proxlearn.core.fused.sharded_step import ShardedStep
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.sharding import LEAST_ROWS, MOST_BLOCKS, Shards, add_in_place, shard_blocks, undivided
+from proxlearn.core.sharding import LEAST_ROWS, MOST_BLOCKS, Lone, Shards, add_in_place, shard_blocks, undivided
 from tests.conftest import paper_cloud, randomness
 
 
@@ -43,6 +44,8 @@ class Threads:
 
 
 class Rank:
+    local_size = 1
+
     def __init__(self, threads: Threads, rank: int) -> None:
         self.threads, self.rank, self.size = threads, rank, threads.size
 
@@ -72,8 +75,10 @@ def test_the_number_of_blocks_is_a_power_of_two_and_leaves_rows_for_each(N: int)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 3000), st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_the_ranks_divide_the_particles_and_their_sums_do_not_depend_on_the_ranks(N: int, size: int, seed: int) -> None:
+@given(st.integers(1, 3000), st.integers(1, 9), st.integers(0, 2**32 - 1), st.sampled_from([1, 100, 5000, 2**20]))
+def test_the_ranks_divide_the_particles_and_their_sums_do_not_depend_on_the_ranks(
+    N: int, size: int, seed: int, message_bytes: int
+) -> None:
     size = min(size, shard_blocks(N))
     values = np.random.default_rng(seed).normal(size=(N, 3)).astype(np.float32)
 
@@ -84,7 +89,10 @@ def test_the_ranks_divide_the_particles_and_their_sums_do_not_depend_on_the_rank
 
     alone = undivided(N)
     total = alone.sum_blocks([values[rows].sum(axis=0) for rows in alone.block_rows])
-    results = Threads(size).run(work)
+    with pytest.MonkeyPatch.context() as patch:
+        # A cloud is gathered in one message or in many.
+        patch.setattr(sharding, "MESSAGE_BYTES", max(message_bytes, 12 * N // 50))
+        results = Threads(size).run(work)
     covered = [row for rows, _, _ in results for row in range(rows.start, rows.stop)]
     assert covered == list(range(N))
     for _, summed, gathered in results:
@@ -108,6 +116,16 @@ def test_a_part_of_the_noise_is_a_part_of_the_whole(start: int, count: int, dtyp
     fill_normal((3, 5), whole)
     fill_normal((3, 5), part, start)
     assert np.array_equal(part, whole[start:])
+
+
+def test_the_ranks_of_a_machine_share_its_free_memory(standardised: Risk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXLEARN_MEMORY", "1GB")
+    hyper = Hyper(beta=1.0, h=1e-3, epsilon=2.0)
+    rank = Rank(Threads(1), 0)
+    rank.local_size = 4
+    alone, one_of_four = (ShardedStep(standardised, hyper, 64, 1, Shards(64, each)) for each in (Lone(), rank))
+    assert alone._free_memory() == 10**9
+    assert one_of_four._free_memory() == 10**9 // 4
 
 
 def test_a_divided_step_agrees_with_the_undivided_one_to_rounding(standardised: Risk) -> None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
+import re
 import runpy
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from rank_processes import Ranks, run_command, start_ranks
+import torch.distributed as dist
+from rank_processes import Ranks, free_port, run_command, start_ranks
 from small_runs import status
 
 import proxlearn
 from proxlearn.core.sharding import Exchange, Lone, Shards
-from proxlearn.distributed.agreement import check_same_data, check_visible
 from proxlearn.distributed.launch import Launch, find_launch
-from proxlearn.distributed.world import World
-from proxlearn.errors import InputError, ProxlearnError
+from proxlearn.distributed.world import CONTINUES, World
+from proxlearn.errors import InputError
 from proxlearn.run.checkpoint import load, newest_valid
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints, list_shards
 from proxlearn.run.experiment import build_experiment, first_checkpoint
@@ -28,12 +32,9 @@ from proxlearn.training.iterate import iterate
 from tests.conftest import config_of
 
 SMALL = ("dataset=sine", "N=64", "dataset.points=10", "threads=1", "checkpoint_every=4")
+STEPS = 60
 SELECTED = ("beta=1e4", "h=0.1", "epsilon=0.5", "init_scale=1.0")
 """What the selection of recipe=tuned would choose, which is not tested here."""
-
-
-def world_of(rank: int, size: int) -> World:
-    return World(Launch(rank, size, "127.0.0.1", int(os.environ["MASTER_PORT"])), 60)
 
 
 def digests(exchange: Exchange, cases: list[tuple[str, str, str]], steps: int) -> str:
@@ -53,8 +54,13 @@ def digests(exchange: Exchange, cases: list[tuple[str, str, str]], steps: int) -
     return "\n".join(lines)
 
 
-def write_digests(rank: int, size: int, cases: list[tuple[str, str, str]], steps: int, path: Path) -> int:
-    path.write_text(digests(world_of(rank, size), cases, steps))
+def write_digests(rank: int, ports: dict[int, int], cases: list[tuple[str, str, str]], steps: int, folder: Path) -> int:
+    """Write the checksums of every world that this rank belongs to; the worlds use the same processes in turn."""
+    for size, port in ports.items():
+        if rank < size:
+            world = World(Launch(rank, size, "127.0.0.1", port), 60)
+            (folder / f"{rank}-of-{size}").write_text(digests(world, cases, steps))
+            dist.destroy_process_group()
     return 0
 
 
@@ -62,16 +68,12 @@ def check_same_bits(tmp_path: Path, steps: int) -> None:
     datasets = ("wdbc", "banana", "diabetes", "twonorm", "shd", "sine")
     precisions = ("float32", "float64")
     cases = [(name, recipe, dtype) for name in datasets for recipe in ("paper", "tuned") for dtype in precisions]
-    # First, so that the passes are compiled once, and not by five processes at the same time.
+    # First, so that the passes are compiled once, and not by three processes at the same time.
     alone = digests(Lone(), cases, steps)
-    groups = {
-        size: start_ranks(
-            tmp_path, size, write_digests, lambda rank, n=size: (rank, n, cases, steps, tmp_path / f"{rank}-of-{n}")
-        )
-        for size in (2, 3)
-    }
-    for size, ranks in groups.items():
-        assert ranks.wait(600) == [0] * size, ranks.outputs[0].read_text()
+    ports = {2: free_port(), 3: free_port()}
+    ranks = start_ranks(tmp_path, 3, write_digests, lambda rank: (rank, ports, cases, steps, tmp_path))
+    assert ranks.wait(600) == [0] * 3, ranks.outputs[0].read_text()
+    for size in ports:
         for rank in range(size):
             assert (tmp_path / f"{rank}-of-{size}").read_text() == alone
 
@@ -86,11 +88,23 @@ def test_one_two_and_three_ranks_have_the_same_bits_after_100_steps(paper_files:
 
 
 def start_command(
-    folder: Path, size: int, *args: str, own: dict[int, tuple[str, ...]] | None = None, timeout: str = "60"
+    folder: Path,
+    size: int,
+    *args: str,
+    own: dict[int, tuple[str, ...]] | None = None,
+    timeout: str = "60",
+    plots: bool = False,
 ) -> Ranks:
-    """Start `proxlearn ARGS` on ranks; ``own`` adds arguments of single ranks."""
-    environment = {"PROXLEARN_RANK_TIMEOUT": timeout}
-    return start_ranks(folder, size, run_command, lambda rank: (*args, *(own or {}).get(rank, ())), environment)
+    """Start `proxlearn ARGS` on ranks; ``own`` adds arguments of single ranks. Plots take seconds to draw."""
+    environment, work = {"PROXLEARN_RANK_TIMEOUT": timeout}, run_command if plots else run_without_plots
+    return start_ranks(folder, size, work, lambda rank: (*args, *(own or {}).get(rank, ())), environment)
+
+
+def run_without_plots(*args: str) -> int:
+    from proxlearn.views.run import run_views
+
+    run_views.render_run = lambda folder: []
+    return run_command(*args)
 
 
 def train_on(tmp_path: Path, size: int, run: str, *args: str) -> Path:
@@ -110,15 +124,20 @@ def assert_same_clouds(folder: Path, reference: Path) -> None:
         assert torch.equal(stored[step].generator, expected.generator)
 
 
-def test_a_run_is_continued_by_any_number_of_ranks_and_read_like_any_other(tmp_path: Path) -> None:
-    reference = train_on(tmp_path, 1, "reference", "steps=12")
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of one rank, which every other run of ``SMALL`` with as many steps must equal."""
+    return train_on(tmp_path_factory.mktemp("reference"), 1, "run", f"steps={STEPS}")
+
+
+def test_a_run_is_continued_by_any_number_of_ranks_and_read_like_any_other(tmp_path: Path, reference: Path) -> None:
     folder = train_on(tmp_path, 2, "run", "steps=5")
     assert status(folder)["ranks"] == 2
     assert list_shards(folder / "checkpoints")
     # A process that no launcher has started goes on with the same engine.
     assert proxlearn.train(*SMALL, "steps=8", f"hydra.run.dir={folder}", plots=False, verbose=False).step == 8
     assert status(folder)["engine"] == "sharded"
-    ranks = start_command(tmp_path, 3, "resume", str(folder), "--steps", "12")
+    ranks = start_command(tmp_path, 3, "resume", str(folder), "--steps", str(STEPS), plots=True)
     assert ranks.wait() == [0, 0, 0], ranks.outputs[0].read_text()
     assert_same_clouds(folder, reference)
     run = proxlearn.load_run(folder)
@@ -129,42 +148,98 @@ def test_a_run_is_continued_by_any_number_of_ranks_and_read_like_any_other(tmp_p
     for command in (
         ("predict", str(folder), "--data", str(table), "-o", str(tmp_path / "predicted.csv")),
         ("report", str(folder), "-o", str(tmp_path / "report.html")),
-        ("film", str(folder), "-o", str(tmp_path / "film.gif")),
+        ("film", str(folder), "--frames", "3", "-o", str(tmp_path / "film.gif")),
     ):
         assert run_command(*command) == 0, command
 
 
-def test_a_killed_rank_is_named_and_the_run_goes_on_exactly(tmp_path: Path) -> None:
-    reference, folder = train_on(tmp_path, 1, "reference", "steps=60"), tmp_path / "run"
-    command = ("train", *SMALL, "steps=60", f"hydra.run.dir={folder}")
-    ranks = start_command(tmp_path, 2, *command)
-    wait_for_checkpoint(folder, 4)
-    ranks.processes[1].kill()
-    assert ranks.wait(60) == [1, -signal.SIGKILL]
-    assert ranks.lines(0) == [
-        "proxlearn: rank 1 ended or did not answer; the same command continues from the newest checkpoint"
-    ]
-    assert newest_valid(folder / "checkpoints") is not None
-    again = start_command(tmp_path, 2, *command)
-    assert again.wait() == [0, 0], again.outputs[0].read_text()
-    assert_same_clouds(folder, reference)
-
-
-def test_a_rank_that_hangs_is_named_after_the_timeout(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    ranks = start_command(tmp_path, 2, "train", *SMALL, "steps=100000", f"hydra.run.dir={folder}", timeout="5")
-    wait_for_checkpoint(folder, 4)
-    pid = ranks.processes[0].pid
+def test_a_rank_that_is_lost_is_named_and_the_run_goes_on_exactly(tmp_path: Path, reference: Path) -> None:
+    """The three worlds run at the same time: one rank is killed, one hangs, and one runs out of memory."""
+    folders = {name: tmp_path / name for name in ("killed", "hanging", "large")}
+    for folder in folders.values():
+        folder.mkdir()
+    command = ("train", *SMALL, f"steps={STEPS}", f"hydra.run.dir={folders['killed'] / 'run'}")
+    killed = start_command(folders["killed"], 2, *command)
+    endless = ("train", *SMALL, "steps=1000000", f"hydra.run.dir={folders['hanging'] / 'run'}")
+    hanging = start_command(folders["hanging"], 2, *endless, timeout="5")
+    too_large = ("train", "dataset=sine", "N=20000", "steps=1", f"hydra.run.dir={folders['large'] / 'run'}")
+    large = start_ranks(folders["large"], 2, run_with_little_memory, lambda rank: (rank == 1, *too_large))
+    wait_for_checkpoint(folders["killed"] / "run", 4)
+    killed.processes[1].kill()
+    wait_for_checkpoint(folders["hanging"] / "run", 4)
+    pid = hanging.processes[0].pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
+    assert killed.wait(60) == [1, -signal.SIGKILL]
+    assert killed.lines(0) == [f"proxlearn: rank 1 ended or did not answer; {CONTINUES}"]
+    assert large.wait(60) == [1, 1]
+    assert large.lines(0) == [f"proxlearn: rank 1 failed: not enough memory; {CONTINUES}"]
+    assert not large.lines(1)
+    again = start_command(folders["killed"], 2, *command)
+    assert again.wait() == [0, 0], again.outputs[0].read_text()
+    assert_same_clouds(folders["killed"] / "run", reference)
     # Rank 0 is the one that hangs, so rank 1 tells the user.
-    ranks.processes[1].join(60)
-    assert ranks.processes[1].exitcode == 1
-    ranks.processes[0].kill()
-    ranks.processes[0].join()
-    assert ranks.lines(1) == [
-        "proxlearn: rank 0 ended or did not answer; the same command continues from the newest checkpoint"
-    ]
+    hanging.processes[1].join(60)
+    assert hanging.processes[1].exitcode == 1
+    hanging.processes[0].kill()
+    hanging.processes[0].join()
+    assert hanging.lines(1) == [f"proxlearn: rank 0 ended or did not answer; {CONTINUES}"]
+
+
+def run_with_little_memory(little: bool, *args: str) -> int:
+    """Run a command; if ``little``, with 600 MB more than the process has now, which the kernel's entries exceed."""
+    if little:
+        import resource
+
+        import proxlearn.core.fused.sharded_step  # noqa: F401
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + 600 * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return run_command(*args)
+
+
+@pytest.mark.slow
+def test_ten_killed_ranks_do_not_change_the_result(tmp_path: Path) -> None:
+    """torchrun restarts the ranks after each SIGKILL; every second one comes while a checkpoint is written."""
+    words = ("train", *SMALL, "steps=3000", "checkpoint_every=10", "keep_checkpoints=3", "films=false")
+    ranks = start_command(tmp_path, 1, *words, f"hydra.run.dir={tmp_path / 'reference'}")
+    assert ranks.wait(600) == [0], ranks.outputs[0].read_text()
+    folder, chance = tmp_path / "run", random.Random(0)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "10"]
+    launcher += ["--master-port", str(free_port()), "-m", "proxlearn", *words, f"hydra.run.dir={folder}"]
+    with (tmp_path / "torchrun.out").open("w") as output:
+        torchrun = subprocess.Popen(launcher, stdout=output, stderr=output, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    reached, interrupted = 0, 0
+    for number in range(10):
+        wait_for_checkpoint(folder, reached + 20)
+        time.sleep(chance.uniform(0, 0.5))
+        if number % 2:
+            # An unfinished file is there for some milliseconds; the rank whose process wrote it is killed.
+            pid = wait_for_unfinished_checkpoint(folder / "checkpoints")
+            interrupted += 1
+        else:
+            children = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
+            pid = int(chance.choice(children))
+        os.kill(pid, signal.SIGKILL)
+        newest = newest_valid(folder / "checkpoints")
+        assert newest is not None
+        reached = newest.cloud.step
+        assert reached < 3000
+    assert torchrun.wait(300) == 0, (tmp_path / "torchrun.out").read_text()
+    assert interrupted == 5
+    assert_same_clouds(folder, tmp_path / "reference")
+
+
+def wait_for_unfinished_checkpoint(checkpoints: Path) -> int:
+    """Return the process that is writing a checkpoint or a part of it, from the name of its temporary file."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        for name in os.listdir(checkpoints):
+            match = re.fullmatch(r"\.proxlearn-cloud-.*\.(\d+)\.tmp", name)
+            if match and Path(f"/proc/{match[1]}").exists():
+                return int(match[1])
+    raise AssertionError("no checkpoint is written")
 
 
 def test_a_signal_to_one_rank_stops_all_of_them_at_a_checkpoint(tmp_path: Path) -> None:
@@ -224,42 +299,65 @@ def test_ranks_that_cannot_run_together_are_refused_in_one_line_and_nothing_is_w
         assert not (ranks.outputs[0].parent / "run").exists()
 
 
-def test_ranks_with_different_data_are_refused(tmp_path: Path) -> None:
-    ranks = start_ranks(tmp_path, 2, compare_data, lambda rank: (rank, str(rank) * 64))
-    assert ranks.wait() == [2, 2]
-    assert "rank 1 has data with the checksum=1111" in ranks.outputs[0].read_text()
+ELSEWHERE = "/proc/self/cwd"
+"""A path that is another folder for each rank, like a path on machines that do not share a file system."""
+TABLE = (
+    "dataset=csv",
+    f"dataset.path={ELSEWHERE}/table.csv",
+    "dataset.target=y",
+    "dataset.task=regression",
+    "N=64",
+    "steps=4",
+    "threads=1",
+)
+DIFFERENT_MACHINES = {
+    "data": (
+        (*TABLE, "hydra.run.dir={common}/run"),
+        r"rank 1 has data with the checksum=\w{16}, and rank 0 has data with the checksum=\w{16};"
+        " give all ranks the same files",
+    ),
+    "folder": (
+        ("dataset=sine", "N=64", "threads=1", f"hydra.run.dir={ELSEWHERE}/run"),
+        rf"rank 1, on \S+, does not see the run folder {ELSEWHERE}/run of rank 0; choose a folder on a file system that"
+        " all machines share, with hydra.run.dir=FOLDER",
+    ),
+    "version": (
+        ("dataset=sine", "N=64", "threads=1", "hydra.run.dir={common}/run"),
+        r"rank 1 has proxlearn=0\.0\.1, revision \d+, and rank 0 has proxlearn=.*, revision \d+; install the same"
+        " versions on machines of one kind, with the same number of threads",
+    ),
+}
 
 
-def compare_data(rank: int, sha256: str) -> int:
-    try:
-        check_same_data(world_of(rank, 2), sha256)
-    except ProxlearnError as error:
-        print(error)
-        return error.exit_code
-    return 0
+def test_machines_with_different_versions_data_or_folders_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    started = {}
+    for name, (words, _) in DIFFERENT_MACHINES.items():
+        machines = [tmp_path / name / str(rank) for rank in range(2)]
+        for rank, machine in enumerate(machines):
+            machine.mkdir(parents=True)
+            rows = "".join(f"{0.1 * k},{k * (rank + 1)}\n" for k in range(40))
+            (machine / "table.csv").write_text("x,y\n" + rows)
+        args = ("train", *(word.format(common=tmp_path / name) for word in words))
+        old = {1: "0.0.1"} if name == "version" else {}
+        started[name] = start_ranks(
+            tmp_path / name, 2, run_on_machine, lambda rank, m=machines, a=args, v=old: (m[rank], v.get(rank), *a)
+        )
+    for name, ranks in started.items():
+        assert ranks.wait() == [2, 2], ranks.outputs[0].read_text()
+        (line,) = ranks.lines(0)
+        assert re.fullmatch("proxlearn: " + DIFFERENT_MACHINES[name][1], line), line
+        assert not ranks.lines(1)
+        assert not list((tmp_path / name).rglob("run"))
 
 
-def test_a_folder_that_a_rank_does_not_see_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".lock").write_text("{}")
-    ranks = start_ranks(
-        tmp_path, 2, look_for_folder, lambda rank: (rank, tmp_path / ("run" if rank == 0 else "absent"))
-    )
-    assert ranks.wait() == [2, 2]
-    assert "rank 1, on " in ranks.outputs[0].read_text()
-    assert "does not see the run folder" in ranks.outputs[0].read_text()
-
-
-def look_for_folder(rank: int, folder: Path) -> int:
+def run_on_machine(folder: Path, version: str | None, *args: str) -> int:
+    """Run a command in a folder of this rank, with another version of the package if one is given."""
     import proxlearn.distributed.agreement as agreement
 
+    os.chdir(folder)
     agreement.VISIBLE_SECONDS = 0.3
-    try:
-        check_visible(world_of(rank, 2), folder)
-    except ProxlearnError as error:
-        print(error)
-        return error.exit_code
-    return 0
+    agreement.__version__ = version or agreement.__version__
+    return run_command(*args)
 
 
 @pytest.mark.parametrize(

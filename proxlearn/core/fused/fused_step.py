@@ -272,8 +272,12 @@ class FusedStep:
     def _tile_memory(self, dtype: np.dtype) -> np.ndarray:
         """Return memory for tiles, a share of the memory that is free at the first step; later steps reuse it."""
         if dtype not in self._tiles:
-            self._tiles[dtype] = tile_memory(self.N, dtype, free_memory() // SHARE)
+            self._tiles[dtype] = tile_memory(self.N, dtype, self._free_memory() // SHARE)
         return self._tiles[dtype]
+
+    def _free_memory(self) -> int:
+        """Return the memory of this machine that this process may use."""
+        return free_memory()
 
     def _memory(self, dtype: np.dtype) -> np.ndarray:
         """Return memory for an N x N matrix, which is reused at every step."""

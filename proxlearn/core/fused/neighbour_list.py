@@ -206,12 +206,18 @@ def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
 
 SAMPLED = 32
 """Number of particles whose neighbours ``mean_neighbours`` counts."""
+PART = 2**13
+"""Number of particles with which it compares them at a time."""
 
 
 def mean_neighbours(cloud: np.ndarray, radius: float) -> float:
     """Return the mean number of neighbours within a radius, estimated from particles at equal intervals."""
     sample = cloud[:: max(1, len(cloud) // SAMPLED)]
-    counts = [np.count_nonzero(np.square(cloud - point).sum(axis=1) <= radius**2) - 1 for point in sample]
+    counts = np.full(len(sample), -1)
+    # In parts, because the differences of a whole cloud take up as much memory as the cloud.
+    for part in np.split(cloud, range(PART, len(cloud), PART)):
+        for k, point in enumerate(sample):
+            counts[k] += np.count_nonzero(np.square(part - point).sum(axis=1) <= radius**2)
     return float(np.mean(counts))
 
 

@@ -23,6 +23,7 @@ from proxlearn.core.fused.tile_kernel import TileKernel
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 from proxlearn.core.sharding import Shards, sum_of_blocks
+from proxlearn.memory import free_memory
 
 PER_THREAD = 4
 """Number of blocks per thread whose partial sums over the columns are in memory at once."""
@@ -42,6 +43,10 @@ class ShardedStep(FusedStep):
     def _make_drift(self, functional: Functional) -> Drift:
         return ShardedDrift(functional, self.hyper, self.shards)
 
+    def _free_memory(self) -> int:
+        # The ranks of one machine ask at the same time, and each of them is told of the same free memory.
+        return free_memory() // self.shards.exchange.local_size
+
 
 class ShardedDrift:
     """The drift of a cloud, block by block, because the bits of a matrix product depend on its number of rows."""
@@ -54,17 +59,21 @@ class ShardedDrift:
     def __call__(self, theta: Tensor, rho: np.ndarray, noise: Tensor) -> tuple[Tensor, np.ndarray]:
         """Return Theta_k and w of all particles; ``noise`` belongs to the particles of this rank."""
         shards = self.shards
-        # The parts are copied, because the bits of a product may depend on the alignment of its factors.
-        blocks = [(theta[rows].clone(), rho[rows].copy()) for rows in shards.block_rows]
-        r, s = shards.sum_blocks(part.forward(*block) for part, block in zip(self.parts, blocks, strict=True))
+
+        def copy(rows: slice) -> tuple[Tensor, np.ndarray]:
+            # A block is copied, because the bits of a product may depend on the alignment of its factors.
+            return theta[rows].clone(), rho[rows].copy()
+
+        blocks = list(zip(self.parts, shards.block_rows, strict=True))
+        r, s = shards.sum_blocks(part.forward(*copy(rows)) for part, rows in blocks)
         first, p = shards.rows.start, theta.shape[1]
-        own = np.empty((shards.rows.stop - first, p + 1), rho.dtype)
-        for part, block, rows in zip(self.parts, blocks, shards.block_rows, strict=True):
+        number = shards.rows.stop - first
+        own_theta, own_w = np.empty((number, p), rho.dtype), np.empty(number, rho.dtype)
+        for part, rows in blocks:
             place = slice(rows.start - first, rows.stop - first)
-            new, w = part.backward(*block, noise[place], r, s)
-            own[place, :p], own[place, p] = new.numpy(), w
-        moved = shards.gather_rows(own)
-        return torch.from_numpy(moved)[:, :p].clone(memory_format=torch.contiguous_format), moved[:, p].copy()
+            new, own_w[place] = part.backward(*copy(rows), noise[place], r, s)
+            own_theta[place] = new.numpy()
+        return torch.from_numpy(shards.gather_rows(own_theta)), shards.gather_rows(own_w)
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         raise AssertionError("a divided cloud is not a part of another one")

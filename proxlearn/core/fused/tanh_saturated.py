@@ -16,6 +16,8 @@ The result is exact: the radius accounts for rounding, a pre-activation has the 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from numba import njit, prange
@@ -202,6 +204,12 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
         )
 
 
+@lru_cache(maxsize=2)
+def _rows_with_ones(samples: Samples) -> np.ndarray:
+    """Return [1 X], of which the drifts of the blocks of a cloud share one copy."""
+    return with_ones(samples)[0].T.contiguous().numpy()
+
+
 class SaturatedTanhDrift(FusedDrift):
     """A ``TanhDrift`` for raw features, with the same results up to rounding and O(N (p + n/4 + NEAR)) memory."""
 
@@ -229,8 +237,7 @@ class SaturatedTanhDrift(FusedDrift):
     def _prepare(self, samples: Samples) -> None:
         # New samples invalidate every list.
         self.squared_radius[:] = -1
-        X1t, _ = with_ones(samples)
-        self.X1t, self.X1 = X1t.numpy(), X1t.T.contiguous().numpy()
+        self.X1t, self.X1 = with_ones(samples)[0].numpy(), _rows_with_ones(samples)
         # |<w, x>| <= sqrt(sum g w^2) sqrt(sum x^2 / g) for any g > 0. This g, which is large for large features, makes
         # the first factor a fifth of the Euclidean one for WDBC's raw columns, with the same second factor.
         directions = self.X1 / np.linalg.norm(self.X1.astype(np.float64), axis=1, keepdims=True)

@@ -42,13 +42,15 @@ def tile_blocks(N: int) -> int:
 
 
 class Tiles(NamedTuple):
-    """The rows and columns in the order of the tree, with their bounding boxes.
+    """The rows that this process sweeps and all columns, in the order of the tree, with their bounding boxes.
 
     The last group is padded with copies of its last row; the last leaf and the coordinates are padded with zeros.
     """
 
+    first: int
+    """The first group of rows of this process."""
     rows: np.ndarray
-    """Rows, shape (number of groups, GROUP, coordinates)."""
+    """Rows, shape (number of groups of this process, GROUP, coordinates)."""
     columns: np.ndarray
     """Columns, shape (coordinates, at least the number of leaves times LEAF)."""
     low: np.ndarray
@@ -172,7 +174,17 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
     rows, tops = np.empty((p, GROUP), dtype), np.empty(GROUP, dtype)
     for g in range(first, last):
         chunks, _ = active_chunks(
-            tiles.low, tiles.high, g, tiles.leaf_low, tiles.leaf_high, tiles.limit, WIDEST, gaps, begins, ends
+            tiles.low,
+            tiles.high,
+            tiles.first,
+            g,
+            tiles.leaf_low,
+            tiles.leaf_high,
+            tiles.limit,
+            WIDEST,
+            gaps,
+            begins,
+            ends,
         )
         K = stored[starts[g] : starts[g + 1]] if len(stored) > 0 else buffer
         alpha, u, q, rho = now.alpha[g], now.u[g], now.q[g], now.rho[g]
@@ -180,7 +192,7 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
             tops[:] = -np.inf
             for r in range(len(tops)):
                 for k in range(p):
-                    rows[k, r] = tiles.rows[g, r, k]
+                    rows[k, r] = tiles.rows[g - tiles.first, r, k]
             at = 0
             for c in range(chunks):
                 after = at + (ends[c] - begins[c]) * GROUP
@@ -234,20 +246,23 @@ class TileKernel:
         # The order is that of the rows, whose groups are smaller than the leaves of the columns and therefore more
         # sensitive.
         self.order = tile_order(rows)
-        boxes, leaf_boxes = Boxes.around(rows[self.order], GROUP), Boxes.around(columns[self.order], LEAF)
-        groups, leaves = boxes.low.shape[1], leaf_boxes.low.shape[1]
+        groups, leaves = -(-N // GROUP), -(-N // LEAF)
+        first, last = self._own_groups(groups)
+        own = np.pad(self.order, (0, groups * GROUP - N), mode="edge")[first * GROUP : last * GROUP]
         coordinates = -(-p // AT_ONCE) * AT_ONCE
-        group_rows = np.zeros((groups, GROUP, coordinates), dtype)
-        group_rows.reshape(-1, coordinates)[:, :p] = rows[np.pad(self.order, (0, groups * GROUP - N), mode="edge")]
+        group_rows = np.zeros((last - first, GROUP, coordinates), dtype)
         # The number of leaves is odd; with a power of two, all coordinates would compete for the same cache lines.
         leaf_columns = _aligned_zeros((coordinates, (leaves | 1) * LEAF), dtype)
-        leaf_columns[:p, :N] = columns[self.order].T
+        for k in range(p):
+            group_rows.reshape(-1, coordinates)[:, k] = rows[own, k]
+            leaf_columns[k, :N] = columns[self.order, k]
+        boxes = Boxes.around((group_rows[:, :, k].reshape(-1) for k in range(p)), GROUP)
+        leaf_boxes = Boxes.around((leaf_columns[k, :N] for k in range(p)), LEAF)
         limit = _squared_limit(cutoff)
         active = np.zeros(groups, np.int64)
-        first, last = self._own_groups(groups)
         count_columns(*boxes, *leaf_boxes, limit, first, active[first:last])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(active * GROUP)])
-        self.tiles = Tiles(group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
+        self.tiles = Tiles(first, group_rows, leaf_columns, *boxes, *leaf_boxes, limit, starts)
         self.entries = int(starts[-1])
         """Number of entries of the tiles within the cut-off that this process computes, including padding."""
         self.active_share = self._count_all(self.entries) / (groups * GROUP * leaves * LEAF)

@@ -7,6 +7,7 @@ a group of the rows; only the last leaf and the last group may be shorter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -96,31 +97,38 @@ class Boxes(NamedTuple):
     high: np.ndarray
 
     @staticmethod
-    def around(points: np.ndarray, size: int) -> Boxes:
-        """Return the boxes around every ``size`` consecutive rows of ``points``."""
-        starts = np.arange(0, len(points), size)
-        low, high = (of.reduceat(points, starts, axis=0).astype(np.float64) for of in (np.minimum, np.maximum))
-        return Boxes(np.ascontiguousarray(low.T), np.ascontiguousarray(high.T))
+    def around(coordinates: Iterable[np.ndarray], size: int) -> Boxes:
+        """Return the boxes around every ``size`` consecutive particles, given their coordinates, one after the other.
+
+        One coordinate at a time is in memory, because an ordered copy of a large cloud would take as much as the cloud.
+        """
+        low, high = [], []
+        for values in coordinates:
+            starts = np.arange(0, len(values), size)
+            low.append(np.minimum.reduceat(values, starts))
+            high.append(np.maximum.reduceat(values, starts))
+        return Boxes(np.array(low, np.float64), np.array(high, np.float64))
 
 
 @njit(inline="always")
-def squared_gaps(low, high, group, leaf_low, leaf_high, gaps):  # type: ignore[no-untyped-def]
-    """Compute the squared distance between the box of a group and the box of each leaf."""
+def squared_gaps(low, high, box, leaf_low, leaf_high, gaps):  # type: ignore[no-untyped-def]
+    """Compute the squared distance between one of the boxes ``low``, ``high`` and the box of each leaf."""
     gaps[:] = 0
     for k in range(len(low)):
-        below, above = low[k, group], high[k, group]
+        below, above = low[k, box], high[k, box]
         for leaf in range(len(gaps)):
             gap = max(max(leaf_low[k, leaf] - above, below - leaf_high[k, leaf]), 0.0)
             gaps[leaf] += gap * gap
 
 
 @njit(inline="always")
-def active_chunks(low, high, group, leaf_low, leaf_high, limit, widest, gaps, begins, ends):  # type: ignore[no-untyped-def]
+def active_chunks(low, high, first, group, leaf_low, leaf_high, limit, widest, gaps, begins, ends):  # type: ignore[no-untyped-def]
     """Find the columns that may be within the cut-off of a group of rows, as chunks of adjacent leaves.
 
-    The leaf that contains the group itself is always active. Return the number of chunks and of columns.
+    The boxes ``low``, ``high`` begin with that of the group ``first``. The leaf that contains the group itself is
+    always active. Return the number of chunks and of columns.
     """
-    squared_gaps(low, high, group, leaf_low, leaf_high, gaps)
+    squared_gaps(low, high, group - first, leaf_low, leaf_high, gaps)
     gaps[group * GROUP // LEAF] = 0
     chunks = columns = 0
     for leaf in range(len(gaps)):
@@ -137,8 +145,8 @@ def active_chunks(low, high, group, leaf_low, leaf_high, limit, widest, gaps, be
 
 @compile_pass()
 def count_columns(low, high, leaf_low, leaf_high, limit, first, columns):  # type: ignore[no-untyped-def]
-    """Count the active columns of as many groups as ``columns`` has entries, starting with the group ``first``."""
+    """Count the active columns of the groups of the boxes ``low``, ``high``, which begin with the group ``first``."""
     leaves = leaf_low.shape[1]
     gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
     for i in range(len(columns)):
-        _, columns[i] = active_chunks(low, high, first + i, leaf_low, leaf_high, limit, LEAF, gaps, begins, ends)
+        _, columns[i] = active_chunks(low, high, first, first + i, leaf_low, leaf_high, limit, LEAF, gaps, begins, ends)
