@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
 
 import proxlearn
 from proxlearn import cli
+from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
 from proxlearn.config.schema import SECTIONS, TrainConfig, setting_check
 from proxlearn.data import registry
 from proxlearn.errors import EXIT_CODES, InputError
