@@ -52,7 +52,7 @@ weights-experiment: $(READY)  ## the designed experiment on whether weights lowe
 	$(BIN)/proxlearn verify --experiment weights
 
 .PHONY: compare
-compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (10 minutes on 2 cores; resumable)
+compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (20 minutes on 2 cores; resumable)
 	$(BIN)/proxlearn compare --dataset banana diabetes twonorm wdbc --splits 5
 
 .PHONY: test
