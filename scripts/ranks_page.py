@@ -224,8 +224,9 @@ def memory_table(
 ({net[0] / own:.2f} and {net[1] / own:.2f} times) |
 | MB sent per rank and step | 0 | {counted / 2**20:.2f} counted, {formula / 2**20:.2f} by the formula |
 
-Peak memory and bytes are medians of {len(one)} and {len(two)} runs. Every process holds Python, torch and Numba, which
-cannot be divided. A rank's share of the whole reaches .6 at {larger} if the rest is proportional to N (an estimate)."""
+Peak memory and bytes are medians; runs of each kind: {len(one)} and {len(two)}. Every process holds Python, torch and
+Numba, which cannot be divided. If the rest is proportional to N, a rank's share of the whole reaches .6 at {larger};
+this is an estimate, not a measurement."""
 
 
 def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]) -> str:
