@@ -140,7 +140,7 @@ def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun]
     # The face colour matters only for the circles, which are drawn empty.
     style: dict[str, Any] = {"color": colour, "markerfacecolor": "none", "markersize": 3.2, "markeredgewidth": 0.8}
     axes.plot(curve["k"], curve["risk"], marker, label=f"{estimate}, published", **style)
-    distances = [curve_distance(run, panel, estimate) for run in runs]
+    distances = [curve_distance([run], panel, estimate) for run in runs]
     for distance in distances:
         if distance is not None:
             since = f" from k = {panel.first_step:.0e}".replace("e+0", "e") if panel.first_step > 1 else ""

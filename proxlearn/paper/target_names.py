@@ -17,7 +17,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "shd": ("fig3-cloud", "fig3-start", "fig3"),
     "fig4": ("fig4",),
     "fig5": ("fig5",),
-    "curves": ("table2", "table2-seeds", "table1-float64", "fig3", "fig4", "fig5", "free-energy-wdbc"),
+    "curves": ("table2", "table2-seeds", "table1-float64", "fig3", "fig3-seeds", "fig4", "fig5", "free-energy-wdbc"),
     "health": (),
 }
 """Tables, figures and the pages on curves and health, with the entries of the plan (run_plan.py) from which each is

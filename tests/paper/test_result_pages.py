@@ -226,7 +226,7 @@ def run_along(panel: PublishedPanel, estimate: str, factor: float) -> ArchivedRu
 def test_the_distance_from_a_curve_is_that_of_the_logarithms(
     panel: PublishedPanel, estimate: str, factor: float
 ) -> None:
-    distance = curve_distance(run_along(panel, estimate, factor), panel, estimate)
+    distance = curve_distance([run_along(panel, estimate, factor)], panel, estimate)
     curve = published_curve(panel.figure, estimate)
     assert isinstance(distance, CurveDistance)
     assert distance.largest == pytest.approx(math.log(factor), abs=1e-9)
