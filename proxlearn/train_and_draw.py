@@ -14,7 +14,7 @@ from proxlearn.errors import ProxlearnError, StoppedBySignal, continue_command
 from proxlearn.files.safe_read import display_path
 from proxlearn.portability import return_freed_memory
 from proxlearn.printable_text import printable_lines
-from proxlearn.run.outcome import Outcome
+from proxlearn.run.observed_status import Outcome
 from proxlearn.terminal.streams import notice, try_write
 
 if TYPE_CHECKING:  # torch takes seconds to import, so the input is checked first.

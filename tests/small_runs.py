@@ -11,7 +11,7 @@ from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
 from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.run.config_validation import validate_config
-from proxlearn.run.outcome import Outcome
+from proxlearn.run.observed_status import Outcome
 from proxlearn.run.train import train
 
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"

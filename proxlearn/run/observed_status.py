@@ -19,6 +19,21 @@ from proxlearn.run.lock import is_locked
 from proxlearn.run.overwrite import refuse_interrupted
 from proxlearn.run.run_folder import RunFolder
 
+
+@dataclass(frozen=True)
+class Outcome:
+    """The state of a run at the end of a session."""
+
+    folder: Path
+    state: str
+    step: int
+    signal: int | None = None
+    """The signal that stopped the session, if one did."""
+    already_finished: bool = False
+    longest_steps: int = 0
+    """The largest number of steps that the run was ever given."""
+
+
 SILENT_SECONDS = 120.0
 """Age of its status, in seconds, above which a run on another machine is considered dead. A time stamp that lies
 further than this in the future counts as old. The status is written every two seconds, but the first compilation or a

@@ -21,8 +21,8 @@ from proxlearn.run.experiment import Experiment
 from proxlearn.run.lock import FolderLost
 from proxlearn.run.logger_session import logger_session
 from proxlearn.run.metrics import MetricsLog, measure
+from proxlearn.run.observed_status import Outcome
 from proxlearn.run.observers import SessionOptions
-from proxlearn.run.outcome import Outcome
 from proxlearn.run.resume_point import convert_metrics
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.signals import StopRequest

@@ -27,8 +27,8 @@ from proxlearn.run.experiment import build_experiment, first_checkpoint
 from proxlearn.run.folder_recognition import refuse_table_inside, require_run_or_empty
 from proxlearn.run.lock import FolderLock
 from proxlearn.run.loop_state import RunState
+from proxlearn.run.observed_status import Outcome
 from proxlearn.run.observers import SessionOptions
-from proxlearn.run.outcome import Outcome
 from proxlearn.run.overwrite import recover, staged_run, swap_in
 from proxlearn.run.previous_session import retention_settings
 from proxlearn.run.resume_point import ResumePoints, load_resume_point

@@ -18,6 +18,7 @@ from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import Experiment, dtype_of
 from proxlearn.run.loop_state import Observer, RunState
 from proxlearn.run.metrics import MetricsLog
+from proxlearn.run.observed_status import Outcome
 from proxlearn.run.observers import (
     Callbacks,
     Checkpoints,
@@ -27,7 +28,6 @@ from proxlearn.run.observers import (
     SessionOptions,
     ShardCheckpoints,
 )
-from proxlearn.run.outcome import Outcome
 from proxlearn.run.progress import Progress
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.run.signals import Interrupted, StopRequest

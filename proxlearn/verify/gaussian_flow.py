@@ -1,8 +1,15 @@
-"""Flows of isotropic normal distributions in closed form, with a linear drift to the origin and to the cloud's mean.
+"""Flows of isotropic normal distributions in closed form: Ornstein-Uhlenbeck, and quadratic interaction.
 
 The drift of a particle is -stiffness x - attraction (x - m), with m the mean of the distribution. A normal initial
 distribution stays normal: its mean decays with the rate ``stiffness`` and its variance relaxes with 2 (stiffness +
 attraction).
+
+The Ornstein-Uhlenbeck flow: V(theta) = |theta|^2 / 2 and beta = 1, from N(mean, 1/4) to the standard normal.
+
+Quadratic attraction: W(theta, theta') = |theta - theta'|^2 / 4 and beta = 1, from N(1, 1/4) to N(1, 1).
+
+The first variation is (|theta - m|^2 + variance) / 2 with m the mean of the distribution, so that the drift is m -
+theta.
 """
 
 from __future__ import annotations
@@ -11,10 +18,12 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import gammaln, hyp1f1
+from scipy.special import gammaln, hyp1f1, ndtr
 from torch import Tensor
 
+from proxlearn.core.functionals.energy import Energy
 from proxlearn.core.functionals.functional import Functional
+from proxlearn.verify.finite_volumes import GridFlow, Potential
 from proxlearn.verify.known_flow import KnownFlow
 
 
@@ -88,3 +97,53 @@ class GaussianFlow(KnownFlow):
         cross = factor * float(np.mean(hyp1f1(-0.5, p / 2, -squares / 2)))
         within = 2 * float(torch.pdist(theta / deviation).sum()) / N**2
         return deviation * (2 * cross - within - math.sqrt(2) * factor)
+
+
+def potential(theta: Tensor) -> Tensor:
+    return theta.square().sum() / 2
+
+
+class OrnsteinUhlenbeck(GaussianFlow):
+    """The flow in ``p`` dimensions, whose initial mean is ``mean`` in every coordinate."""
+
+    moments = ("mean", "second")
+
+    def __init__(self, p: int, mean: float = 1.0) -> None:
+        super().__init__(Energy(V=potential, p=p), p, stiffness=1.0, attraction=0.0, mean=mean, variance=0.25)
+        self.name = f"ornstein_uhlenbeck-{p}"
+
+
+class OrnsteinUhlenbeckOnGrid(GridFlow):
+    """The same flow in one dimension by finite volumes, whose error is therefore known."""
+
+    name, beta, horizon = "ornstein_uhlenbeck-1", 1.0, 1.0
+    low, high = -6.0, 6.0
+    components = ((1.0, 1.0, 0.5),)
+
+    def __init__(self) -> None:
+        self.functional = Energy(V=potential, p=1)
+
+    def potential(self, x: np.ndarray) -> Potential:
+        values = x**2 / 2
+        return lambda masses: values
+
+    def exact_masses(self, edges: np.ndarray) -> np.ndarray:
+        """Return the masses of cells at the horizon in closed form."""
+        flow = OrnsteinUhlenbeck(1)
+        deviation = math.sqrt(flow.variance(self.horizon))
+        return np.diff(ndtr((edges - flow.mean(self.horizon)) / deviation))
+
+
+def interaction(theta: Tensor, other: Tensor) -> Tensor:
+    # The product is expanded, because vmap turns it into one matrix product instead of N x N x p differences.
+    return (theta @ theta + other @ other) / 4 - theta @ other / 2
+
+
+class QuadraticInteraction(GaussianFlow):
+    """The flow in ``p`` dimensions, in which the mean of the distribution does not move."""
+
+    moments = ("second",)
+
+    def __init__(self, p: int, mean: float = 1.0) -> None:
+        super().__init__(Energy(W=interaction, p=p), p, stiffness=0.0, attraction=1.0, mean=mean, variance=0.25)
+        self.name = f"quadratic_interaction-{p}"

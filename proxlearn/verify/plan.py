@@ -14,16 +14,13 @@ from proxlearn import flow as recursion
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.entropy import entropy
 from proxlearn.verify import law
-from proxlearn.verify.aggregation import Aggregation
 from proxlearn.verify.density_weights import WeightsSetting, compare_weights, rule_of_thumb
-from proxlearn.verify.double_well import DoubleWell
 from proxlearn.verify.finite_volumes import Grid, GridFlow, local_orders, spatial_errors, temporal_errors
+from proxlearn.verify.gaussian_flow import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid, QuadraticInteraction
 from proxlearn.verify.known_flow import KnownFlow, generator
-from proxlearn.verify.one_parameter_network import OneParameterNetwork
-from proxlearn.verify.ornstein_uhlenbeck import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid
+from proxlearn.verify.one_dimensional_flows import Aggregation, DoubleWell, OneParameterNetwork
 from proxlearn.verify.pieces import Piece, rounded
 from proxlearn.verify.population_limit import limit_of_weights
-from proxlearn.verify.quadratic_interaction import QuadraticInteraction
 
 DIMENSIONS = (1, 2, 5, 10, 32)
 CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(

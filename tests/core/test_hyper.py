@@ -31,16 +31,7 @@ from proxlearn.core import hyper, noise
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused import noise_pass
-from proxlearn.core.hyper import (
-    BLIND_KAPPA,
-    Hyper,
-    Hyperparameters,
-    Number,
-    blind_step_notice,
-    energy_share,
-    hyperparameter,
-    kappa_sentence,
-)
+from proxlearn.core.hyper import BLIND_KAPPA, Hyper, Hyperparameters, Number, blind_step_notice, energy_share, hyperparameter, kappa_sentence
 from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron

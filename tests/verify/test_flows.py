@@ -20,15 +20,18 @@ from proxlearn.core.functionals.energy import Energy
 from proxlearn.core.hyper import Hyper, energy_share
 from proxlearn.core.kernels.kernel import squared_distances
 from proxlearn.verify.density_weights import WeightsSetting, agreement, compare_weights, kernel_density
-from proxlearn.verify.double_well import DoubleWell
 from proxlearn.verify.finite_volumes import Grid, GridFlow, implicit_step, local_orders, spatial_errors, temporal_errors
-from proxlearn.verify.gaussian_flow import GaussianFlow
+from proxlearn.verify.gaussian_flow import (
+    GaussianFlow,
+    OrnsteinUhlenbeck,
+    OrnsteinUhlenbeckOnGrid,
+    QuadraticInteraction,
+)
 from proxlearn.verify.known_flow import BlindFunctional, generator
 from proxlearn.verify.law import distances, fit_order, wasserstein, weak_errors
-from proxlearn.verify.ornstein_uhlenbeck import OrnsteinUhlenbeck, OrnsteinUhlenbeckOnGrid
+from proxlearn.verify.one_dimensional_flows import DoubleWell
 from proxlearn.verify.plan import CLOSED_FORM, ON_GRID, make_flow
 from proxlearn.verify.population_limit import exponent, gaussian_exponents, limit_of_weights
-from proxlearn.verify.quadratic_interaction import QuadraticInteraction
 
 potentials = st.lists(st.floats(-50, 50), min_size=3, max_size=30)
 

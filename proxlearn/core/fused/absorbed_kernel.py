@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.neighbour_list import NeighbourList
+from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, from_sortable_int, sortable_int
 
 

@@ -22,7 +22,6 @@ from proxlearn.core.cloud import PointCloud, Screen
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.fused import compile_ahead, fixed_point, one_step_list
 from proxlearn.core.fused.absorbed_kernel import DenseKernel, ShortKernel, SparseKernel, dense_kernel, sparse_kernel
-from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import Drift, make_drift
 from proxlearn.core.fused.fixed_point import FixedPoint
 from proxlearn.core.fused.log_kernel import FusedLogKernel
@@ -35,7 +34,7 @@ from proxlearn.core.fused.neighbour_list import (
 )
 from proxlearn.core.fused.one_step_list import list_between
 from proxlearn.core.fused.screening import LOG_TOLERANCE, IdentityInfo, cutoff, oscillation, ranges, skin
-from proxlearn.core.fused.thread_layer import set_threads
+from proxlearn.core.fused.thread_layer import row_blocks, set_threads
 from proxlearn.core.fused.tile_kernel import TileKernel, tile_memory
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels.choice import make_kernel
@@ -43,8 +42,8 @@ from proxlearn.core.kernels.kernel import Kernel
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
-from proxlearn.core.tiling import SHARE
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_weights
+from proxlearn.core.tiling import SHARE
 from proxlearn.memory import free_memory
 
 MOST_DENSE = 8192

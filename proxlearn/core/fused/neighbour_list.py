@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, from_sortable_int, sortable_int
 
 CELL_COORDINATES = 4

@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit, prange
 
 from proxlearn.core import noise
-from proxlearn.core.fused.blocks import MOST_BLOCKS
 from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.thread_layer import MOST_BLOCKS
 from proxlearn.core.fused.vector_math import FAST, f4, f8, log4, log8, sincos4, sincos8
 
 CHUNK = 64

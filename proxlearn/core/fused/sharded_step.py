@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.functionals.functional import Functional
-from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.drifts import Drift, make_drift
 from proxlearn.core.fused.fused_step import FusedStep
+from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.tile_kernel import TileKernel
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples

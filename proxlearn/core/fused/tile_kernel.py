@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.blocks import row_blocks
 from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.tile_order import GROUP, LEAF, Boxes, active_chunks, count_columns, tile_order
 from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_int, sortable_int
 

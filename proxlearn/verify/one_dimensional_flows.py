@@ -1,0 +1,96 @@
+"""Flows in one dimension whose solution is computed by finite volumes: a double well, aggregation, a small network.
+
+Aggregation in one dimension: W(theta, theta') = -exp(-(theta - theta')^2 / 2), beta = 5; two groups meet.
+
+A double well in one dimension: V(theta) = (theta^2 - 1)^2, beta = 2, from N(0.4, 0.4^2) into both wells.
+
+The paper's equation for a network whose neuron has one parameter: Phi(x, theta) = tanh(theta x), quadratic loss.
+
+A confinement keeps the distribution on a bounded interval; without it, the risk is bounded in theta, and no equilibrium
+exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proxlearn.core.functionals.energy import Energy
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.neurons.function_neuron import FunctionNeuron
+from proxlearn.verify.finite_volumes import GridFlow, Potential
+
+
+def attraction(theta: Tensor, other: Tensor) -> Tensor:
+    return -torch.exp(-(theta - other).square().sum() / 2)
+
+
+class Aggregation(GridFlow):
+    """The flow of a mixture of N(-0.9, 0.3^2) and N(0.9, 0.4^2) that attracts itself."""
+
+    name, beta, horizon = "aggregation", 5.0, 1.0
+    low, high = -5.0, 5.0
+    components = ((0.5, -0.9, 0.3), (0.5, 0.9, 0.4))
+
+    def __init__(self) -> None:
+        self.functional = Energy(W=attraction, p=1)
+
+    def potential(self, x: np.ndarray) -> Potential:
+        kernel = -2 * np.exp(-((x[:, None] - x) ** 2) / 2)
+        return lambda masses: kernel @ masses
+
+
+def well(theta: Tensor) -> Tensor:
+    return (theta.square() - 1).square().sum()
+
+
+class DoubleWell(GridFlow):
+    """The flow, which is linear in the distribution."""
+
+    name, beta, horizon = "double_well", 2.0, 1.0
+    low, high = -3.0, 3.0
+    components = ((1.0, 0.4, 0.4),)
+    moments = ("mean", "second")
+
+    def __init__(self) -> None:
+        self.functional = Energy(V=well, p=1)
+
+    def potential(self, x: np.ndarray) -> Potential:
+        values = (x**2 - 1) ** 2
+        return lambda masses: values
+
+
+CONFINEMENT = 0.1
+SAMPLES = np.linspace(-2.0, 2.0, 16)
+TARGETS = 0.8 * np.tanh(2 * SAMPLES)
+
+
+def response(theta: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    return torch.tanh(theta["theta"][0] * x[0])
+
+
+class OneParameterNetwork(GridFlow):
+    """The flow of the risk of a network on 16 samples of 0.8 tanh(2 x), from N(0.2, 0.8^2)."""
+
+    name, beta, horizon = "one_parameter_network", 20.0, 4.0
+    low, high = -6.0, 8.0
+    components = ((1.0, 0.2, 0.8),)
+    moments = ("mean", "second")
+
+    def __init__(self) -> None:
+        neuron = FunctionNeuron(response, {"theta": 1}, name="tanh(theta x)")
+        samples = torch.from_numpy(SAMPLES)[:, None]
+        self.functional = Risk(samples, torch.from_numpy(TARGETS), neuron=neuron, confinement=CONFINEMENT)
+
+    def potential(self, x: np.ndarray) -> Potential:
+        outputs = np.tanh(x[:, None] * SAMPLES)
+        confinement = CONFINEMENT / 2 * x**2
+
+        def first_variation(masses: np.ndarray) -> np.ndarray:
+            slopes = 2 * (masses @ outputs - TARGETS) / len(SAMPLES)
+            return np.asarray(outputs @ slopes + confinement)
+
+        return first_variation
