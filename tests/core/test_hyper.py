@@ -31,7 +31,16 @@ from proxlearn.core import hyper, noise
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused import noise_pass
-from proxlearn.core.hyper import BLIND_KAPPA, Hyper, Hyperparameters, Number, blind_step_notice, energy_share, hyperparameter, kappa_sentence
+from proxlearn.core.hyper import (
+    BLIND_KAPPA,
+    Hyper,
+    Hyperparameters,
+    Number,
+    blind_step_notice,
+    energy_share,
+    hyperparameter,
+    kappa_sentence,
+)
 from proxlearn.core.neurons.function_neuron import FunctionNeuron
 from proxlearn.core.neurons.neuron import Neuron, num_parameters
 from proxlearn.core.neurons.perceptron import Perceptron
@@ -291,7 +300,7 @@ print(peak() - before)
 """
 TILES = """
 from proxlearn.core.kernels.tiled import TiledLogKernel
-from proxlearn.core.tiling import Tiling
+from proxlearn.core.kernels.tiled import Tiling
 torch.set_num_threads(2)
 theta, log_z = torch.randn(8000, 4), torch.zeros(8000)
 kernel = TiledLogKernel(theta, theta, 1.0, Tiling(8000, 131, keep=False))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
-from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.confinement import Confinement, confinement_strengths
+from proxlearn.core.functionals.functional import Functional, Potentials, check_arguments
 from proxlearn.core.hyper import Hyper, Hyperparameters
 from proxlearn.core.losses import Loss, quadratic
 from proxlearn.core.neurons.neuron import Neuron, Response

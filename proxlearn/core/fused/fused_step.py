@@ -39,11 +39,11 @@ from proxlearn.core.fused.tile_kernel import TileKernel, tile_memory
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.kernels.choice import make_kernel
 from proxlearn.core.kernels.kernel import Kernel
+from proxlearn.core.kernels.tiled import SHARE
 from proxlearn.core.proximal import ProximalSolution
 from proxlearn.core.samples import Samples
 from proxlearn.core.step import Info
 from proxlearn.core.weight_updates import UPDATES, cost_rows_columns, proximal_weights
-from proxlearn.core.tiling import SHARE
 from proxlearn.memory import free_memory
 
 MOST_DENSE = 8192

@@ -8,8 +8,7 @@ from torch import Tensor
 from proxlearn.core import options
 from proxlearn.core.kernels import keops
 from proxlearn.core.kernels.kernel import DenseKernel, Kernel, LogKernel, squared_distances
-from proxlearn.core.kernels.tiled import TiledAbsorbedKernel, TiledLogKernel
-from proxlearn.core.tiling import fits_in_memory, make_tiling
+from proxlearn.core.kernels.tiled import TiledAbsorbedKernel, TiledLogKernel, fits_in_memory, make_tiling
 from proxlearn.memory import kernel_bytes
 
 __all__ = ["make_kernel", "offdiagonal_share"]

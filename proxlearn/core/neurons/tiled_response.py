@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from proxlearn.core.kernels.tiled import SHARE, fits_in_memory
 from proxlearn.core.neurons.neuron import Neuron, Response
 from proxlearn.core.samples import Samples
-from proxlearn.core.tiling import SHARE, fits_in_memory
 from proxlearn.memory import free_memory
 
 __all__ = ["TiledResponse", "respond"]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from proxlearn.core.confinement import confinement_strengths
 from proxlearn.core.functionals.energy import Energy
 from proxlearn.core.functionals.functional import Functional
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.hyper import Hyper
-from proxlearn.core.confinement import confinement_strengths
 from proxlearn.core.losses import LOSSES
 from proxlearn.core.neurons.activations import ACTIVATIONS, Activation, find_activation
 from proxlearn.core.neurons.function_neuron import FunctionNeuron

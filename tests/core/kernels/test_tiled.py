@@ -17,8 +17,7 @@ from proxlearn.core import proximal
 from proxlearn.core.kernels import choice
 from proxlearn.core.kernels.choice import make_kernel, offdiagonal_share
 from proxlearn.core.kernels.kernel import DenseKernel, Kernel, LogKernel, squared_distances
-from proxlearn.core.kernels.tiled import RANGE, TiledAbsorbedKernel, TiledLogKernel
-from proxlearn.core.tiling import Tiling, make_tiling
+from proxlearn.core.kernels.tiled import RANGE, TiledAbsorbedKernel, TiledLogKernel, Tiling, make_tiling
 
 CLOUDS: dict[str, Callable[[Tensor], Tensor]] = {
     "clustered": lambda normal: 0.05 * normal + 3 * torch.sign(normal[:, :1]),
