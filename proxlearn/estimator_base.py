@@ -24,10 +24,10 @@ from proxlearn.core.losses import Loss
 from proxlearn.core.neurons.neuron import Neuron
 from proxlearn.core.part_checks import check_loss
 from proxlearn.core.samples import Samples
-from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data.scaling import Scaler, check_scaled, check_scaler, max_scaled_magnitude
 from proxlearn.estimator_parameters import SELECTED, EstimatorParameters, value_errors
 from proxlearn.memory import device_memory
+from proxlearn.portability import usable_threads
 from proxlearn.predict.model import Model, Prediction
 from proxlearn.training.engine import choose_engine
 from proxlearn.training.fit import FitInterrupted, FitState, fit

@@ -1,4 +1,4 @@
-"""Differences between operating systems: flags for os.open, the user ID, processes, and the size of the memory.
+"""Differences between operating systems: flags for os.open, the user ID, processes, threads and memory.
 
 Features that an operating system may lack are looked up here, so that the package can be imported without POSIX.
 """
@@ -149,3 +149,17 @@ class _MemoryStatus(ctypes.Structure):
         ("available", ctypes.c_uint64),
         ("others", ctypes.c_uint64 * 5),
     )
+
+
+class Fork:
+    """A flag that is set if this process was forked from one in which threads of GNU OpenMP ran.
+
+    It is set by core/fused/thread_layer.py.
+    """
+
+    happened = False
+
+
+def usable_threads(threads: int) -> int:
+    """Return ``threads``, or 1 in a forked process, where a multithreaded matrix product would hang."""
+    return 1 if Fork.happened else threads

@@ -19,10 +19,10 @@ from proxlearn.compare.spec import SCALINGS, SPLITS
 from proxlearn.compare.splits import stored_split
 from proxlearn.core.compile_time import COMPILE_TIME
 from proxlearn.core.metrics import accuracy_share, apply_probability_floor, probability_scores
-from proxlearn.core.thread_limit import usable_threads
 from proxlearn.data import registry
 from proxlearn.errors import RunError
 from proxlearn.jobs.result_cache import ResultCache
+from proxlearn.portability import usable_threads
 
 RETRY = "check the data, then repeat the same command"
 

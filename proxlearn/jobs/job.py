@@ -222,7 +222,7 @@ def run_target(batch: JobBatch, job: Job) -> int:
         if batch.threads is not None:
             import torch
 
-            from proxlearn.core.thread_limit import usable_threads
+            from proxlearn.portability import usable_threads
 
             # This is only a default; a continued run keeps the number of threads with which it started.
             torch.set_num_threads(usable_threads(batch.threads))

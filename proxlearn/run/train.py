@@ -14,13 +14,13 @@ import torch
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.hyper import blind_step_notice
 from proxlearn.core.schedules import first_kappa
-from proxlearn.core.thread_limit import usable_threads
 from proxlearn.distributed.agreement import check_same_data, check_visible
 from proxlearn.distributed.world import STARTED, World
 from proxlearn.errors import SAME_COMMAND, InputError, StoppedBySignal, continue_command
 from proxlearn.files.atomic import CONTINUES_FROM_CHECKPOINT, disk_errors_as_run_error
 from proxlearn.loggers.logger import check_logger
 from proxlearn.memory import out_of_memory_as_run_error
+from proxlearn.portability import usable_threads
 from proxlearn.run import result_files
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.experiment import build_experiment, first_checkpoint

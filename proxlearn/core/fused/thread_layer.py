@@ -14,7 +14,7 @@ import numba
 import torch
 from numba.np.ufunc import parallel
 
-from proxlearn.core.thread_limit import Fork, usable_threads
+from proxlearn.portability import Fork, usable_threads
 
 MOST_BLOCKS = 32
 """Maximum number of blocks, and therefore of threads that a pass can use."""
