@@ -141,7 +141,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_dataset_is_added(tree: Path, tmp_path: Path) -> None:
     write_module(tree, "proxlearn/data/circles.py")
-    add_line(tree / "proxlearn/data/table.py", "LOADERS = {", '"circles": "proxlearn.data.circles"')
+    add_line(tree / "proxlearn/data/registry.py", "LOADERS = {", '"circles": "proxlearn.data.circles"')
     similar = (tree / "configs/dataset/banana.yaml").read_text(encoding="utf-8")
     config = similar.replace("name: banana", "name: circles").replace("scaling: paper ", "scaling: standard ")
     (tree / "configs/dataset/circles.yaml").write_text(config, encoding="utf-8")
@@ -184,7 +184,7 @@ LAYERS = (
     ("portability", "printable_text"),
     ("errors",),
     ("memory",),
-    ("files.user_paths",),
+    ("files.safe_read",),
     ("validators",),
     ("core",),
     ("losses", "neurons"),
