@@ -270,7 +270,7 @@ PAGE = """\
   are of the class 1. On the test rows, which our right panel shows, the plateau is 0.5 √39 / 170 = 0.0184.
 - *Figure 3*: every weight of our run is 1/N, so that both estimates are the same curve. The two published ones differ
   by up to {between} %. The paper's line is the mean of 30 runs. Ours is
-  the mean of the seeds up to k = 40000, where four of them end, and seed 0 from there on.
+  the mean of the seeds up to k = 60000, where four of them end, and seed 0 from there on.
 
 ## Figures 4 and 5
 
