@@ -31,8 +31,8 @@ extensions = [
     "sphinx_design",
     "sphinxcontrib.bibtex",
 ]
-# The first is repeated on a page with its tables, the second on a page of the project.
-exclude_patterns = ["_build", "reproduction.md", "release_checklist.md"]
+# Repeated on a page with its tables.
+exclude_patterns = ["_build", "reproduction.md"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4

@@ -256,10 +256,6 @@ def contributing_page() -> str:
     return repeat(ROOT / "CONTRIBUTING.md", offset=0)
 
 
-def release_page() -> str:
-    return repeat(ROOT / "docs" / "release_checklist.md", offset=0)
-
-
 def changelog_page() -> str:
     return repeat(ROOT / "CHANGELOG.md", offset=0)
 
@@ -279,7 +275,6 @@ WRITTEN = {
     "results/estimators": estimators_page,
     "results/tuned": tuned_page,
     "project/contributing": contributing_page,
-    "project/release": release_page,
     "project/changelog": changelog_page,
     "project/bibliography": bibliography_page,
 }
@@ -336,7 +331,6 @@ PAPER_RESULTS = {f"Table {n}": f"table{n}" for n in range(1, 6)} | {"SHD": "shd"
 PAGES = {
     ROOT / "CONTRIBUTING.md": "project/contributing.md",
     ROOT / "CHANGELOG.md": "project/changelog.md",
-    ROOT / "docs" / "release_checklist.md": "project/release.md",
     ROOT / "docs" / "reproduction.md": "results/reproduction.md",
     ROOT / "docs" / "search_comparison.md": "search_comparison.md",
     ROOT / "docs" / "ranks.md": "ranks.md",

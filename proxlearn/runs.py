@@ -22,8 +22,7 @@ from proxlearn.core.cloud import PointCloud
 from proxlearn.core.tasks import ESTIMATES
 from proxlearn.errors import InputError, StoppedBySignal
 from proxlearn.files.safe_read import absolute_folder, display_path, user_path
-from proxlearn.predict.model import Model, Prediction
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import Model, Prediction, load_model
 from proxlearn.run import checkpoint as checkpoints
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, checkpoint_path, list_checkpoints
 from proxlearn.run.observers import StepEvent

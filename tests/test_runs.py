@@ -20,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from small_runs import assert_same_run
 
 import proxlearn as pl
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from proxlearn.runs import StepEvent
 
 SINE = ("dataset=sine", "N=8", "dataset.points=10", "threads=1", "checkpoint_every=5", "steps=30", "log_every=7")

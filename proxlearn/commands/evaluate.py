@@ -36,7 +36,7 @@ def main(args: list[str]) -> int:
 
     from proxlearn.data.new_rows import ColumnSpec, RowReader
     from proxlearn.predict.evaluate import evaluate
-    from proxlearn.predict.model_loader import load_model
+    from proxlearn.predict.model import load_model
 
     with RowReader(options.data) as rows:
         model = load_model(options.folder)

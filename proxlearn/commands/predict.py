@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
 
     # torch takes seconds to import, so the arguments are checked first.
     from proxlearn.data.new_rows import ColumnSpec, RowReader
-    from proxlearn.predict.model_loader import load_model
+    from proxlearn.predict.model import load_model
 
     with RowReader(options.data) as rows:
         model = load_model(options.folder)

@@ -20,8 +20,7 @@ import torch
 from proxlearn.core.cloud import PointCloud
 from proxlearn.paper.archive_files import RUNS, PackedRun, natural_order, read_packed_runs, write_packed_runs
 from proxlearn.paper.run_plan import PLAN, RUNS_FOLDER, plan_entry
-from proxlearn.predict.model import Model
-from proxlearn.predict.model_loader import build_model
+from proxlearn.predict.model import Model, build_model
 from proxlearn.run.lock import FolderInUse, FolderLock
 from proxlearn.views.style import LARGEST_DRAWN
 

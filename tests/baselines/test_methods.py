@@ -22,7 +22,7 @@ from proxlearn.baselines import reference_classifiers as references
 from proxlearn.baselines.registry import METHODS, OURS, Request, find_method, load_fit
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.errors import InputError
-from proxlearn.predict import model_loader
+from proxlearn.predict import model
 from proxlearn.run.experiment import build_experiment
 from proxlearn.training.settings import Settings
 from tests.small_runs import composed, run
@@ -57,9 +57,7 @@ def test_a_network_is_recipe_tuned_of_the_same_seed_bit_for_bit(weights, tmp_pat
     prepared = build_experiment(config).prepared
     fit = getattr(recursion, weights)
     fitted = fit(prepared.train.X.numpy(), prepared.train.y.numpy(), Request("csv", seed=4))
-    theirs = (
-        model_loader.load_model(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
-    )
+    theirs = model.load_model(tmp_path / "run").predict(prepared.table.X[prepared.rows["test"]]).probabilities[:, 1]
     np.testing.assert_array_equal(fitted.probability(prepared.test.X.numpy()), theirs)
     assert fitted.notes["N"] == config.N == Settings().N
 

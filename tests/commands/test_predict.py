@@ -16,7 +16,7 @@ from sklearn.datasets import make_blobs
 
 from proxlearn import cli
 from proxlearn.data import new_rows as rows_module
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from tests.small_runs import composed, run
 
 TASKS = ("two", "three", "real")

@@ -21,7 +21,7 @@ from proxlearn.commands import train
 from proxlearn.config import compose, schema
 from proxlearn.errors import InputError
 from proxlearn.run import config_validation
-from proxlearn.sweeps import plan
+from proxlearn.sweeps import sweep as sweep_module
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "steps=2"]
@@ -84,7 +84,7 @@ def test_a_job_of_a_sweep_is_composed_once_and_validated_once(
     calls: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert isinstance(train.preflight(["-m", *SMALL, "seed=1,2,3"]), plan.SweepPlan)
+    assert isinstance(train.preflight(["-m", *SMALL, "seed=1,2,3"]), sweep_module.SweepPlan)
     assert calls == {"composed": 1 + 3, "validated": 3, "built": 3}
 
 
@@ -141,7 +141,7 @@ def test_a_folder_of_configs_may_have_any_name(name: str, tmp_path: Path) -> Non
     config = config_validation.validate_config(composed)
     assert (config.beta, config.seed, config.recipe) == (7, 5, "mine")
     sweep = train.preflight([*words, "-m", "epsilon=1,2"])
-    assert isinstance(sweep, plan.SweepPlan)
+    assert isinstance(sweep, sweep_module.SweepPlan)
     assert [config.beta for config in sweep.configs.values()] == [7, 7]
 
 

@@ -1,4 +1,7 @@
-"""Scalings do what their names say, and only the paper's scaling uses the test part."""
+"""Scalings do what their names say, and only the paper's scaling uses the test part.
+
+Cells that look like numbers: labels keep a spelling that tells classes apart, and 1_0 is no number in a table.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from hypothesis.extra.numpy import arrays
 
 from proxlearn import ProxLearnClassifier, ProxLearnRegressor
 from proxlearn.data import registry, scaling
+from proxlearn.data.csv_file import parse_numeral
 from proxlearn.data.prepare import prepare
 from proxlearn.data.scaling import check_scaled, check_scaler, max_scaled_magnitude, standard
 from proxlearn.data.table import Table
 from proxlearn.errors import InputError
 from tests.data.conftest import dataset_config
+from tests.data.test_user_table import Write, load, target_of
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 matrices = st.tuples(st.integers(2, 30), st.integers(1, 5)).flatmap(
@@ -176,3 +181,40 @@ def test_estimators_learn_from_large_numbers_and_refuse_impossible_ones() -> Non
         ProxLearnRegressor(**QUICK).fit(np.where(np.arange(80).reshape(40, 2) == 7, 1e305, X), y)
     with pytest.raises(ValueError, match=r"feature 0 holds .* after scaling"):
         classifier.partial_fit(X * 1e200, y > 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (["000", "001", "002"], ("000", "001", "002")),
+        (["01", "1"], ("01", "1")),
+        (["01", "1", "1.0", "2"], ("01", "1", "2")),
+        (["9007199254740992.0", "9007199254740993.0"], ("9007199254740992.0", "9007199254740993.0")),
+        (["9007199254740992", "9007199254740993"], ("9007199254740992", "9007199254740993")),
+        (["1", "1.0", "2", "2e0"], ("1", "2")),
+        (["0", "1"], ("0", "1")),
+        (["-1", "+1"], ("-1", "1")),
+        (["1.0", "2.0"], ("1", "2")),
+        (["0.50", "0.5", "1.5"], ("0.5", "1.5")),
+    ],
+)
+def test_distinct_labels_stay_distinct_and_one_number_one_class(
+    values: list[str], classes: tuple[str, ...], write: Write
+) -> None:
+    table = target_of(values * 3, None, write)
+    assert table.classes == classes
+    assert len(set(table.target.tolist())) == len(classes)
+
+
+def test_numbers_with_leading_zeros_are_still_numbers_to_regress(write: Write) -> None:
+    values = [f"{i:03}" for i in range(40)]
+    assert target_of(values, None, write).target.tolist() == list(range(40))
+    assert target_of(["01", "02"] * 3, "regression", write).target.tolist() == [1.0, 2.0] * 3
+
+
+def test_what_only_python_takes_for_a_number_is_refused_by_its_cell(write: Write) -> None:
+    assert [parse_numeral(text) for text in ("1_0", "\u0661", "x", " 1e3 ")] == [None, None, None, 1000.0]
+    with pytest.raises(InputError, match="column `x` holds text among its numbers: '1_0'"):
+        load(write("x,label\n1,a\n1_0,b\n3,a\n4,b\n"))
+    with pytest.raises(InputError, match="target column `label` holds text among its numbers: '1_0'"):
+        target_of([0.5, 1.5, "1_0", 2.5], "regression", write)

@@ -20,7 +20,7 @@ from proxlearn.paper.archive_files import PackedRun, TextTable, read_packed_runs
 from proxlearn.paper.packing import pack_run, pack_runs
 from proxlearn.paper.run_plan import PlannedRun, plan_entry
 from proxlearn.paper.training_runs import planned_config, train_run
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from proxlearn.views.run.run_data import read_run_data
 
 

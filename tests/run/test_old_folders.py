@@ -1,5 +1,10 @@
 """Folders of version 0.1.0 can be opened, drawn, used for predictions and resumed by newer versions.
 
+tests/fixtures/version_0_1_0.tar.xz holds five run folders that version 0.1.0 wrote; they must not be rewritten. Each
+is a small run that a signal stopped half-way, beside the metrics of the same command left alone
+(``NAME-uninterrupted.csv``). Together they cover the tanh and softmax neurons, recipe=tuned with its selection,
+schedules of h and beta, and the switch from float32 to float64.
+
 The numbers in a row of metrics.csv are those of the step that led to it; rows of version 0.1.0 are converted.
 
 A checkpoint of another run in the folder is not used by any reader, and is named in a notice.
@@ -21,7 +26,7 @@ from proxlearn.config.run_name import run_name
 from proxlearn.core.metrics import discrete_free_energy
 from proxlearn.core.schedules import hyper_for_step, with_measured_epsilon
 from proxlearn.core.step import REVISION
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from proxlearn.run import checkpoint, checkpoint_file, observers, resume_point
 from proxlearn.run.checkpoint import Checkpoint
 from proxlearn.run.config_validation import newest_cloud_sha256

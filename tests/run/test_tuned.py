@@ -12,7 +12,7 @@ from small_runs import assert_same_run, composed, run, status
 from proxlearn.config.run_name import digest
 from proxlearn.core.schedules import is_log_spaced
 from proxlearn.errors import InputError, ProxlearnError
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from proxlearn.run import selection
 from proxlearn.run.experiment import settings_from_config
 from proxlearn.run.run_folder import RunFolder

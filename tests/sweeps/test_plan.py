@@ -20,7 +20,7 @@ from proxlearn import cli
 from proxlearn.cli import main
 from proxlearn.config.compose import compose_with_loader, parse
 from proxlearn.errors import InputError
-from proxlearn.sweeps import plan
+from proxlearn.sweeps import sweep as sweep_module
 from proxlearn.sweeps.search import SearchPlan, create_folder, load_study, read_plan, run_trial, sampler_of
 from proxlearn.sweeps.search_space import parse_space
 from proxlearn.views.sweep.search_views import trials_table
@@ -29,7 +29,7 @@ from tests.small_runs import run, small
 
 
 def planned(*words):
-    return plan.plan_sweep(*compose_with_loader(parse(["dataset=sine", *words, "-m"])))
+    return sweep_module.plan_sweep(*compose_with_loader(parse(["dataset=sine", *words, "-m"])))
 
 
 @pytest.fixture(autouse=True)
@@ -105,8 +105,10 @@ def test_a_launcher_that_is_not_installed_is_named_with_its_extra():
 
 def folder_of(*words):
     master, loader = compose_with_loader(parse(["-m", "dataset=sine", *words]))
-    overrides = plan.task_overrides(master, loader)
-    return plan.sweep_folder(master, overrides, [o.get_key_element() for o in overrides if o.is_sweep_override()])
+    overrides = sweep_module.task_overrides(master, loader)
+    return sweep_module.sweep_folder(
+        master, overrides, [o.get_key_element() for o in overrides if o.is_sweep_override()]
+    )
 
 
 def test_the_sweep_folder_depends_on_what_is_swept_and_not_on_who_runs_it_or_how_far():

@@ -24,8 +24,7 @@ from proxlearn.data.new_rows import Chunk
 from proxlearn.errors import InputError, RunError
 from proxlearn.predict import model as model_module
 from proxlearn.predict.evaluate import evaluate
-from proxlearn.predict.model import Model
-from proxlearn.predict.model_loader import find_model, load_model
+from proxlearn.predict.model import Model, find_model, load_model
 from proxlearn.run.experiment import settings_from_config
 from proxlearn.training.fit import FitInterrupted, FitState, fit, initial_fit, risk_of
 from proxlearn.training.settings import Settings

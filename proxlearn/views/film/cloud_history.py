@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.neurons.neuron import Neuron
-from proxlearn.predict.model_loader import load_model, newest_checkpoint
+from proxlearn.predict.model import load_model, newest_checkpoint
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import InvalidCheckpoint, list_checkpoints
 from proxlearn.run.resume_point import require_same_run, warn_foreign

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from proxlearn.run import checkpoint, checkpoint_file
 from proxlearn.run.run_folder import RunFolder
 from proxlearn.views.film.cloud_history import CloudHistory, read_cloud_history

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from proxlearn.predict.model import Model
-from proxlearn.predict.model_loader import find_model
+from proxlearn.predict.model import Model, find_model
 from proxlearn.views.film.cloud_history import FRAMES, PARTICLES, CloudHistory, clouds, read_cloud_history
 from proxlearn.views.report.payload import shorten
 from proxlearn.views.run.run_data import RunData

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 
-from proxlearn.predict.model import Model
-from proxlearn.predict.model_loader import find_model
+from proxlearn.predict.model import Model, find_model
 from proxlearn.views.run.run_data import RunData
 from proxlearn.views.style import (
     ESTIMATE_LINES,

@@ -13,8 +13,14 @@ from proxlearn.files.safe_read import display_path
 from proxlearn.jobs.records import DONE
 from proxlearn.run.sweep_folder import JobState, SweepFolder
 from proxlearn.views.style import house_style
-from proxlearn.views.sweep.plots import draw_curves, draw_final_metrics, draw_heat_maps
-from proxlearn.views.sweep.sweep_data import REPEATS, read_sweep, varied_keys
+from proxlearn.views.sweep.sweep_plots import (
+    REPEATS,
+    draw_curves,
+    draw_final_metrics,
+    draw_heat_maps,
+    read_sweep,
+    varied_keys,
+)
 from proxlearn.views.tables import markdown
 
 HEADINGS = {

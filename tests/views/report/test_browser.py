@@ -8,8 +8,16 @@ import pytest
 
 from proxlearn.cli import main
 from tests.small_runs import run, small
-from tests.views.report.browser import Browser, chromium, needs_browser
-from tests.views.report.pages import HOSTILE, hostile_run, plane_run, serving, sweep_of
+from tests.views.report.pages import (
+    HOSTILE,
+    Browser,
+    chromium,
+    hostile_run,
+    needs_browser,
+    plane_run,
+    serving,
+    sweep_of,
+)
 
 pytestmark = needs_browser
 RIGHT, LEFT, SPACE = "\ue014", "\ue012", " "

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from small_runs import composed, run, small
 
 from proxlearn.cli import main
-from proxlearn.predict.model_loader import load_model
+from proxlearn.predict.model import load_model
 from proxlearn.run import checkpoint
 from proxlearn.run.checkpoint_file import list_checkpoints
 from proxlearn.views.film.cloud_history import read_cloud_history
