@@ -65,7 +65,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     (loader,) = ConfigLoader.__subclasses__()
     count(loader, "load_configuration", "composed")
-    for module in (train, plan, config_validation):
+    for module in (train, sweep_module, config_validation):
         count(module, "validate_config", "validated")
     count(config_validation, "build", "built")
     return counter
