@@ -23,8 +23,7 @@ from proxlearn.data import registry
 from proxlearn.files.atomic import write_atomically
 from proxlearn.paper import published
 from proxlearn.paper.archive import Archive, ArchivedRun
-from proxlearn.paper.published import conclusion
-from proxlearn.paper.result_table import markdown_table, sources_note, write_sources
+from proxlearn.paper.result_table import conclusion, markdown_table, sources_note, write_sources
 from proxlearn.views.style import ESTIMATE_COLOURS
 
 

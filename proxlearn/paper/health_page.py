@@ -32,8 +32,7 @@ from proxlearn.paper.health_measures import (
     proximal_rows,
     range_text,
 )
-from proxlearn.paper.published import length_text
-from proxlearn.paper.result_table import cell_text, markdown_table, sources_note, write_sources
+from proxlearn.paper.result_table import cell_text, length_text, markdown_table, sources_note, write_sources
 from proxlearn.paper.table4 import majority
 
 LEAST_POINTS, LEAST_SHARE = 0.5, 0.01

@@ -15,8 +15,16 @@ import numpy as np
 from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
 from proxlearn.paper.archive import Archive, ArchivedRun
-from proxlearn.paper.published import is_complete, length_text
-from proxlearn.paper.result_table import Cell, LabelledCell, PageSection, ResultTable, TableColumn, TableRow
+from proxlearn.paper.result_table import (
+    Cell,
+    LabelledCell,
+    PageSection,
+    ResultTable,
+    TableColumn,
+    TableRow,
+    is_complete,
+    length_text,
+)
 
 ALLOWED_SHARE = 0.15
 """Largest relative deviation from the paper's value that counts as agreement."""

@@ -7,8 +7,17 @@ from collections.abc import Iterable
 from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
 from proxlearn.paper.archive import Archive, ArchivedRun
-from proxlearn.paper.published import conclusion, is_complete, length_text, verdict
-from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableColumn, TableRow
+from proxlearn.paper.result_table import (
+    Cell,
+    PageSection,
+    ResultTable,
+    TableColumn,
+    TableRow,
+    conclusion,
+    is_complete,
+    length_text,
+    verdict,
+)
 from proxlearn.views.run.run_views import majority_share
 
 MAJORITY_NOTE = "Majority class: the test accuracy of always predicting the more frequent class of the training part."

@@ -5,8 +5,17 @@ from __future__ import annotations
 from proxlearn.compare.statistics import MeanSd, summarise
 from proxlearn.paper import published
 from proxlearn.paper.archive import Archive, ArchivedRun
-from proxlearn.paper.published import conclusion, is_complete, length_text, verdict
-from proxlearn.paper.result_table import Cell, PageSection, ResultTable, TableColumn, TableRow
+from proxlearn.paper.result_table import (
+    Cell,
+    PageSection,
+    ResultTable,
+    TableColumn,
+    TableRow,
+    conclusion,
+    is_complete,
+    length_text,
+    verdict,
+)
 from proxlearn.paper.table4 import MAJORITY_NOTE, majority
 
 ALLOWED_POINTS = 2.0

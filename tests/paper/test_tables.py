@@ -24,8 +24,18 @@ from proxlearn.config.schema import DatasetConfig, DeviceConfig, TrainConfig, bu
 from proxlearn.errors import InputError
 from proxlearn.paper import sine_table
 from proxlearn.paper.health_measures import is_changed
-from proxlearn.paper.published import EXPERIMENTS, PARTIAL, STEPS, conclusion, find_experiments, verdict
-from proxlearn.paper.result_table import LabelledCell, PageSection, ResultTable, TableColumn, TableRow, cell_text
+from proxlearn.paper.published import EXPERIMENTS, STEPS, find_experiments
+from proxlearn.paper.result_table import (
+    PARTIAL,
+    LabelledCell,
+    PageSection,
+    ResultTable,
+    TableColumn,
+    TableRow,
+    cell_text,
+    conclusion,
+    verdict,
+)
 from tests.conftest import config_of
 
 
