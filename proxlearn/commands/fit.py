@@ -42,7 +42,9 @@ def main(args: list[str]) -> int:
 
     plan = preflight(overrides(options))
     if not isinstance(plan, RunPlan):
-        raise InputError("the settings describe a sweep, but `proxlearn fit` makes one run", "use `proxlearn train -m` for a sweep")
+        raise InputError(
+            "the settings describe a sweep, but `proxlearn fit` makes one run", "use `proxlearn train -m` for a sweep"
+        )
     command = shlex.join(["proxlearn", "fit", *args])
     existing = nearest_existing_folder(plan.folder)
     try:

@@ -1,6 +1,7 @@
 """One-dimensional flows whose solutions are computed by finite volumes.
 
-- Aggregation has the interaction W(theta, theta') = -exp(-(theta - theta')^2 / 2) and beta = 5. Two groups merge.
+- Aggregation has the interaction W(theta, theta') = -exp(-(theta - theta')^2 / 2) and beta = 5. Two groups
+  attract each other.
 - The double well has the potential V(theta) = (theta^2 - 1)^2 and beta = 2. The initial distribution N(0.4, 0.4^2)
   spreads into both wells.
 - The small network follows the paper's equation with the quadratic loss and a neuron with one parameter,
