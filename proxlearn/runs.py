@@ -105,7 +105,10 @@ class Run:
 
     @property
     def clouds(self) -> Clouds:
-        """The stored checkpoints as a mapping from step to PointCloud, in ascending order; a cloud is read on use."""
+        """The stored checkpoints as a mapping from step to PointCloud, in ascending order.
+
+        Each cloud is read from its file when it is accessed.
+        """
         return Clouds(RunFolder(self.folder))
 
     @property

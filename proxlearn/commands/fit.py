@@ -42,7 +42,9 @@ def main(args: list[str]) -> int:
 
     plan = preflight(overrides(options))
     if not isinstance(plan, RunPlan):
-        raise InputError("a table is fitted in one run", "use `proxlearn train -m` for a sweep")
+        raise InputError(
+            "the settings describe a sweep, but `proxlearn fit` makes one run", "use `proxlearn train -m` for a sweep"
+        )
     command = shlex.join(["proxlearn", "fit", *args])
     existing = nearest_existing_folder(plan.folder)
     try:
@@ -72,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     table.add_argument(
         "--missing",
         choices=("median", "drop", "indicator"),
-        help="missing values: fill in the median, leave out the row, or the median with a 0/1 column that marks it",
+        help="missing values: fill in the median, leave out the row, or fill in the median and mark it in a 0/1 column",
     )
     table.add_argument(
         "--missing-value",

@@ -1,8 +1,8 @@
 """The loader of a user's table in a file: ``dataset=csv dataset.path=my.csv dataset.target=label``.
 
-A table that cannot be used as it is raises one error with all of its problems and the settings that solve them. No
-row or column is left out, filled in or encoded without such a setting, except columns that carry no information, which
-are announced.
+If the table cannot be used unchanged, one error lists all of its problems and the settings that solve them. No row or
+column is left out, filled in or encoded without such a setting. The only exceptions are columns that carry no
+information: they are left out with a notice.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class RankLost(RunError):
-    """Raised if another rank has ended, failed or does not answer; ``reporter`` is the rank that informs the user."""
+    """Raised if another rank ends, fails or does not answer; ``reporter`` is the rank that informs the user."""
 
     def __init__(self, problem: str, reporter: int) -> None:
         super().__init__(problem, CONTINUES)

@@ -1,4 +1,4 @@
-"""Properties of Hydra launchers (concurrent jobs, threads per job), their setup, and the end of orphaned workers."""
+"""Set up Hydra launchers (concurrent jobs, threads per job) and terminate orphaned workers."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Flows in one dimension whose solution is computed by finite volumes: a double well, aggregation, a small network.
+"""One-dimensional flows whose solutions are computed by finite volumes.
 
-Aggregation in one dimension: W(theta, theta') = -exp(-(theta - theta')^2 / 2), beta = 5; two groups meet.
-
-A double well in one dimension: V(theta) = (theta^2 - 1)^2, beta = 2, from N(0.4, 0.4^2) into both wells.
-
-The paper's equation for a network whose neuron has one parameter: Phi(x, theta) = tanh(theta x), quadratic loss.
-
-A confinement keeps the distribution on a bounded interval; without it, the risk is bounded in theta, and no equilibrium
-exists.
+- Aggregation has the interaction W(theta, theta') = -exp(-(theta - theta')^2 / 2) and beta = 5. Two groups
+  attract each other.
+- The double well has the potential V(theta) = (theta^2 - 1)^2 and beta = 2. The initial distribution N(0.4, 0.4^2)
+  spreads into both wells.
+- The small network follows the paper's equation with the quadratic loss and a neuron with one parameter,
+  Phi(x, theta) = tanh(theta x). A confinement keeps the distribution on a bounded interval; without it, the risk is
+  bounded in theta, and no equilibrium exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pieces of ``proxlearn verify``: the flows, settings and seeds with which each part of the page is measured."""
+"""The measurements of ``proxlearn verify``: the flows, settings and seeds behind each part of its page."""
 
 from __future__ import annotations
 

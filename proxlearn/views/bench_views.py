@@ -162,7 +162,7 @@ def whole_table(results: dict[str, Any]) -> str:
 
 
 def growth_table(results: dict[str, Any]) -> str:
-    """Return the table of the times of steps from initial clouds, over N."""
+    """Return the table of step times for several N, measured from the initial clouds."""
     rows = []
     for record in results["initial_growth"]:
         possible = record["seconds"] is not None

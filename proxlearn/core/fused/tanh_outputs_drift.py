@@ -1,6 +1,7 @@
-"""The passes of the tanh neuron with several outputs between its five matrix products: tanh and its gradient.
+"""The passes of a tanh neuron with several outputs that run between its five matrix products.
 
-With T = tanh(w X^T + b), N x n, all quantities that depend on the C outputs are products with T or with a, N x C.
+They compute tanh and its gradient. Let T = tanh(w X^T + b), which is N x n, and let a be the N x C output weights. All
+quantities that depend on the C outputs are products with T or with a.
 """
 
 from __future__ import annotations

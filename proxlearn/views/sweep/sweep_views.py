@@ -34,7 +34,7 @@ METRICS_NOTE = "\nThe metrics are those of the test part at the newest logged st
 
 
 def render_sweep(folder: Path) -> list[Path]:
-    """Write summary.csv, summary.md and all plots for which the runs have logged enough; return their paths."""
+    """Write summary.csv, summary.md and every plot for which enough metrics are logged; return their paths."""
     states = SweepFolder(folder).look()
     paths = write_tables(folder, states)
     sweep = read_sweep(folder, states)
