@@ -52,7 +52,7 @@ FENCE = re.compile(r"^```(?P<language>\w+)(?: (?P<use>[^\n]*))?\n(?P<code>.*?)^`
 SHORTER = {
     "tutorials/table2.md": {
         "steps=2000": "N=20 steps=3",
-        "-m experiment=table2": "experiment=table2 beta=0.05 N=20 steps=3",
+        "experiment=table2 beta=0.05\n": "experiment=table2 beta=0.05 N=20 steps=3\n",
         "recipe=tuned N=200": "N=20 steps=3",
     },
     "howto/large_clouds.md": {"N=9000": "N=300"},

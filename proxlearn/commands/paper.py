@@ -122,6 +122,7 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
         paths = build(name, archive)
         if not paths:
             notice(f"{name} has no runs yet; `proxlearn paper runs {name}` trains them")
+            code = code or 1
         for path in paths:
             echo(f"{path}\n")
     return code

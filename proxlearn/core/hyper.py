@@ -196,7 +196,7 @@ def energy_share(kappa: float) -> float:
 def kappa_sentence(kappa: float) -> str:
     """Return a sentence that explains what a value of kappa means for the weights of a run."""
     if kappa > BLIND_KAPPA:
-        meaning = "the weights follow the density of the particles, like a kernel density estimate, and not the risk"
+        meaning = "the proximal step averages the weights of close particles and hardly depends on the risk"
     else:
         meaning = "the weights depend on the risk and on the density of the particles"
     return f"kappa = beta epsilon / h = {kappa:.4g}: {meaning} (share of the risk: about {energy_share(kappa):.2g})."
@@ -206,5 +206,5 @@ def blind_step_notice(kappa: float) -> str | None:
     """Return a notice if the energy hardly affects the proximal step, and None otherwise."""
     if kappa <= BLIND_KAPPA:
         return None
-    share = f"its share in the weights is about {energy_share(kappa):.1g}; with kappa <= 1 it can"
-    return f"kappa = beta epsilon / h = {kappa:.4g}: the proximal step cannot see the risk ({share})"
+    share = f"its share in the weights is about {energy_share(kappa):.1g}; it is larger with kappa <= 1"
+    return f"kappa = beta epsilon / h = {kappa:.4g}: the proximal step hardly depends on the risk ({share})"

@@ -37,7 +37,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore-extra",
         action="store_true",
-        help="ignore columns that the model does not use (default: reject the table)",
+        help="ignore columns that the training table did not have (default: reject the table)",
     )
 
     parser.add_argument(

@@ -18,7 +18,7 @@ from proxlearn.run.sweep_folder import JobState, SweepFolder
 HEADER = ("run", "state", "step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa", "remark")
 RIGHT_ALIGNED = ("step", "done", "rec/s", "left", "logged", "risk", "accuracy", "kappa")
 KAPPA_NOTE = (
-    f"kappa = beta epsilon / h: above {BLIND_KAPPA:g} the weights follow the density of the particles, not the risk; "
+    f"kappa = beta epsilon / h: above {BLIND_KAPPA:g} the weights hardly depend on the risk; "
     "at 1 or less they mostly follow the risk.\n"
 )
 DEPTH = 4

@@ -149,7 +149,7 @@ def test_help_teaches_and_no_word_shows_it(capsys) -> None:
 
 def test_without_runs_it_says_how_to_make_them(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["paper", "table4", "tuned"]) == 0
+    assert cli.main(["paper", "table4", "tuned"]) == 1
     captured = capsys.readouterr()
     assert "table4 has no runs yet; `proxlearn paper runs table4` trains them" in captured.err
     assert "tuned has no results yet; `proxlearn paper runs tuned`" in captured.err

@@ -140,7 +140,7 @@ def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(firs
     assert 1 > energy_share(low) >= energy_share(high) > 0
     for kappa in (low, high):
         notice, sentence = blind_step_notice(kappa), kappa_sentence(kappa)
-        assert (notice is None) == (kappa <= BLIND_KAPPA) == ("not the risk" not in sentence)
+        assert (notice is None) == (kappa <= BLIND_KAPPA) == ("hardly depends on the risk" not in sentence)
         for text in (notice or "", sentence):
             assert "\n" not in text
             assert len(text) < 180
@@ -148,8 +148,8 @@ def test_the_share_of_the_energy_falls_with_kappa_and_the_notice_follows_it(firs
 
 def test_the_papers_wdbc_has_kappa_50_and_gets_one_line() -> None:
     assert blind_step_notice(PAPER.kappa) == (
-        "kappa = beta epsilon / h = 50: the proximal step cannot see the risk (its share in the weights is about 0.04; "
-        "with kappa <= 1 it can)"
+        "kappa = beta epsilon / h = 50: the proximal step hardly depends on the risk (its share in the weights is about "
+        "0.04; it is larger with kappa <= 1)"
     )
 
 
