@@ -1,4 +1,4 @@
-"""Text from files and file names, made safe for a terminal.
+"""Text made safe: names from files for a terminal, and strings in overrides for Hydra's grammar and the shell.
 
 The name of a run, a column, a class or a host may contain control characters, which a terminal would execute. Text that
 is printed for users passes through these functions; tables for programs (CSV, JSON) are not changed.
@@ -6,7 +6,10 @@ is printed for users passes through these functions; tables for programs (CSV, J
 
 from __future__ import annotations
 
+import re
+import shlex
 import unicodedata
+from collections.abc import Iterable
 
 
 def printable(text: str) -> str:
@@ -23,3 +26,36 @@ def _escape(character: str) -> str:
     # isprintable() is false for the wide spaces of other scripts, which are harmless.
     is_safe = character.isprintable() or unicodedata.category(character) == "Zs"
     return character if is_safe else ascii(character)[1:-1]
+
+
+PLAIN = re.compile(r"[A-Za-z_/][\w/.-]*", re.ASCII)
+"""Strings that need no quotes in Hydra's grammar."""
+KEYWORDS = ("null", "true", "false", "nan", "inf")
+
+
+def quote(text: str) -> str:
+    """Return a string in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
+    # Hydra reads a backslash as an escape only before a quote, including the closing one.
+    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
+    return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
+
+
+def quote_literal(text: str) -> str:
+    """Return a string in Hydra's double quotes, in which ``${`` is not an interpolation."""
+    return quote(re.sub(r"(\\*)\$\{", r"\1\1\\${", text))
+
+
+def override_word(key: str, text: str) -> str:
+    """Return ``key=text`` as one word that can be pasted into a shell."""
+    return shlex.quote(f"{key}={hydra_value(text)}")
+
+
+def override_list(key: str, texts: Iterable[str]) -> str:
+    """Return ``key=[text,...]`` as one word that can be pasted into a shell."""
+    return shlex.quote(f"{key}=[{','.join(map(hydra_value, texts))}]")
+
+
+def hydra_value(text: str) -> str:
+    """Return a string as a value in Hydra's grammar, quoted if it would otherwise be read differently."""
+    needs_no_quotes = PLAIN.fullmatch(text) and text.lower() not in KEYWORDS
+    return text if needs_no_quotes else quote_literal(text)

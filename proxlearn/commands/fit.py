@@ -8,9 +8,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from proxlearn.config.arguments import hydra_value
 from proxlearn.data.table_problems import FIT_OPTIONS, LIST_SETTINGS
 from proxlearn.errors import InputError
+from proxlearn.printable_text import hydra_value
 from proxlearn.run.folder_recognition import nearest_existing_folder, remove_if_empty
 from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import run_session

@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,38 +24,7 @@ from proxlearn.config.config_folders import config_folder
 from proxlearn.config.hydra_internals import flag_parser
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import expand_home
-
-PLAIN = re.compile(r"[A-Za-z_/][\w/.-]*", re.ASCII)
-"""Strings that need no quotes in Hydra's grammar."""
-KEYWORDS = ("null", "true", "false", "nan", "inf")
-
-
-def quote(text: str) -> str:
-    """Return a string in Hydra's double quotes; interpolations (``${key}``) keep their meaning."""
-    # Hydra reads a backslash as an escape only before a quote, including the closing one.
-    escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
-    return '"' + re.sub(r"(\\+)\Z", r"\1\1", escaped) + '"'
-
-
-def quote_literal(text: str) -> str:
-    """Return a string in Hydra's double quotes, in which ``${`` is not an interpolation."""
-    return quote(re.sub(r"(\\*)\$\{", r"\1\1\\${", text))
-
-
-def override_word(key: str, text: str) -> str:
-    """Return ``key=text`` as one word that can be pasted into a shell."""
-    return shlex.quote(f"{key}={hydra_value(text)}")
-
-
-def override_list(key: str, texts: Iterable[str]) -> str:
-    """Return ``key=[text,...]`` as one word that can be pasted into a shell."""
-    return shlex.quote(f"{key}=[{','.join(map(hydra_value, texts))}]")
-
-
-def hydra_value(text: str) -> str:
-    """Return a string as a value in Hydra's grammar, quoted if it would otherwise be read differently."""
-    needs_no_quotes = PLAIN.fullmatch(text) and text.lower() not in KEYWORDS
-    return text if needs_no_quotes else quote_literal(text)
+from proxlearn.printable_text import override_word, quote, quote_literal
 
 
 def count_combinations(overrides: list[Override], limit: int) -> int:

@@ -9,13 +9,14 @@ from pathlib import Path
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import InterpolationResolutionError
 
-from proxlearn.config.arguments import TABLE_SUFFIXES, TEXT_KEYS, override_word, table_remedy
+from proxlearn.config.arguments import TABLE_SUFFIXES, TEXT_KEYS, table_remedy
 from proxlearn.config.config_folders import PLUGIN_GROUPS
 from proxlearn.config.key_suggestions import suggest_key
 from proxlearn.config.launcher_defaults import LAUNCHERS
 from proxlearn.config.schema import ALL_KEYS
 from proxlearn.core.registry import INSTALL_PACKAGE
 from proxlearn.errors import InputError, ProxlearnError, did_you_mean
+from proxlearn.printable_text import override_word
 
 LONGEST_PROBLEM = 300
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxlearn.config.arguments import override_list, override_word
 from proxlearn.errors import InputError
+from proxlearn.printable_text import override_list, override_word
 
 LIST_SETTINGS = ("drop", "missing_values")
 """Settings that hold several values; values that solve a problem are added to those that the user has set."""

@@ -16,7 +16,6 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from proxlearn.config.arguments import override_list, override_word
 from proxlearn.config.schema import DatasetConfig
 from proxlearn.data import csv_file
 from proxlearn.data.column_inspection import (
@@ -36,6 +35,7 @@ from proxlearn.data.table_problems import SETTINGS, TableProblem, TableProblems,
 from proxlearn.data.target_encoding import TargetEncoding, infer_target, keep_spelling
 from proxlearn.errors import InputError, did_you_mean
 from proxlearn.files.safe_read import unreadable_as_input_error, user_path
+from proxlearn.printable_text import override_list, override_word
 from proxlearn.terminal.streams import notice
 
 INFO = DatasetInfo(

@@ -124,7 +124,7 @@ def panel_lines(archive: Archive, panel: PublishedPanel) -> list[tuple[str, list
     """Return the names and the runs of our lines: the mean over the seeds for Figure 3, otherwise one line per run."""
     runs = panel_runs(archive, panel)
     if panel.figure == "fig3" and len(runs) > 1:
-        return [(f"mean of {len(runs)} seeds", runs)]
+        return [(f"mean of {len(runs)}", runs)]
     return [(f"seed {run['seed']}", [run]) for run in runs]
 
 

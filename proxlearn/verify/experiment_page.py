@@ -156,17 +156,18 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
             if helps:
                 best = min(helps, key=lambda cell: cell.mean)
                 gain = (
-                    f" (at most {-100 * math.expm1(best.mean):.0f} %: {best.problem}, N = {best.N}, kappa = "
-                    f"{best.kappa:g}, epsilon {best.multiple:g})"
+                    f"\nThe largest gain is {-100 * math.expm1(best.mean):.0f} % ({best.problem}, N = {best.N}, kappa = "
+                    f"{best.kappa:g}, epsilon {best.multiple:g})."
                 )
-            parts.append(f"help in {len(helps)}{gain} and hurt in {hurts} of {len(cells)} cells at {comparison}")
+            parts.append(f"help in {len(helps)} and hurt in {hurts} of {len(cells)} cells at {comparison}.{gain}")
         name = {
             "proximal": "Proximal weights",
             "fisher_rao": "Fisher-Rao weights",
             "resampling": "Those with resampling",
         }
-        sentences += [f"{who} {part}." for who, part in zip((name[update], "They"), parts, strict=True)]
-    return "\n".join(textwrap.fill(sentence, 119, break_on_hyphens=False) for sentence in sentences)
+        sentences += [f"{who} {part}" for who, part in zip((name[update], "They"), parts, strict=True)]
+    lines = (line for sentence in sentences for line in sentence.splitlines())
+    return "\n".join(textwrap.fill(line, 119, break_on_hyphens=False) for line in lines)
 
 
 def counts(table: dict[tuple[str, str], list[Effect]]) -> str:

@@ -176,7 +176,7 @@ def other_flows_table(rows: Rows) -> str:
         numbers = [f"{figure_of(result[time], variant, 'tv'):.3f}" for variant in variants]
         potential = arguments["prox_potential"].replace("first_variation", "first")
         setting = [f"{kappa_of(arguments):.2g}", arguments["orientation"], potential]
-        lines.append([arguments["flow"].removeprefix("quadratic_"), *setting, *numbers])
+        lines.append([arguments["flow"].removeprefix("quadratic_").removeprefix("one_parameter_"), *setting, *numbers])
     return markdown_table(lines) if len(lines) > 1 else ""
 
 

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from proxlearn.cli import main
 from proxlearn.commands.train import preflight
-from proxlearn.config.arguments import hydra_arguments, override_word, prepare_override, quote_literal
+from proxlearn.config.arguments import hydra_arguments, prepare_override
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.config_folders import MAX_BYTES, MAX_DEPTH, MAX_NODES, check_config_folder
 from proxlearn.errors import InputError
+from proxlearn.printable_text import override_word, quote_literal
 from tests.conftest import config_of
 
 CHARACTERS = st.text(st.sampled_from("ab1 \\'\"${}()[],=~#!:*?%&|;<>@ü日.-"), min_size=1, max_size=10)

@@ -105,7 +105,7 @@ def test_a_new_field_is_a_key_of_the_config_and_reaches_the_step(monkeypatch: py
         schema.build(schema.TrainConfig, values)
     config = schema.build(schema.TrainConfig, values | {"momentum": 0.3})
     assert config.momentum == 0.3
-    assert list(schema.config_values(config)) == [*values, "momentum"]
+    assert schema.config_values(config).keys() == {*values, "momentum"}
     assert run_name(config) != run_name(replace(config, momentum=0.4))
     with pytest.raises(InputError, match=r"momentum must be a finite number >= 0 and < 1, got 1\.5"):
         schema.build(schema.TrainConfig, values | {"momentum": 1.5})

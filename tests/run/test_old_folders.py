@@ -104,7 +104,7 @@ SCHEDULES = ("h_schedule=cosine", "beta_schedule=power", "horizon=30")
 VARIANTS = {
     "schedules": SCHEDULES,
     "schedules and an absolute epsilon": (*SCHEDULES, "epsilon_quantile=null"),
-    "relative epsilon": (),
+    "relative epsilon": ("h_schedule=constant", "horizon=1000"),
     "no proximal step": ("weights=uniform", *SCHEDULES),
 }
 

@@ -139,6 +139,8 @@ def test_a_signal_ends_work_in_a_library_that_does_not_return(number):
     process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
+    # The call of the library follows the line.
+    time.sleep(0.5)
     began = time.monotonic()
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
