@@ -21,6 +21,7 @@ from rank_processes import Ranks, free_port, run_command, start_ranks
 from small_runs import status
 
 import proxlearn
+from proxlearn.config.schema import TrainConfig
 from proxlearn.core.sharding import Exchange, Lone, Shards
 from proxlearn.distributed.launch import Launch, find_launch
 from proxlearn.distributed.world import CONTINUES, World
@@ -37,41 +38,43 @@ SELECTED = ("beta=1e4", "h=0.1", "epsilon=0.5", "init_scale=1.0")
 """What the selection of recipe=tuned would choose, which is not tested here."""
 
 
-def digests(exchange: Exchange, cases: list[tuple[str, str, str]], steps: int) -> str:
-    """Return the checksums of the clouds of all cases after some steps."""
+def digests(exchange: Exchange, configs: dict[str, TrainConfig]) -> str:
+    """Return the checksums of the last clouds of some runs."""
     lines = []
-    for dataset, recipe, dtype in cases:
-        words = (f"dataset={dataset}", f"recipe={recipe}", f"device.dtype={dtype}", "N=64", f"steps={steps}")
-        experiment = build_experiment(config_of(*words, *(SELECTED if recipe == "tuned" else ())))
+    for name, config in configs.items():
+        experiment = build_experiment(config)
         checkpoint, generator = first_checkpoint(experiment), torch.Generator()
         generator.set_state(checkpoint.generator)
-        cloud = checkpoint.cloud
-        options = {"until": steps, "engine": "sharded", "threads": 1, "shards": Shards(64, exchange)}
+        cloud, shards = checkpoint.cloud, Shards(config.N, exchange)
+        options = {"until": experiment.steps, "engine": "sharded", "threads": 1, "shards": shards}
         for after, _ in iterate(experiment.source, cloud, experiment.hyper, generator=generator, **options):
             cloud = after
         sha256 = hashlib.sha256(cloud.theta.numpy().tobytes() + cloud.log_rho.numpy().tobytes()).hexdigest()
-        lines.append(f"{dataset} {recipe} {dtype} {sha256}")
+        lines.append(f"{name} {sha256}")
     return "\n".join(lines)
 
 
-def write_digests(rank: int, ports: dict[int, int], cases: list[tuple[str, str, str]], steps: int, folder: Path) -> int:
+def write_digests(rank: int, ports: dict[int, int], configs: dict[str, TrainConfig], folder: Path) -> int:
     """Write the checksums of every world that this rank belongs to; the worlds use the same processes in turn."""
     for size, port in ports.items():
         if rank < size:
-            world = World(Launch(rank, size, "127.0.0.1", port), 60)
-            (folder / f"{rank}-of-{size}").write_text(digests(world, cases, steps))
+            world = World(Launch(rank, size, "127.0.0.1", port), 300)
+            (folder / f"{rank}-of-{size}").write_text(digests(world, configs))
             dist.destroy_process_group()
     return 0
 
 
 def check_same_bits(tmp_path: Path, steps: int) -> None:
-    datasets = ("wdbc", "banana", "diabetes", "twonorm", "shd", "sine")
-    precisions = ("float32", "float64")
-    cases = [(name, recipe, dtype) for name in datasets for recipe in ("paper", "tuned") for dtype in precisions]
+    configs = {}
+    for dataset in ("wdbc", "banana", "diabetes", "twonorm", "shd", "sine"):
+        for recipe, selected in (("paper", ()), ("tuned", SELECTED)):
+            for dtype in ("float32", "float64"):
+                words = (f"dataset={dataset}", f"recipe={recipe}", f"device.dtype={dtype}", "N=64", f"steps={steps}")
+                configs[f"{dataset} {recipe} {dtype}"] = config_of(*words, *selected)
     # First, so that the passes are compiled once, and not by three processes at the same time.
-    alone = digests(Lone(), cases, steps)
+    alone = digests(Lone(), configs)
     ports = {2: free_port(), 3: free_port()}
-    ranks = start_ranks(tmp_path, 3, write_digests, lambda rank: (rank, ports, cases, steps, tmp_path))
+    ranks = start_ranks(tmp_path, 3, write_digests, lambda rank: (rank, ports, configs, tmp_path))
     assert ranks.wait(600) == [0] * 3, ranks.outputs[0].read_text()
     for size in ports:
         for rank in range(size):

@@ -18,7 +18,7 @@ from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@njit(fastmath=FAST, error_model="numpy", forceinline=True)
 def _forward_rows(t, theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
     N, n = T.shape
     blocks, r, s = len(sums), sums[t, 0], sums[t, 1]
@@ -41,7 +41,9 @@ def forward(theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
         _forward_rows(np.int64(t), theta, rho, x, T, sums)
 
 
-@njit(fastmath=FAST, error_model="numpy")
+# As a function of its own, it would have other bits in the process that compiles it than in those that load it from
+# the cache.
+@njit(fastmath=FAST, error_model="numpy", forceinline=True)
 def _backward_rows(t, blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):  # type: ignore[no-untyped-def]
     N, n = T.shape
     zero, one = T.dtype.type(0), T.dtype.type(1)

@@ -11,6 +11,7 @@ import resource
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -244,3 +245,34 @@ def test_the_process_leaves_the_code_in_the_cache(tmp_path, monkeypatch: pytest.
     compile_ahead.start(SINGLE)
     compile_ahead.wait()
     assert is_stored()
+
+
+ONE_FEATURE = """
+import hashlib, torch
+from proxlearn.core.functionals.risk import Risk
+from proxlearn.core.fused.tanh_one_feature import OneFeatureTanhDrift
+from proxlearn.core.hyper import Hyper
+from proxlearn.core.neurons.registry import make_neuron
+from proxlearn.core.samples import Samples
+
+hyper = Hyper(beta=1e4, h=0.1, epsilon=0.5, drift="first_variation", prox_potential="first_variation")
+for dtype in (torch.float32, torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    sizes = ((100, 1), (2000, 3), (2000, 3))
+    X, theta, noise = (torch.randn(size, generator=generator, dtype=dtype) for size in sizes)
+    risk = Risk.from_samples(make_neuron("tanh", 0, "tanh"), Samples(X, torch.sin(X[:, 0])))
+    drift = OneFeatureTanhDrift(risk, hyper, 2000, 1)
+    new, w = drift(theta, torch.full((2000,), 1 / 2000, dtype=dtype).numpy(), noise)
+    print(hashlib.sha256(new.numpy().tobytes() + w.tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_the_process_that_compiles_a_pass_has_the_bits_of_those_that_load_it(tmp_path: Path) -> None:
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", ONE_FEATURE]
+    compiled, loaded = (
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout for _ in range(2)
+    )
+    assert any(tmp_path.rglob("tanh_one_feature.backward-*"))
+    assert loaded == compiled
