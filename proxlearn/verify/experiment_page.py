@@ -156,8 +156,8 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
             if helps:
                 best = min(helps, key=lambda cell: cell.mean)
                 gain = (
-                    f"\nThe largest gain is {-100 * math.expm1(best.mean):.0f} % ({best.problem}, N = {best.N}, kappa = "
-                    f"{best.kappa:g}, epsilon {best.multiple:g})."
+                    f"\nThe largest gain is {-100 * math.expm1(best.mean):.0f} % ({best.problem}, N = {best.N}, "
+                    f"kappa = {best.kappa:g}, epsilon {best.multiple:g})."
                 )
             parts.append(f"help in {len(helps)} and hurt in {hurts} of {len(cells)} cells at {comparison}.{gain}")
         name = {
