@@ -72,7 +72,7 @@ def command_line_page() -> str:
     return "\n".join(parts)
 
 
-KEY_LINE = re.compile(r"( *)([A-Za-z_]\w*):.*?#\s*(.*)")
+KEY_LINE = re.compile(r"((?:# )? *)([A-Za-z_]\w*):.*?#\s*(.*)")
 
 
 def comments(name: str) -> dict[str, str]:
