@@ -18,6 +18,7 @@ from proxlearn import cli
 from proxlearn.config.config_folders import config_folder, read_config_file, read_dataset_file
 from proxlearn.config.schema import SECTIONS, TrainConfig, setting_check
 from proxlearn.data import registry
+from proxlearn.data.dataset_files import cache_folder
 from proxlearn.errors import EXIT_CODES, InputError
 from proxlearn.run import metric_definitions as metrics
 from proxlearn.run.run_folder import FILE_CONTENTS, PLOT_CONTENTS, PLOT_ENDINGS
@@ -58,7 +59,7 @@ def help_text(name: str) -> str:
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         cli.main([name, "--help"])
     # The cache folder of the machine that builds the site is of no use to a reader.
-    return printed.getvalue().replace(str(Path.home()), "~")
+    return printed.getvalue().replace(str(cache_folder()), "~/.cache/proxlearn/data").replace(str(Path.home()), "~")
 
 
 def command_line_page() -> str:

@@ -53,6 +53,7 @@ SHORTER = {
     "tutorials/table2.md": {
         "steps=2000": "N=20 steps=3",
         "experiment=table2 beta=0.05\n": "experiment=table2 beta=0.05 N=20 steps=3\n",
+        "paper runs table2": "paper table2",
         "recipe=tuned N=200": "N=20 steps=3",
     },
     "howto/large_clouds.md": {"N=9000": "N=300"},

@@ -129,6 +129,7 @@ def files(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file() and path.suffix}
 
 
+@pytest.mark.slow
 def test_quick_builds_all_and_the_archive_alone_rebuilds_it_identically(paper_files: Path, tmp_path: Path) -> None:
     root = tmp_path / "results"
     paper(root, "--quick")

@@ -1,7 +1,4 @@
-"""The cache of compiled passes: damaged files are replaced, only own files are read, and the package is unchanged.
-
-The second compiling process fills the cache, is not started needlessly, and is not required.
-"""
+"""The cache of compiled passes: damaged files are replaced, only own files are read, and the package is unchanged."""
 
 from __future__ import annotations
 
@@ -16,15 +13,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numba
-import numpy as np
 import pytest
 
 import proxlearn
 from proxlearn.core.compile_time import COMPILE_TIME
-from proxlearn.core.fused import compile_ahead, fixed_point
 from proxlearn.core.fused.code_cache import compile_pass, folders, sources_key
-from proxlearn.core.fused.compile_ahead import compile_fixed_point
 
 PACKAGE = Path(proxlearn.__file__).parent
 
@@ -202,49 +195,6 @@ def test_no_pass_uses_numba_s_own_cache() -> None:
     for path in PACKAGE.rglob("*.py"):
         assert "cache=True" not in path.read_text(encoding="utf-8"), path
     assert not [path for path in PACKAGE.rglob("*") if path.suffix in (".nbi", ".nbc")]
-
-
-SINGLE = np.dtype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
-    compile_ahead._decided.clear()
-    yield
-    compile_ahead.stop()
-    compile_ahead._decided.clear()
-
-
-def is_stored() -> bool:
-    types = tuple(numba.typeof(value) for value in compile_ahead._arguments(SINGLE))
-    stored: bool = fixed_point.DENSE._cache.is_stored(types, fixed_point.DENSE.targetctx)
-    return stored
-
-
-def test_no_process_starts_for_code_in_the_cache() -> None:
-    compile_fixed_point(SINGLE)
-    compile_ahead.start(SINGLE)
-    assert is_stored()
-    assert not compile_ahead._running
-
-
-def test_a_process_that_dies_is_not_waited_for(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compile_ahead.start(SINGLE)
-    (process,) = compile_ahead._running
-    process.kill()
-    compile_ahead.wait()
-    assert not compile_ahead._running
-    assert not is_stored()
-
-
-@pytest.mark.slow
-def test_the_process_leaves_the_code_in_the_cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert not is_stored()
-    compile_ahead.start(SINGLE)
-    compile_ahead.wait()
-    assert is_stored()
 
 
 ONE_FEATURE = """
