@@ -94,8 +94,8 @@ def test_every_link_and_anchor_resolves_and_nothing_is_loaded_from_outside(pages
             if parts.scheme == "data":
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            known = target.is_file() and (not parts.fragment or target.suffix != ".html" or target in pages)
-            if not known or (parts.fragment and target in pages and not has_anchor(pages[target], parts.fragment)):
+            exists = target.is_file() and (not parts.fragment or target.suffix != ".html" or target in pages)
+            if not exists or (parts.fragment and target in pages and not has_anchor(pages[target], parts.fragment)):
                 broken[path.name].append(address)
     assert broken == {}
 
@@ -117,8 +117,8 @@ def test_pages_ask_no_other_machine_and_equations_render(site: Path, pages: dict
                 time.sleep(0.05)
             assert browser("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0, path.name
             rendered += equations
-            asked = {address for address in browser.requests() if not address.startswith("data:")}
-            assert {address for address in asked if not address.startswith(site.as_uri())} == set(), path.name
+            requests = {address for address in browser.requests() if not address.startswith("data:")}
+            assert {address for address in requests if not address.startswith(site.as_uri())} == set(), path.name
             assert browser.errors() == [], path.name
     # The theory pages have most of the equations.
     assert rendered > 100
@@ -218,10 +218,10 @@ def matches(shown: str, printed: str) -> bool:
         for part in shown.split("...\n")
     )
     # Columns of a table are as wide as their longest number.
-    found = re.search(re.sub(r"(?:\\ )+", r" +", pattern), printed, re.DOTALL)
-    if found is None:
+    match = re.search(re.sub(r"(?:\\ )+", r" +", pattern), printed, re.DOTALL)
+    if match is None:
         return False
-    pairs = zip(re.findall(number, shown), found.groups(), strict=True)
+    pairs = zip(re.findall(number, shown), match.groups(), strict=True)
     seconds = re.findall(rf"after ({number}) s", shown)
     return all(abs(float(ours) - float(theirs)) <= 0.02 or theirs in seconds for theirs, ours in pairs)
 

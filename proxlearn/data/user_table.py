@@ -172,12 +172,12 @@ def table_format(config: DatasetConfig) -> TableFormat:
 
 def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: TableFormat) -> tuple[_RawTable, list[str]]:
     """Read every column of a file, and return them with the names of the target columns."""
-    wanted = [] if config.target is None else [config.target] if isinstance(config.target, str) else [*config.target]
+    targets = [] if config.target is None else [config.target] if isinstance(config.target, str) else [*config.target]
     markers = config.missing_values or ()
     if path.suffix.lower() == ".npz":
-        if len(wanted) > 1:
+        if len(targets) > 1:
             raise InputError(f"{path}: an .npz file has one target", "give one dataset.target")
-        X, values, names, target = read_npz_table(path, content, wanted[0] if wanted else None)
+        X, values, names, target = read_npz_table(path, content, targets[0] if targets else None)
         columns = {name: Column("number", X[:, i]) for i, name in enumerate(names)}
         target = target if target not in columns else f"{target} (target)"
         return _RawTable({**columns, target: _typed_target(values)}), [target]
@@ -187,7 +187,7 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
         file: TextIO = opened
         with file:
             header = csv_file.read_header(path, file, form=form)
-            _check_targets(path, wanted, header.names)
+            _check_targets(path, targets, header.names)
             (frame,) = csv_file.read_frames(path, file, header, form=form)
 
         def read_texts(name: str) -> np.ndarray:
@@ -196,12 +196,12 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
 
     else:
         frame = opened
-        _check_targets(path, wanted, list(frame.columns))
+        _check_targets(path, targets, list(frame.columns))
     columns = {name: parse_column(frame[name], form, markers) for name in frame.columns}
-    for name in wanted:
+    for name in targets:
         if frame[name].dtype == bool or (read_texts is None and columns[name].kind == "number"):
             columns[name] = _typed_target(frame[name].to_numpy(), columns[name])
-    return _RawTable(columns, read_texts), wanted
+    return _RawTable(columns, read_texts), targets
 
 
 def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:

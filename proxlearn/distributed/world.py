@@ -191,12 +191,12 @@ class World:
         """Return the error that names the ranks that do not answer; see ``ROLL_CALL_SECONDS``."""
         least, most = ROLL_CALL_SECONDS
         seconds = min(max(least, 2 * self._longest), most)
-        found: list[RankLost] = []
+        lost: list[RankLost] = []
         # A thread is used, because rank 0 holds the store under srun; if it hangs, a call of the store does not return.
-        roll = threading.Thread(target=lambda: found.append(self._find_lost(seconds)), daemon=True)
+        roll = threading.Thread(target=lambda: lost.append(self._find_lost(seconds)), daemon=True)
         roll.start()
         roll.join(seconds + ROLL_CALL_SECONDS[0])
-        return found[0] if found else RankLost("rank 0 ended or did not answer", 1)
+        return lost[0] if lost else RankLost("rank 0 ended or did not answer", 1)
 
     def _find_lost(self, seconds: float) -> RankLost:
         others = [rank for rank in range(self.size) if rank != self.rank]

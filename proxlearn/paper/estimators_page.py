@@ -213,8 +213,8 @@ def measure(folder: Path, parallel: int, tables: Iterable[str] = tuple(TABLES)) 
 def results(folder: Path) -> dict[str, dict[str, Result]]:
     """Return the stored results per table and method; tables that lack a method are left out."""
     cached = ResultCache(folder / NAME / "results.jsonl")
-    found = {table: {method: cached.get(identity(table, method)) for method in METHODS} for table in TABLES}
-    return {table: row for table, row in found.items() if None not in row.values()}  # type: ignore[misc]
+    stored = {table: {method: cached.get(identity(table, method)) for method in METHODS} for table in TABLES}
+    return {table: row for table, row in stored.items() if None not in row.values()}  # type: ignore[misc]
 
 
 def write(folder: Path) -> Path | None:

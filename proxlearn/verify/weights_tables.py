@@ -118,8 +118,8 @@ def slope_ratios(rows: Rows) -> dict[float, SlopeRatios]:
             at = result[NEAR_EQUILIBRIUM]
             if figure_of(at, "kde", "slope") > 0.5:
                 key = (kappa_of(arguments), arguments["flow"], arguments["N"], arguments["h"], arguments["epsilon"])
-                found = {name: figure_of(at, name, "slope") for name in ("w = 0", "proximal")}
-                slopes.setdefault(key, {})[arguments["orientation"]] = found
+                pair = {name: figure_of(at, name, "slope") for name in ("w = 0", "proximal")}
+                slopes.setdefault(key, {})[arguments["orientation"]] = pair
     values: dict[float, list[tuple[float, float, float]]] = {}
     for (kappa, _, _, h, epsilon), by_orientation in slopes.items():
         if set(by_orientation) != {"consistent", "paper"}:

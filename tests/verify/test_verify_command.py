@@ -91,9 +91,9 @@ def test_the_answer_has_at_most_ten_lines_and_a_number_per_dimension() -> None:
 
 def test_the_orders_of_the_committed_results_are_as_expected() -> None:
     rows = list(stored(plan(quick=False), COMMITTED / "results.jsonl"))
-    found = page.orders(rows)
+    orders = page.orders(rows)
     for flow in page.CLOSED_FORM:
-        assert page.expected(flow, found[flow]) == "yes", (flow, found[flow])
+        assert page.expected(flow, orders[flow]) == "yes", (flow, orders[flow])
 
 
 @settings(deadline=None)
