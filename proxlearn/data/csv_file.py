@@ -77,7 +77,7 @@ def read_header(path: Path | str, file: TextIO, least: int = 2, form: TableForma
         first = records[delimiter][0] if records[delimiter] else []
         if len(first) == 1:
             blanks = _first_records(file, BLANKS, form.skip_lines)
-            if len(blanks[0]) > 1 and all(len(record) == len(blanks[0]) for record in blanks[1:]) and len(blanks) > 1:
+            if len(blanks) > 1 and len(blanks[0]) > 1 and all(len(record) == len(blanks[0]) for record in blanks[1:]):
                 delimiter, first, records[BLANKS] = BLANKS, blanks[0], blanks
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is damaged: {error.reason}", "save it as a .csv file in UTF-8") from error

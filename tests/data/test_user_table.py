@@ -299,8 +299,9 @@ def test_whatever_is_in_the_file_it_loads_or_gets_one_line(write: Write, content
     try:
         table = load(write(content))
     except InputError as error:
-        line = str(error)
-        assert line.isprintable()
+        # A no-break space of the file, which isprintable() rejects, is shown as it is (printable_text.py).
+        (line,) = str(error).splitlines()
+        assert "".join(line.split()).isprintable()
     else:
         assert np.isfinite(table.X).all()
         assert len(table.X) == len(table.target) >= 2
