@@ -1,19 +1,19 @@
-# Everything a person or a machine needs; `make help` lists it.
+# The commands for users, developers and CI; `make help` lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PAPER := $(BIN)/proxlearn paper
-# Settings for tests: one thread each, because pytest runs two processes.
+# One thread per test process, because pytest runs two processes.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help:  ## this page
+help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-# The constraints pin every tested version, in the environment and in the isolated build of the package.
+# The constraints pin the tested versions, both in the environment and in the isolated build of the package.
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a minute or two, once) ..."
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
@@ -21,10 +21,10 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 .PHONY: setup
-setup: $(READY)  ## an environment in .venv
+setup: $(READY)  ## create the environment .venv
 
 .PHONY: train
-train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experiment, 250000 recursions
+train: $(READY)  ## set up, then run the paper's WDBC experiment on built-in data (250000 recursions)
 	@echo "The paper's WDBC experiment: 250000 recursions, 2 to 5 minutes on 2 cores. You will see the test accuracy reach"
 	@echo "about 0.93 while the risk rises: the paper's initial weights are values of a density and sum to 2.3e-5, so the"
 	@echo "interaction that would keep the output f at its target vanishes, and |f| grows; its sign still classifies."
@@ -32,27 +32,27 @@ train: $(READY)  ## set up, then train on embedded data: the paper's WDBC experi
 	$(BIN)/proxlearn train dataset=wdbc beta=0.05
 
 .PHONY: tuned
-tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds beside the paper's (minutes; resumable)
+tuned: $(READY)  ## recipe=tuned on every dataset: accuracy and seconds compared with the paper's (minutes; resumable)
 	$(PAPER) runs tuned
 
 .PHONY: losses
-losses: $(READY)  ## quadratic loss against logistic loss or cross-entropy, five splits per dataset (minutes; resumable)
+losses: $(READY)  ## compare the quadratic loss with the logistic loss or cross-entropy, five splits per dataset (minutes; resumable)
 	$(PAPER) runs losses
 
 .PHONY: weights
-weights: $(READY)  ## proximal against uniform against Fisher-Rao weights, 20 paired splits per dataset (an hour; resumable)
+weights: $(READY)  ## compare proximal, uniform and Fisher-Rao weights, 20 paired splits per dataset (an hour; resumable)
 	$(PAPER) runs weights
 
 .PHONY: verify
-verify: $(READY)  ## the recursion on flows with known solutions: orders, weights against the density (half an hour; resumable)
+verify: $(READY)  ## compare the recursion with flows whose solutions are known (half an hour; resumable)
 	$(BIN)/proxlearn verify
 
 .PHONY: weights-experiment
-weights-experiment: $(READY)  ## the designed experiment on whether weights lower the risk (an hour; resumable)
+weights-experiment: $(READY)  ## run the designed experiment on whether weights lower the risk (an hour; resumable)
 	$(BIN)/proxlearn verify --experiment weights
 
 .PHONY: compare
-compare: $(READY)  ## networks, samplers and reference lines on the same splits, light presets (20 minutes on 2 cores; resumable)
+compare: $(READY)  ## compare networks, samplers and reference methods on the same splits, light presets (20 minutes on 2 cores; resumable)
 	$(BIN)/proxlearn compare --dataset banana diabetes twonorm wdbc --splits 5
 
 .PHONY: test
@@ -68,25 +68,25 @@ docs: $(READY)  ## build the site from docs/ (seconds, offline); open docs/_buil
 	@echo "docs/_build/html/index.html"
 
 .PHONY: test-slow
-test-slow: $(READY)  ## the checks that take longer than `make test` may
+test-slow: $(READY)  ## run the tests that are too slow for `make test`
 	$(PYTEST) -m slow
 
 .PHONY: test-faults
-test-faults: $(READY)  ## kill, damage and confuse runs: all that `make test` draws a part of (minutes)
+test-faults: $(READY)  ## kill runs, damage files and pass invalid input: all cases of which `make test` draws a sample (minutes)
 	PROXLEARN_FAULTS=full $(PYTEST) -m faults
 
 .PHONY: coverage
-coverage: $(READY)  ## the tests of `make test` with the share of lines that they run
+coverage: $(READY)  ## run the tests of `make test` and report the share of lines that they cover
 	$(PYTEST) -m 'not slow' --cov --cov-report=term
 
 .PHONY: bits
-bits: $(READY)  ## clouds after 300 steps against those of the last commit of 0.1, bit for bit (half an hour)
+bits: $(READY)  ## compare clouds after 300 steps with those of the last commit of 0.1, bit for bit (half an hour)
 	$(BIN)/python scripts/compare_bits.py
 
 TABLES_AND_FIGURES := table1 table2 table3 table4 table5 fig2 fig3 fig4 fig5 curves shd health
 
 .PHONY: paper
-paper: $(READY)  ## all tables and figures from the stored runs; table1 .. fig5, curves, shd, health: one, with its runs
+paper: $(READY)  ## build all tables and figures from the stored runs; `make table1`, .. fig5, curves, shd, health also make their runs
 	$(PAPER) all
 
 .PHONY: $(TABLES_AND_FIGURES)
@@ -94,17 +94,17 @@ $(TABLES_AND_FIGURES): $(READY)
 	$(PAPER) runs $@
 
 .PHONY: paper-runs
-paper-runs: $(READY)  ## all runs of the paper that are missing, then everything that is built from them (a day)
+paper-runs: $(READY)  ## make all missing runs of the paper, then build everything from them (a day)
 	$(PAPER) runs
 
 .PHONY: paper-quick
-paper-quick: $(READY)  ## the same path with a hundredth of the steps, into outputs/paper-quick
+paper-quick: $(READY)  ## do the same with a hundredth of the steps, in outputs/paper-quick
 	$(PAPER) --quick
 
 PAGE := outputs/banana/page
 
 .PHONY: page-picture
-page-picture: $(READY)  ## the README's picture of a page: trains banana, and photographs its report (needs chromium)
+page-picture: $(READY)  ## make the README's picture of a report: train banana, then take a screenshot of its report (needs chromium)
 	$(BIN)/proxlearn train dataset=banana recipe=tuned N=300 epsilon=1 beta=1000 hydra.run.dir=$(PAGE)
 	$(BIN)/proxlearn report $(PAGE)
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1725 --virtual-time-budget=4000 \
@@ -117,5 +117,5 @@ format: $(READY)  ## format the code
 	$(BIN)/ruff format .
 
 .PHONY: clean
-clean:  ## remove the environment and caches (outputs/ stays)
+clean:  ## remove the environment and the caches (outputs/ is kept)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache docs/_build docs/_static docs/reference docs/results .hypothesis .coverage* htmlcov

@@ -20,7 +20,7 @@ API_GROUPS = {
     ),
     "runs": (
         "Runs",
-        "Train as the command line does, and open run folders.",
+        "Train as on the command line, and open run folders.",
         ("train", "load_run", "Run", "StepEvent"),
     ),
     "losses": ("Losses", "The module `proxlearn.losses`.", ("losses",)),
@@ -96,8 +96,16 @@ def directive(name: str) -> str:
 
 
 def public_members(cls: type) -> list[str]:
-    """Return the names of the public methods and properties of a class, without those of other packages."""
+    """Return the names of the public class variables, methods and properties of a class, without inherited ones of
+    other packages.
+    """
     kinds = (types.FunctionType, property, classmethod, staticmethod, functools.cached_property)
     owners = [owner for owner in cls.__mro__ if owner.__module__.startswith("proxlearn")]
+    variables = (
+        name
+        for owner in owners
+        for name, annotation in vars(owner).get("__annotations__", {}).items()
+        if str(annotation).startswith("ClassVar")
+    )
     names = (name for owner in owners for name, value in vars(owner).items() if isinstance(value, kinds))
-    return list(dict.fromkeys(name for name in names if not name.startswith("_")))
+    return list(dict.fromkeys(name for name in (*variables, *names) if not name.startswith("_")))

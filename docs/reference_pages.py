@@ -146,7 +146,10 @@ def config_page() -> str:
         for name in method
         if name != "recipe"
     ]
-    heading = "## Keys of the method\n\nTheir defaults depend on the recipe. A null of `recipe=tuned` is selected.\n\n"
+    heading = (
+        "## Keys of the method\n\nTheir defaults depend on the recipe. With `recipe=tuned`, a key whose default is "
+        "null is chosen from the data.\n\n"
+    )
     parts.append(heading + table(("key", "values", "recipe=paper", "recipe=tuned", "meaning"), rows))
 
     others = [
@@ -189,9 +192,12 @@ def dataset_tables() -> str:
 CONFIG_INTRODUCTION = """\
 # Config keys
 
-Choose one option of each group (`dataset=banana`), then set any key (`beta=0.1 dataset.scaling=standard`). `proxlearn
-train --cfg job` prints the composed config without training. The values, defaults and meanings on this page come from
-the schema and the packaged YAML files.
+This page lists every config key with its values, its default and its meaning. Choose one option of each group
+(`dataset=banana`), then set any key (`beta=0.1 dataset.scaling=standard`). `proxlearn train --cfg job` prints the
+composed config without training.
+
+The defaults of `dataset.*` are those that all datasets share; the config of a dataset can set others. Your own table
+(`dataset=csv`, `proxlearn fit`) has `train_fraction=0.7` and `scaling=standard`.
 """
 
 
@@ -199,8 +205,8 @@ def metrics_page() -> str:
     """Return the page of all metrics."""
     parts = ["# Metrics\n"]
     parts.append(
-        "`metrics.csv` has a row per logged step. The column `step` comes first; scores are named "
-        "`<part>_<score>_<estimate>`, for example `test_accuracy_weighted`.\n"
+        "This page defines the columns of `metrics.csv`, which has one row per logged step. The column `step` comes "
+        "first; scores are named `<part>_<score>_<estimate>`, for example `test_accuracy_weighted`.\n"
     )
 
     def rows(entries: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -237,19 +243,19 @@ def run_folder_page() -> str:
 RUN_FOLDER_INTRODUCTION = """\
 # Run folder
 
-A run writes its results into `outputs/<dataset>/<name>-<hash>/`; `hydra.run.dir=FOLDER` selects another folder. The
-hash covers every setting that affects the result, so the same command finds the same folder, and more `steps`
-continue it. A sweep writes its tables and plots into `outputs/sweeps/<keys>-<hash>/`. `proxlearn.load_run(FOLDER)`
-opens a run folder.
+This page describes the files of a run. They are written to `outputs/<dataset>/<name>-<hash>/`, or to the folder that
+`hydra.run.dir=FOLDER` names. The hash covers every setting that affects the result, so the same command finds the same
+folder; a larger `steps` continues the run. A sweep writes its tables and plots to `outputs/sweeps/<keys>-<hash>/`.
+`proxlearn.load_run(FOLDER)` opens a run folder.
 """
 RUN_FOLDER_CHECKPOINTS = """\
 ## Checkpoints
 
 `checkpoints/cloud-<step>.safetensors` holds `theta` (N x p), `rho` (N) and the state that an exact resume needs. It
-is written under a temporary name, synced and renamed, and carries a format version and a sha256 of the whole file. A
-checkpoint that is truncated, damaged or of another run is named in a warning and skipped, and the previous one is
-used. Checkpoints are written every `checkpoint_every` steps, of which the newest `keep_checkpoints` are kept, and at
-log-spaced steps (five per decade, and step 0) for films, which are always kept.
+is written under a temporary name, synced and renamed, and contains a format version and a sha256 of the whole file. A
+checkpoint that is truncated, is damaged or belongs to another run is skipped with a warning that names it, and the
+previous one is used. A checkpoint is written every `checkpoint_every` steps; the newest `keep_checkpoints` of these are
+kept. Checkpoints at step 0 and at log-spaced steps (five per decade) are stored for films and always kept.
 
 Configs and run folders hold values and no code: YAML is loaded safely, checkpoints are safetensors and JSON, and
 links inside a run folder are not followed.
@@ -258,16 +264,17 @@ links inside a run folder are not followed.
 
 | file | content |
 | --- | --- |
-| `summary.csv`, `summary.md` | state, step, scores, seconds and error of each job; mean and deviation over seeds |
-| `curves_*` | curves by swept parameter; line and shade: mean and range over seeds |
-| `final_*`, `heat_*` | final scores over one parameter; over two parameters |
+| `summary.csv`, `summary.md` | state, step, scores, seconds and error per job; mean and standard deviation over seeds |
+| `curves_*` | curves of the metrics by swept parameter: the mean (line) and the range (shaded) over seeds |
+| `final_*` | final scores over one swept parameter |
+| `heat_*` | final scores over two swept parameters |
 | `jobs/<n>.log` | output of each job |
 """
 
 
 def exit_codes_page() -> str:
     """Return the page of exit codes and of all error messages."""
-    parts = ["# Exit codes and messages\n"]
+    parts = ["# Exit codes and messages\n\nThis page lists the exit codes of the commands and their error messages.\n"]
     parts.append(table(("exit code", "meaning"), [(f"`{code}`", text) for code, text in EXIT_CODES.items()]))
     parts.append(MESSAGES_INTRODUCTION)
     for title, folders in MESSAGE_GROUPS.items():
@@ -277,8 +284,8 @@ def exit_codes_page() -> str:
 
 
 MESSAGES_INTRODUCTION = """\
-An error is one line on the standard error: the problem, a semicolon, and the remedy. The tables list the messages of
-the package; `...` stands for the name, value or file of the case at hand.
+An error is one line on standard error: the problem, a semicolon, and the remedy. In the tables, `...` stands for a
+name, a value or a file.
 """
 MESSAGE_GROUPS = {
     "Commands and configs": ("cli.py", "commands", "config", "validators.py", "core/registry.py", "files"),

@@ -87,7 +87,7 @@ def reproduction_page() -> str:
 
 
 def paper_tables_page() -> str:
-    """Return the page of the paper's tables and figures, ours beside the printed values."""
+    """Return the page of the paper's tables and figures, ours next to the printed values."""
     parts = ["# The paper's tables and figures\n", conclusions(*PAPER_PAGES)]
     for name in PAPER_PAGES:
         parts.append(repeat(OUTPUTS / f"{name}.md"))
@@ -100,7 +100,7 @@ def paper_tables_page() -> str:
 def weights_page() -> str:
     """Return the page on whether weights lower a risk."""
     parts = ["# Do the weights help?\n", conclusions("weights", "verify/experiment", "paper/health")]
-    parts.append("What the weights are is on the page [What the weights are](verify.md).\n")
+    parts.append("The page [What the weights are](verify.md) explains which quantity the weights estimate.\n")
     parts += [
         repeat(OUTPUTS / "weights.md", title="Proximal, uniform and Fisher-Rao weights on seven datasets"),
         repeat(OUTPUTS / "verify" / "experiment.md", title="A designed experiment"),
@@ -115,7 +115,7 @@ def verify_page() -> str:
 
 
 def estimators_page() -> str:
-    """Return the page about the estimators beside those of scikit-learn."""
+    """Return the page that compares the estimators with those of scikit-learn."""
     return repeat(OUTPUTS / "estimators.md", offset=0)
 
 
@@ -143,12 +143,13 @@ def published_samplers_page() -> str:
 
 
 COMPARISON_NOTES = """\
-`make compare` makes these tables: every method on the same five random splits. There are two blocks, because the
-methods solve two problems. The networks (block A) have two layers and 500 tanh neurons. The samplers (block B) draw
-from the posterior of a *linear* Bayesian logistic regression without a bias. Reference lines are below both. Each
-cell (method, dataset, split) runs in a process of its own, and its result is stored in `outputs/compare/cells.jsonl`
-with the settings that affect it. The same command computes only what is missing, has failed or has other settings.
-`--protocol paper` repeats the paper's own comparison: see [the published settings](published_samplers.md).
+`make compare` computes these tables, with the same five random splits for every method. There are two blocks, because
+the methods solve two problems. The networks (block A) have two layers and 500 tanh neurons. The samplers (block B) draw
+from the posterior of a *linear* Bayesian logistic regression without a bias. Both blocks end with reference methods.
+Each cell (method, dataset, split) runs in a separate process, and its result is stored in
+`outputs/compare/cells.jsonl` with the settings that affect it. If you repeat the command, it computes only the cells
+that are missing, have failed or have other settings. `--protocol paper` repeats the paper's own comparison; see
+[the published settings](published_samplers.md).
 """
 
 
@@ -178,17 +179,19 @@ def published_samplers_text() -> str:
     twonorm = {method: functionals(method, "twonorm")[0] for method in ("jko_icnn", "swgf", "langevin")}
     return f"""\
 JKO-ICNN runs here as in its authors' code: the particles start from the prior, each step starts from a network that is
-pretrained to be the identity, and rows less likely than 1e-5 are ignored. From this start, the published number of
-steps does not reach the posterior. The functional (`notes.ledger` of the cells; Langevin's is a lower bound, with the
-entropy of a Gaussian) ends at {min(jko):.0f} to {max(jko):.0f} on the five splits of diabetes, where Langevin's bound
-is {min(langevin):.0f} to {max(langevin):.0f}, and at {twonorm["jko_icnn"]:.0f} on twonorm
-({twonorm["langevin"]:.0f}). The clouds that remain are too wide, but their log-likelihood is not worse for that reason
-on diabetes. On banana the functional ends {min(gaps):.1f} to {max(gaps):.1f} above the bound. The preset `light`, which
-starts from N(0, I), reaches the posterior on these three datasets. SWGF reaches it on banana and diabetes, and not on
-twonorm ({twonorm["swgf"]:.0f}).
+pretrained to be the identity, and rows with a likelihood below 1e-5 are ignored. From this start, the published number
+of steps does not reach the posterior. The functional that JKO-ICNN minimises (defined in the notes below) is stored in
+`notes.ledger` of the cells. Its value for unadjusted Langevin, computed with the entropy of a Gaussian, is a lower
+bound. JKO-ICNN ends at {min(jko):.0f} to {max(jko):.0f} on the five splits
+of diabetes, where the bound is {min(langevin):.0f} to {max(langevin):.0f}, and at {twonorm["jko_icnn"]:.0f} on twonorm
+(bound: {twonorm["langevin"]:.0f}). The final clouds are too wide, but on diabetes this does not lower their
+log-likelihood. On banana, the functional ends {min(gaps):.1f} to {max(gaps):.1f} above the bound. The preset `light`,
+which starts from N(0, I), reaches the posterior on these three datasets. SWGF reaches it on banana and diabetes, but
+not on twonorm ({twonorm["swgf"]:.0f}).
 
-The published figures are of one split per dataset. For diabetes the authors' code tells which, and `--splits 5 authors`
-runs it beside the random ones. Seconds overstate the cost, because the cells shared the machine with other work.
+The published accuracies belong to one split per dataset. For diabetes, the authors' code defines this split, and
+`--splits 5 authors` adds it to the random splits. The seconds overstate the cost, because the cells shared the machine
+with other work.
 """
 
 
@@ -201,10 +204,10 @@ def speed_page() -> str:
     machine = results["machine"]
     rows, notes = split_table(whole_table(results))
     short = (
-        f"The experiments of the paper take {duration(fastest['seconds'])} ({fastest['dataset']}) to "
+        f"An experiment of the paper takes {duration(fastest['seconds'])} ({fastest['dataset']}) to "
         f"{duration(slowest['seconds'])} ({slowest['dataset']}) on {machine['cores']} cores of a shared virtual "
         f"machine (proxlearn {machine['proxlearn']}, torch {machine['torch']}). The compiled engine is "
-        f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as the paper's algorithms as printed."
+        f"{min(ratios):.0f} to {max(ratios):.0f} times as fast as a literal implementation of the paper's algorithms."
     )
     return f"# Speed\n\n{short}\n\n## Whole experiments\n\n{rows}\n\n{notes}\n\n{SPEED_NOTES}"
 
@@ -224,9 +227,9 @@ SPEED_NOTES = """\
 | command | what it measures |
 | --- | --- |
 | `proxlearn bench` | `--whole` and `--special`; `--quick` takes about two minutes |
-| `proxlearn bench --whole --dataset wdbc sine` | whole experiments of the paper, or some of them |
-| `proxlearn bench --special` | one recursion from special clouds in one regime of the kernel, other losses |
-| `proxlearn bench --growth` | one step from the initial clouds for N = 1000 to 20000 (`--large`: 100000) |
+| `proxlearn bench --whole --dataset wdbc sine` | the paper's experiments as a whole, here on two datasets |
+| `proxlearn bench --special` | special cases: spread clouds, other losses and neurons, the start of a command |
+| `proxlearn bench --growth` | one step from the initial cloud for N = 1000 to 20000 (with `--large`, up to 100000) |
 | `proxlearn bench --company` | commands while other processes use the cores |
 
 Results are printed as tables and stored in bench.json with plots next to it (`-o FILE` selects another file). The
@@ -234,19 +237,21 @@ command warns if the machine is busy. Compare only timings that were interleaved
 
 ## The engine
 
-`compile=auto` uses the compiled engine on the CPU if the neuron has one, and plain torch elsewhere; `on` requires it,
-and `off` is plain torch. The first run compiles, and the result is kept in the user's cache folder. No C compiler is
-needed. A run keeps the engine with which it began (`engine` in `status.json`).
+`compile=auto` uses the compiled engine on the CPU and the plain torch engine on other devices; `on` requires the
+compiled engine, and `off` selects plain torch. For neurons without compiled passes, the compiled engine computes the
+drift in plain torch. The first run compiles some functions and stores them in
+your cache folder. No C compiler is needed. A run keeps the engine that it started with: `engine` in `status.json` is
+`fused` for the compiled engine and `eager` for plain torch.
 
-Results of the compiled engine do not depend on the number of threads: passes run over blocks of particles that depend
-on N alone and are added in order, and the noise comes from a counter-based generator. Weights, potentials and the
-sums over the kernel are in float64, also in float32 runs.
+Results of the compiled engine do not depend on the number of threads: each pass runs over blocks of particles that
+depend only on N, the results of the blocks are added in a fixed order, and the noise comes from a counter-based
+generator. Weights, potentials and the sums over the kernel are in float64, in float32 runs as well.
 
 ## Memory
 
 The compiled engine stores the kernel of up to 8192 particles as a matrix, which takes at most 512 MB in float64. For
-more particles it stores the tiles that fit into a quarter of the free memory, and computes the others again in every
-round, with the same result. `device=cuda` and `compile=off` run plain torch, which computes the log kernel of more
+more particles, it stores the tiles that fit into a quarter of the free memory and recomputes the others in every round,
+with the same result. `device=cuda` and `compile=off` use the plain torch engine, which computes the log kernel of more
 than 4096 particles in tiles. The environment variable `PROXLEARN_MEMORY`, for example `2GiB`, limits the memory that
 counts as free; the limit of a container is respected without it.
 """
@@ -302,15 +307,15 @@ def readme_table() -> str:
         for wanted in (True, False)
     )
     help_counts = lower_first(quoted("verify/experiment", r"Proximal weights help.*?equal time"))
-    weights = quoted("weights", r"over \d+ datasets: compared with weights=uniform, [^;]*")
     answers = {
         "The paper's accuracies": (accuracies, "docs/reproduction.md"),
-        "Its risks and curves": (others, "outputs/paper/curves.md"),
+        "The paper's risks and curves": (others, "outputs/paper/curves.md"),
         "Recommended settings": (conclusion(OUTPUTS / "tuned.md"), "outputs/tuned.md"),
-        "Beside scikit-learn": (conclusion(OUTPUTS / "estimators.md"), "outputs/estimators.md"),
+        "Compared with scikit-learn": (conclusion(OUTPUTS / "estimators.md"), "outputs/estimators.md"),
         "What the weights are": (short("verify/verify"), "outputs/verify/verify.md"),
         "Do weights help?": (
-            f"O{weights[1:]}. In a designed experiment{unfinished}, {help_counts}",
+            f"{short('weights')}. In a designed experiment{unfinished}, whose cells are combinations of problem, N, "
+            f"epsilon and kappa, {help_counts}",
             "outputs/weights.md",
         ),
         "Speed": (speed[0], "outputs/bench/whole.json"),

@@ -1,6 +1,6 @@
 """Proximal mean field learning: a two-layer network as a weighted cloud of particles.
 
-The mathematics, without files::
+Use the mathematics directly, without a run folder::
 
     import proxlearn as pl
 
@@ -9,12 +9,12 @@ The mathematics, without files::
     for cloud, info in pl.iterate(risk, cloud, pl.Hyper(beta=0.05, h=1e-3, epsilon=1.0), steps=1000):
         ...
 
-Runs with checkpoints and metrics, as on the command line::
+Train with checkpoints and metrics, as on the command line::
 
     run = pl.train("dataset=wdbc", "beta=0.05", "steps=2000")
     run = pl.load_run("outputs/wdbc/NAME")
 
-Estimators with fit and predict: ``ProxLearnClassifier`` and ``ProxLearnRegressor``.
+``ProxLearnClassifier`` and ``ProxLearnRegressor`` are scikit-learn estimators.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _MODULES = {
     "proxlearn.run.observers": ("StepEvent",),
     "proxlearn.runs": ("Run", "load_run", "train"),
 }
-"""The module of every public name; torch and scikit-learn take seconds to import, so a module is imported on use."""
+"""The public names of each module, which is imported on first use, because torch and scikit-learn import slowly."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Run the command line with ``python -m proxlearn``, which works without an installation."""
+"""Run the command line with ``python -m proxlearn``, which does not require an installation."""
 
 from proxlearn.cli import console
 

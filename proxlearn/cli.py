@@ -1,4 +1,4 @@
-"""The command-line interface: the table of commands, and the function that runs one of them.
+"""The command-line interface: a table of the commands, and the function that runs a command.
 
 Every command has a module with a function ``main`` that takes the arguments and returns an exit code. Modules that are
 slow to import are not imported here, so that ``proxlearn --help`` is fast. ``train`` composes its config with Hydra;
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from proxlearn import __version__
-from proxlearn.distributed.launch import Launch, find_launch, read_timeout
+from proxlearn.distributed.rank_environment import Launch, find_launch, read_timeout
 from proxlearn.errors import InputError, ProxlearnError, RunError, did_you_mean, system_failure
 from proxlearn.memory import is_out_of_memory
 from proxlearn.portability import return_freed_arrays
@@ -27,7 +27,7 @@ from proxlearn.terminal.streams import OutputClosed, OutputError, notice, open_s
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its module, which has a function ``main(args) -> exit code``, and its line in the help."""
+    """A command: its module, whose function ``main(args)`` returns an exit code, and its line in the help."""
 
     module: str
     help: str
@@ -36,19 +36,19 @@ class Command:
 
 
 COMMANDS = {
-    "fit": Command("proxlearn.commands.fit", "learn your own table: proxlearn fit my.csv --target label"),
+    "fit": Command("proxlearn.commands.fit", "train on your own table: proxlearn fit my.csv --target label"),
     "train": Command(
         "proxlearn.commands.train", "train a cloud of neurons; takes overrides such as dataset=wdbc beta=0.05"
     ),
     "search": Command(
-        "proxlearn.commands.search", "search hyperparameters by the metric of held-out training rows (Optuna)"
+        "proxlearn.commands.search", "search for the best hyperparameters on held-out training rows (Optuna)"
     ),
     "resume": Command("proxlearn.commands.resume", "continue a run from its folder"),
     "status": Command(
         "proxlearn.commands.status", "list runs and sweeps: progress, time left, risk, state", prints=True
     ),
     "predict": Command(
-        "proxlearn.commands.predict", "predict the labels of new rows, with probabilities and spread", prints=True
+        "proxlearn.commands.predict", "predict new rows, with probabilities and standard errors", prints=True
     ),
     "evaluate": Command(
         "proxlearn.commands.evaluate", "compute accuracy, log-loss, calibration or RMSE on labelled rows", prints=True
@@ -59,10 +59,10 @@ COMMANDS = {
     ),
     "compare": Command("proxlearn.commands.compare", "compare networks, samplers and baselines on the same splits"),
     "verify": Command(
-        "proxlearn.commands.verify", "compare the recursion with flows whose solutions are known, and test the weights"
+        "proxlearn.commands.verify", "compare the recursion with flows that have known solutions, and test the weights"
     ),
     "paper": Command(
-        "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or make the missing runs"
+        "proxlearn.commands.paper", "rebuild the paper's tables and figures from stored runs, or start the missing runs"
     ),
     "plot": Command("proxlearn.commands.plot", "redraw the tables and plots of runs and sweeps"),
     "report": Command(
@@ -76,7 +76,7 @@ ON_RANKS = ("train", "resume")
 """Commands that several processes can run together; all other commands run in one process."""
 
 PRINTING = {"-h", "--help", "-c", "--cfg", "-i", "--info", "--hydra-help"}
-"""Options with which a command only prints information."""
+"""Options that make a command print information instead of running."""
 
 EXAMPLES = """\
 examples:
@@ -84,15 +84,15 @@ examples:
   proxlearn train dataset=wdbc beta=0.05 steps=2000                a short run
   proxlearn train -m dataset=wdbc beta=0.03,0.04,0.07 steps=2000   a sweep
   proxlearn train dataset=wdbc --cfg job                           print the config without training
-  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; repeat it to run missing jobs
-  proxlearn search dataset=banana "beta=log(0.01,10)" --trials 20  search a hyperparameter
+  proxlearn train -m beta=0.03,0.05,0.07 hydra/launcher=joblib     on all cores; run it again for missing jobs
+  proxlearn search dataset=banana "beta=log(0.01,10)" --trials 20  optimise a hyperparameter
   proxlearn status --watch                                         follow the progress
   proxlearn resume outputs/wdbc/NAME --steps 5000                  continue or extend a run
-  proxlearn fit my.csv --target label -o result                    your own table, with selected settings
+  proxlearn fit my.csv --target label -o result                    train on your own table
   proxlearn predict result --data new.csv -o out.csv               predict new rows
   proxlearn data                                                   list the datasets
   proxlearn plot outputs/wdbc/*                                    redraw the tables and plots
-  proxlearn report outputs/wdbc/NAME                               an HTML page in one file
+  proxlearn report outputs/wdbc/NAME                               write a self-contained HTML page
   proxlearn film outputs/banana/NAME -o film.mp4                   animate the cloud
 
 `proxlearn COMMAND --help` describes a command. Tab completion: eval "$(proxlearn -sc install=bash)"
@@ -125,15 +125,15 @@ def run(name: str, args: list[str]) -> int:
         notice(str(system_failure(error)))
         return RunError.exit_code
     except RuntimeError as error:
-        # torch raises RuntimeErrors when memory runs out; any other one is a bug and keeps its traceback.
+        # torch raises a RuntimeError when memory runs out; any other RuntimeError is a bug and keeps its traceback.
         if not is_out_of_memory(error):
             raise
         notice(str(system_failure(error)))
         return RunError.exit_code
     except KeyboardInterrupt:
-        # The training loop handles signals itself; this one arrived before or after it.
+        # The training loop handles signals itself; this one arrived before or after the loop.
         overwrites = "overwrite=true" in map(str.lower, args)
-        remedy = "starts again; without overwrite=true it continues" if overwrites else "continues"
+        remedy = "starts again; without overwrite=true, it continues" if overwrites else "continues"
         notice(f"interrupted; the same command {remedy}")
         return 130
 
@@ -146,7 +146,7 @@ def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
                 f"`proxlearn {name}` runs in one process, not on {launch.size} ranks; start it without torchrun or srun"
             )
         return InputError.exit_code
-    # The ranks of one machine share its memory, so that none of them keeps more than it uses.
+    # The ranks on one machine share its memory, so each of them returns what it no longer uses.
     return_freed_arrays()
     # Imported here, because torch takes seconds to import.
     from proxlearn.distributed.world import World
@@ -163,7 +163,7 @@ def run_as_rank(name: str, args: list[str], launch: Launch) -> int:
 
 
 def complete(args: list[str]) -> int:
-    """Print the tab completions of a command's name; Hydra completes the arguments of `train`."""
+    """Print the tab completions of a command name; Hydra completes the arguments of `train`."""
     words = os.environ.get("COMP_LINE", "").split()
     if args and args[0].startswith("query="):
         completes_command = len(words) < 2 or (len(words) == 2 and not os.environ["COMP_LINE"].endswith(" "))
@@ -173,7 +173,7 @@ def complete(args: list[str]) -> int:
             return 0
         if words[1] != "train":
             return 0
-        # Hydra has no subcommands, so the line is passed to it without one.
+        # Hydra has no subcommands, so the subcommand is removed from the line.
         os.environ["COMP_LINE"] = os.environ["COMP_LINE"].replace(" train", "", 1)
     return run("train", ["-sc", *args])
 
@@ -203,16 +203,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 SPIN_COUNT = "4000"
-"""Number of rounds that an idle thread of GNU OpenMP spins before it sleeps, which takes some microseconds.
+"""Number of iterations, a few microseconds in total, for which an idle thread of GNU OpenMP spins before it sleeps.
 
-By default, it spins for milliseconds, so that two runs at once keep each other from working: two runs on WDBC took 27.7
-s at the same time and 8.4 s with this limit, while one run alone took 5.6 s. With the limit, a single run on an idle
-machine is 5 % slower.
+By default, it spins for milliseconds, so two simultaneous runs slow each other down: on WDBC, both took 27.7 s by
+default and 8.4 s with this limit, whereas one run alone took 5.6 s. With the limit, a single run on an idle machine is
+5 % slower.
 """
 
 
 def limit_spinning() -> None:
-    """Let idle threads sleep soon, unless the user has set how they wait; call this before torch is imported."""
+    """Make idle OpenMP threads sleep soon, unless the user has configured them; call this before importing torch."""
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
@@ -230,9 +230,9 @@ def console() -> NoReturn:
     """Run ``main`` as the console script, then end the process without the usual shutdown of the interpreter.
 
     Unloading thousands of modules would take about a second. It is not needed, because every file is closed by then;
-    the exit functions that libraries have registered are still called (joblib removes a folder). A high threshold of
-    the garbage collector saves about as much time, because the million objects that the imports create are never
-    garbage.
+    the exit functions that libraries have registered are still called (joblib removes a temporary folder). Raising the
+    thresholds of the garbage collector saves about as much time, because the imports create a million objects, none of
+    which becomes garbage.
     """
     gc.set_threshold(100_000, 50, 100)
     open_standard_streams()

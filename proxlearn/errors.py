@@ -1,4 +1,4 @@
-"""The exceptions that are shown to the user; each message is one line with the problem and its remedy."""
+"""The exceptions whose messages are shown to the user: one line that states the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MAX_NAMES = 20
 
 EXIT_CODES = {
     0: "success",
-    1: "a run, a job or a cell failed, or the machine did: a full disk, a lack of memory, a non-finite value",
+    1: "a run, a job or a cell failed, for example because of a full disk, a lack of memory or a non-finite value",
     2: "wrong command, config, file or folder; nothing was changed",
     130: "stopped by Ctrl-C (SIGINT); a run has stored a checkpoint, and the same command continues it",
-    143: "stopped by SIGTERM, as 130",
+    143: "stopped by SIGTERM; otherwise the same as 130",
 }
 """Exit codes of all commands; a sweep, a search and a comparison return 1 if any of their jobs failed."""
 
 USER_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-"""The exceptions that a user's function may raise if it cannot handle the tensors with which it is called."""
+"""The exceptions that a user-defined function may raise if it cannot handle the tensors that are passed to it."""
 
 
 def continue_command(overwrite: bool) -> str:
@@ -65,12 +65,12 @@ class ProxlearnError(Exception):
         super().__init__(printable(f"{problem}; {remedy}"))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        # Otherwise, an exception is rebuilt from its message alone, so that a worker process could not return it.
+        # By default, pickle rebuilds an exception from its message alone, so a worker process could not return it.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InputError(ProxlearnError):
-    """An error in the command, the config or a file of the user; the exit code is 2.
+    """An error in the user's command, config or files; the exit code is 2.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class StoppedBySignal(ProxlearnError):
 
 
 def system_failure(error: BaseException) -> RunError:
-    """Return a RunError that describes an OSError or a lack of memory."""
+    """Return the RunError that reports an OSError or a lack of memory."""
     if not isinstance(error, OSError):
         return RunError(
             "not enough memory on this machine", "choose a smaller N or fewer rows, or use a machine with more memory"

@@ -1,7 +1,7 @@
-"""The scikit-learn estimators, which train in the same way as `proxlearn train recipe=tuned`; here the classifier.
+"""The scikit-learn classifier, which is trained in the same way as by `proxlearn train recipe=tuned`.
 
 Features and real targets are standardised with the statistics of the fitted rows; the cloud, its neuron and these
-scalings form a ``Model``, which predicts as `proxlearn predict` does.
+scalings form a ``Model``, which predicts in the same way as `proxlearn predict`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = ["ProxLearn", "ProxLearnClassifier", "ProxLearnRegressor"]
 
 CLASS_WEIGHT = """\
     class_weight : {"balanced"}, dict or None, default=None
-        Weights of the classes, by which the sample weights are multiplied: "balanced" gives every class the same total
-        weight, a dictionary maps labels to weights.
+        Weights of the classes; the weight of a row is multiplied by that of its class. "balanced" gives every class the
+        same total weight; a dictionary maps labels to weights.
 """
 
 
 def _with_class_weight(init: Callable[..., None]) -> Callable[..., None]:
-    """Add the shared parameters to the signature of a constructor, from which scikit-learn reads them."""
+    """Add the shared parameters to the signature of a constructor, because scikit-learn reads them there."""
     shared = inspect.signature(ProxLearn.__init__).parameters
     own = [parameter for name, parameter in inspect.signature(init).parameters.items() if name == "class_weight"]
     init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
             Labels.
         sample_weight : array-like of shape (n,), default=None
             Weights s_m >= 0 of the rows: the risk is sum s_m l_m / sum s_m, and the scalings are weighted in the same
-            way. A row of weight 0 is ignored, and so is a label that only such rows have.
+            way. Rows of weight 0 are ignored, and so are labels that occur only in such rows.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     ) -> Self:
         """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece determines the scalings and selects the values of parameters that are None.
+        The first piece determines the scalings and the values of parameters that are None.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         y : array-like of shape (n,)
             Labels.
         classes : array-like, default=None
-            The labels of all pieces. By default, they are those of the first piece.
+            All labels, including those that occur only in later pieces. By default, the labels of the first piece.
         steps : int, default=10
             Number of recursions.
         sample_weight : array-like of shape (n,), default=None
@@ -154,7 +154,7 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         )
 
     def _with_class_weights(self, sample_weight: Any, X: Any, y: np.ndarray, classes: Any) -> Any:
-        """Return the sample weights multiplied by the weights of the classes, or None if both are equal."""
+        """Return the sample weights multiplied by the class weights, or None if neither kind of weight is given."""
         if self.class_weight is None:
             return sample_weight
         if self.class_weight == "balanced" and classes is not None:
@@ -204,9 +204,10 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
         return labels
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the outputs f of the network: shape (n,) for two classes, whose sign predicts, otherwise (n, C).
+        """Return the outputs f of the network, with shape (n,) for two classes and (n, C) for more.
 
-        With the logistic loss, f is the log-odds of the second class; with cross-entropy, the outputs are logits.
+        The sign of f, or its largest column, determines the predicted class. With the logistic loss, f is the log-odds
+        of the second class; with cross-entropy, the outputs are logits.
 
         Parameters
         ----------
@@ -226,9 +227,9 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the class probabilities, n x C; each is at least 1e-6, and each row sums to 1.
 
-        The link is that of the loss: the logistic function or softmax. For the quadratic loss it is one of them with a
-        slope that is fitted to the rows that the selection holds out; without a selection, the probabilities are
-        (1 + f) / 2, or the outputs' positive parts.
+        The logistic loss converts outputs to probabilities by the logistic function, and cross-entropy by softmax. The
+        quadratic loss uses the same functions with a slope fitted to the rows that the selection holds out; without a
+        selection, the probabilities are (1 + f) / 2 or, for more than two classes, the normalised positive parts of f.
 
         Parameters
         ----------
@@ -259,8 +260,8 @@ class ProxLearnClassifier(ClassifierMixin, ProxLearn):  # type: ignore[misc]
     def predict_std(self, X: Any) -> np.ndarray:
         """Return the standard errors of the class probabilities as an n x C array.
 
-        A probability is computed from a mean over the particles. Its standard error is the typical change of this mean
-        if the same number of particles were drawn again, independently, from the distribution that the cloud
+        A probability is computed from a mean over the particles. Its standard error is the typical change in this
+        mean if the same number of particles were drawn again, independently, from the distribution that the cloud
         represents; it is large for rows on which the particles disagree. Trained particles compensate for one another,
         so a fit with another seed differs by far less. The uncertainty of a label is given by the probabilities
         themselves.

@@ -60,14 +60,14 @@ class WeightedRows:
 
 
 def dense_rows(X: Any) -> np.ndarray:
-    """Return the rows as a dense array; refuse a sparse matrix that does not fit in memory as one."""
+    """Return the rows as a dense array; raise ValueError if a sparse matrix is too large for that."""
     if not issparse(X):
         return np.asarray(X)
     needed, available = 8 * X.shape[0] * X.shape[1], device_memory("cpu")
     if needed > available / 2:
         raise ValueError(
-            f"X is sparse, and as a dense array it needs {needed / 2**30:.0f} GiB, but this machine has "
-            f"{available / 2**30:.0f} GiB; select features, or reduce their number with TruncatedSVD"
+            f"X is sparse; as a dense array, it would need {needed / 2**30:.0f} GiB, which is more than half of this "
+            f"machine's memory ({available / 2**30:.0f} GiB); select features, or reduce their number with TruncatedSVD"
         )
     dense: np.ndarray = X.toarray()
     return dense
@@ -121,7 +121,7 @@ class ProxLearn(EstimatorParameters):
 
     @property
     def history_(self) -> list[dict[str, float]]:
-        """One dictionary per logged step: ``step``, ``train_risk`` and the effective sample size ``ess``."""
+        """One dictionary per logged step, with its number, risk, effective sample size, h, beta and epsilon."""
         check_is_fitted(self)
         return list(self._fitted.history)
 
@@ -148,7 +148,7 @@ class ProxLearn(EstimatorParameters):
         return tags
 
     def _can_continue(self) -> bool:
-        """Whether a further fit can start from the cloud; that of an interrupted selection is a candidate's."""
+        """Return whether a fit can continue from the cloud, which an interrupted selection prevents."""
         return self.__sklearn_is_fitted__() and self._interrupted != "selection"
 
     def _require_rows(self, rows: int, continues: bool) -> None:
@@ -156,11 +156,11 @@ class ProxLearn(EstimatorParameters):
         if not continues and rows < FEWEST_ROWS:
             raise ValueError(
                 f"the first piece has {rows} rows, which are too few to determine the scalings and the settings of the "
-                f"fit; give at least {FEWEST_ROWS} rows in the first call of partial_fit, better some hundreds"
+                f"fit; give at least {FEWEST_ROWS} rows in the first call of partial_fit, preferably several hundred"
             )
 
     def _make_problem(self, neuron: Neuron, samples: Samples, loss: Loss) -> Risk:
-        """Return the risk; raise ValueError if the confinement or the solver does not apply to it."""
+        """Return the risk; raise ValueError if the loss, the confinement or the solver is not valid for it."""
         with value_errors():
             check_loss(loss, samples.y)
             problem = Risk.from_samples(neuron, samples, loss, self._settings().confinement or 0.0)
@@ -183,12 +183,12 @@ class ProxLearn(EstimatorParameters):
     def _train(self, problem: Risk, steps: int | None, start: FitState | None) -> None:
         """Select the settings that are None and train from an initial cloud, or continue the fit ``start``.
 
-        An interrupt during the recursions ends them early. After an interrupt during the selection, the cloud is that
-        of the best candidate so far; without any candidate, the interrupt is raised.
+        An interrupt during the recursions ends them early. After an interrupt during the selection, the result is the
+        cloud of the best candidate so far; if there is no candidate yet, the interrupt is raised.
         """
         given, engine = self._settings(), choose_engine("cpu", solver=self.solver)
         if steps is not None and given.h_schedule == "cosine" and given.horizon is None:
-            # A step size that falls to a hundredth would end the learning from later pieces.
+            # If the step size fell to a hundredth, later pieces would have hardly any effect.
             given = dataclasses.replace(given, h_schedule="constant")
         with value_errors():
             callbacks = callables("callbacks", self.callbacks)
@@ -266,7 +266,7 @@ class ProxLearn(EstimatorParameters):
     def _continue_from(self, given: Settings, start: FitState) -> tuple[Settings, FitState]:
         """Return the settings and the start of a continued fit, discarding an epsilon measured under other settings."""
         if len(start.cloud.theta) != given.N:
-            raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}")
+            raise ValueError(f"N={given.N}, but the continued fit has N={len(start.cloud.theta)}; use the same N")
         before = Settings(**{field.name: self.settings_[field.name] for field in dataclasses.fields(Settings)})
         kept = {name: getattr(before, name) for name in SELECTED if getattr(given, name) is None}
         settings = dataclasses.replace(given, **kept)
@@ -297,7 +297,7 @@ class ProxLearn(EstimatorParameters):
             return self._model.predict(self._rows(X))
 
     def _rows(self, X: Any) -> np.ndarray:
-        """Return the rows to predict as a dense array, validated."""
+        """Validate the rows to predict, and return them as a dense array."""
         return dense_rows(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False))
 
 

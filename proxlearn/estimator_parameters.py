@@ -1,4 +1,4 @@
-"""The parameters of the estimators: their documentation, their defaults and the checks of their values."""
+"""The parameters of the estimators: their documentation, default values and validation."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ TASK_NAMES: dict[Task, str] = {
 
 PARAMETERS = f"""\
     Parameters that are None are chosen by the selection of recipe=tuned, which uses only the rows given to ``fit``: it
-    trains candidates on three quarters of them and compares their log-losses (classes) or risks on the last quarter. A
-    fit with all parameters given is faster; in a search such as GridSearchCV, set the parameters that the search does
+    trains candidates on three quarters of them and compares their log-losses (classes) or risks on the other quarter. A
+    fit is faster if all parameters are given; in a search such as GridSearchCV, set the parameters that the search does
     not vary.
 
     X may be a dense array, a data frame of numbers or a sparse matrix. A sparse matrix is converted to a dense array,
     because the features are centred.
 
-    An invalid parameter or row raises ValueError, as scikit-learn expects, with the message that
-    ``proxlearn.InputError`` has elsewhere. A fit that fails leaves the estimator unchanged.
+    An invalid parameter or row raises ValueError, as scikit-learn expects, with the same message as
+    ``proxlearn.InputError`` in other parts of the package. A fit that fails leaves the estimator unchanged.
 
     The paper's algorithm is ``drift="paper"``, ``prox_potential="paper"``, ``orientation="paper"`` and
-    ``tolerance="paper"`` with ``epsilon_quantile=None`` and given values of ``beta``, ``h`` and ``epsilon``.
+    ``tolerance="paper"`` with ``epsilon_quantile=None`` and explicit values of ``beta``, ``h`` and ``epsilon``.
 
     Parameters
     ----------
     N : int, default=500
         Number of particles (neurons).
     steps : int, default=None
-        Number of recursions of a fit; with ``warm_start``, number of further recursions of each later fit.
+        Number of recursions per fit; with ``warm_start``, each later fit adds this number of recursions.
     beta, h, epsilon : float, default=None
         Inverse temperature, step size, and entropic regularisation of the proximal step.
     epsilon_quantile : float or None, default=0.5
-        Quantile of the particles' squared distances to their nearest neighbours of which ``epsilon`` is a multiple. If
-        None, ``epsilon`` is absolute.
+        If given, ``epsilon`` is a multiple of this quantile of the particles' squared distances to their nearest
+        neighbours. If None, ``epsilon`` is absolute.
     init_scale : float, default=None
         Scale s of the initial cloud: a ~ N(0, 1), b ~ N(0, s^2), w ~ N(0, s^2 / features).
     loss : str, Loss or None, default={DEFAULT_LOSS!r}
@@ -78,15 +78,15 @@ PARAMETERS = f"""\
     confinement : float, mapping of str to float or None, default=None
         Strength lambda of the term (lambda / 2) ||theta||^2, which is added to the risk: one number for all
         coordinates, or one per block "a", "b" and "w" of theta; blocks that are not in the mapping are not confined.
-        None is selected together with other parameters, and 0 if ``beta``, ``h``, ``epsilon`` and ``init_scale`` are
-        given.
+        None means 0 if ``beta``, ``h``, ``epsilon`` and ``init_scale`` are all given; otherwise, the selection chooses
+        the value.
     drift : {{"first_variation", "paper"}}, default="first_variation"
-        Gradient that moves the particles: that of the risk's first variation v + 2 u, or that of sum(u + v), as printed
+        Function whose gradient moves the particles: the first variation v + 2 u of the risk, or sum(u + v), as printed
         in Algorithm 2. "paper" needs the quadratic loss.
     prox_potential : {{"first_variation", "paper"}}, default="first_variation"
         Potential of the proximal step: v + 2 u, or v + u, as printed in the paper. "paper" needs the quadratic loss.
     orientation : {{"consistent", "paper"}}, default="consistent"
-        Position of particle i to which row i of the transport cost belongs: the old one, or the new one, as printed.
+        Whether row i of the transport cost belongs to the old position of particle i or to the new one, as printed.
     tolerance : {{"log", "paper"}}, default="log"
         Stopping criterion of the proximal fixed point: a bound on the error of log rho, or the norms of the changes of
         z and q.
@@ -96,7 +96,7 @@ PARAMETERS = f"""\
         Maximum number of rounds of the proximal fixed point.
     kernel : {{"auto", "log", "dense"}}, default="auto"
         Storage of the Gibbs kernel: the relevant pairs only, the logarithm of the matrix, or the matrix itself, which
-        underflows.
+        may underflow.
     solver : {{"closed_form", "literal"}}, default="closed_form"
         "literal" runs Algorithms 1 and 2 line by line, with automatic differentiation and N x N matrices. It requires
         the value "paper" for ``drift``, ``prox_potential``, ``orientation`` and ``tolerance``, the quadratic loss and
@@ -109,19 +109,19 @@ PARAMETERS = f"""\
     ess_threshold : float, default=0.5
         Threshold of ``resample``, as a share of N.
     h_schedule : {{"cosine", "constant", "power"}}, default="cosine"
-        Schedule of the step size. ``partial_fit``, whose number of recursions is not known in advance, has "constant"
-        in place of "cosine".
+        Schedule of the step size. If ``horizon`` is None, ``partial_fit`` uses "constant" instead of "cosine", because
+        its total number of recursions is not known in advance.
     beta_schedule : {{"constant", "cosine", "power"}}, default="constant"
         Schedule of the temperature.
     horizon : int or None, default=None
-        Number of recursions over which the schedules decrease. None is selected together with other parameters. Where
-        ``beta``, ``h``, ``epsilon`` and ``init_scale`` are given, None makes the step size constant in place of
-        "cosine", and is {DEFAULT_HORIZON} for other schedules.
+        Number of recursions over which the schedules decrease. If ``beta``, ``h``, ``epsilon`` and ``init_scale`` are
+        all given, None makes the step size constant instead of "cosine", and means {DEFAULT_HORIZON} for other
+        schedules; otherwise, the selection chooses the value.
     batch_size : int, "auto" or None, default="auto"
-        Rows per recursion, drawn with replacement; "auto": all of up to {MOST_WHOLE_ROWS} rows, otherwise {AUTO_BATCH};
-        None: all rows.
+        Number of rows per recursion, drawn with replacement. "auto" means all rows if there are at most
+        {MOST_WHOLE_ROWS}, and {AUTO_BATCH} rows otherwise; None means all rows.
     selection_rows : int or None, default={MOST_ROWS}
-        Maximum number of rows that the selection uses, with each class in proportion; None: all rows.
+        Maximum number of rows that the selection uses, stratified by class; None means all rows.
     dtype : {{"float32", "float64"}}, default="float32"
         Precision of the recursion; predictions use float64.
     threads : int or None, default=None
@@ -134,8 +134,8 @@ PARAMETERS = f"""\
     verbose : bool or int, default=False
         Whether to show progress on stderr.
     callbacks : sequence of callable, default=()
-        Functions that are called at every logged step with its row of ``history_`` and the cloud. A true result stops
-        the fit after that step, as in ``proxlearn.train``; ``n_iter_`` is the number of steps made.
+        Functions that are called at every logged step with its row of ``history_`` and the cloud. If one of them
+        returns a true value, the fit stops after that step; ``n_iter_`` is then the number of steps so far.
 
     Attributes
     ----------
@@ -144,15 +144,15 @@ PARAMETERS = f"""\
     weights_ : ndarray of shape (N,)
         Weights of the particles, which sum to 1.
     history_ : list of dict
-        Number, risk, effective sample size, h, beta and epsilon of each logged step.
+        Step number, risk, effective sample size, h, beta and epsilon of each logged step.
     settings_ : dict
         All settings of the fit, with the selected values and the name of the loss.
     selection_ : list of dict
         The candidates of the selection and their validation risks.
     selection_end_ : {{"minimum", "step cap", "fewest steps"}} or None
-        Where the validation score of the selected candidate is lowest: between its steps, at the last one (more
-        ``steps`` may give a better model), or at one of the first (the features may hardly determine the target). None
-        if nothing was selected.
+        Where the validation score of the selected candidate is lowest: in the middle of its training, near the end
+        (more ``steps`` may give a better model), or at one of the first steps (the features may hardly determine the
+        target). None if nothing was selected.
     n_iter_, n_steps_ : int
         Number of recursions so far.
     n_features_in_ : int
@@ -162,7 +162,7 @@ PARAMETERS = f"""\
 
 
 def parameters_with(more: str) -> str:
-    """Return the shared part of the docstring with further parameters, before the attributes."""
+    """Return the shared part of the docstring with ``more`` parameters inserted before the attributes."""
     before, heading, after = PARAMETERS.partition("\n    Attributes\n")
     return f"{before}{more}{heading}{after}"
 
@@ -240,11 +240,11 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
 
     def _settings(self) -> Settings:
-        """Return the parameters as settings, checked in the same way as the keys of the command line."""
+        """Return the parameters as settings, validated in the same way as the keys of the command line."""
         names = [field.name for field in dataclasses.fields(Settings) if hasattr(self, field.name)]
         values = {name: self._checked(name) for name in names}
         selects = None in (values[name] for name in SELECTED if name not in ("steps", "confinement", "horizon"))
-        # The literal algorithm has no confinement.
+        # The literal algorithm does not support confinement.
         if values["confinement"] is None and (not selects or self.solver == "literal"):
             values["confinement"] = 0.0
         if values["horizon"] is None and values["h_schedule"] == "cosine" and not selects:
@@ -275,7 +275,7 @@ class EstimatorParameters(BaseEstimator):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def value_errors() -> Iterator[None]:
-    """Convert an InputError raised in the block to the ValueError that scikit-learn expects."""
+    """Convert an InputError that the block raises to a ValueError, as scikit-learn expects."""
     try:
         yield
     except InputError as error:
@@ -283,7 +283,7 @@ def value_errors() -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a numpy number, such as one passed by a parameter search, to a Python number."""
+    """Convert a numpy number, which a parameter search may pass, to a Python number."""
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     return value.item() if isinstance(value, np.generic) else value

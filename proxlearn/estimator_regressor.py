@@ -1,4 +1,4 @@
-"""The regressor, which trains in the same way as `proxlearn train recipe=tuned` on a real target."""
+"""The scikit-learn regressor, which is trained in the same way as by `proxlearn train recipe=tuned`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     __doc__ = f"""Regressor for one or several targets, trained by proximal mean field learning.
 
     With a matrix of targets, one network has one output per target: the targets share their neurons, each target is
-    standardised by itself, and the loss is the sum over the targets. ``predict`` then returns a matrix.
+    standardised separately, and the loss is the sum over the targets. ``predict`` then returns a matrix.
 
 {parameters_with("")}    noise_ : ndarray of shape (targets,)
-        Standard deviation of the residuals on the rows that selection held out, after as many recursions as the fit
-        has. If selection did not choose the number of recursions, the value on the fitted rows is used if it is larger.
-        Without selection, or with a loss other than the quadratic one, it is computed on the rows fitted last, which
-        underestimates it.
+        Standard deviation of the residuals on the rows that the selection held out, after the same number of recursions
+        as in the fit. If the selection did not choose the number of recursions, the value on the fitted rows is used if
+        it is larger. Without a selection, or with a loss other than the quadratic one, it is computed on the rows of
+        the last fit and underestimates the noise.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, steps: int = PARTIAL_STEPS, sample_weight: Any = None) -> Self:
         """Train for ``steps`` recursions on these rows, for data that arrives in pieces.
 
-        The first piece determines the scalings and selects the values of parameters that are None.
+        The first piece determines the scalings and the values of parameters that are None.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         targets = rows.y
         outputs = targets.shape[1]
         if continues and outputs != len(self._model.target_scaler.shift):
-            raise ValueError(f"y has {outputs} targets, but the continued fit has a different number of targets")
+            raise ValueError(f"y has {outputs} targets, unlike the continued fit; give the same number of targets")
         if continues:
             scaler, target_scaler = self._model.scaler, self._model.target_scaler
         else:
@@ -124,7 +124,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         cloud = self._fitted.cloud.to("cpu", torch.float64)
         self._model = Model(neuron, TASKS["regression"](loss), cloud, scaler, target_scaler, columns=())
         predicted = self._model.predict(rows.X).predicted.reshape(targets.shape)
-        # Computed in scaled units: the square of 1e200 is infinite, and so is the difference of 1e308 and -1e308.
+        # Scaled units prevent overflow: the square of 1e200 is infinite, and so is the difference of 1e308 and -1e308.
         squares = (targets * target_scaler.factor - predicted * target_scaler.factor) ** 2
         noise = np.sqrt(np.average(squares, axis=0, weights=rows.weights))
         # The risk on the held-out rows is a squared error for the quadratic loss only.
@@ -164,7 +164,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
     def predict_std(self, X: Any) -> np.ndarray:
         """Return the standard errors of the predictions, in the units of the targets.
 
-        A prediction is a mean over the particles. Its standard error is the typical change of this mean if the same
+        A prediction is a mean over the particles. Its standard error is the typical change in this mean if the same
         number of particles were drawn again, independently, from the distribution that the cloud represents; it is
         large for rows on which the particles disagree. Trained particles compensate for one another, so a fit with
         another seed differs by far less. The noise of the targets is not included: see ``noise_``.
@@ -194,9 +194,9 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
         X : array-like of shape (n, features)
             Features in the units of the fitted rows.
         coverage : float, default=0.9
-            Probability > 0 and < 1 that an interval contains the value.
+            Probability that an interval contains the value, between 0 and 1.
         of : {"target", "mean"}, default="target"
-            What the intervals are for.
+            Quantity that the intervals contain with this probability: a new target, or f(x).
 
         Returns
         -------
@@ -212,7 +212,7 @@ class ProxLearnRegressor(RegressorMixin, ProxLearn):  # type: ignore[misc]
 
 
 def _quantile(coverage: float) -> float:
-    """Return z such that a normal variable is within z standard deviations of its mean with this probability."""
+    """Return z such that a normal variable lies within z standard deviations of its mean with this probability."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}; try coverage=0.9")
     return NormalDist().inv_cdf((1 + coverage) / 2)

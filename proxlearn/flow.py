@@ -1,4 +1,4 @@
-"""Clouds from Python, without a run folder: initial clouds, single steps and iterations."""
+"""Functions that draw a cloud and compute its steps, without a run folder."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def init(
     Parameters
     ----------
     functional : Functional
-        The functional that the cloud is for; it defines the names and lengths of the blocks of theta.
+        The functional for which the cloud is drawn; it defines the names and lengths of the blocks of theta.
     N : int
         Number of particles.
     seed : int, default=0
         Seed of the locations. The noise of ``iterate`` uses a separate random stream for the same seed.
     scale : float, default=1.0
-        Scale s of a centred normal distribution. A neuron derives the standard deviation of each block from it: for a
-        sigma(<w, x> + b), 1 for a, s for b and s / sqrt(n_x) for w. Without a neuron, the standard deviation is s.
+        Scale s of a centred normal distribution. For the neuron a sigma(<w, x> + b), the standard deviations are 1 for
+        a, s for b and s / sqrt(n_x) for w. Without a neuron, the standard deviation is s for all coordinates.
     box : Mapping[str, (float, float)], optional
         Intervals of the coordinates of every block. If given, the locations are drawn uniformly on this box instead.
     dtype : torch.dtype, optional
@@ -88,7 +88,7 @@ def init(
         box = intervals("box", box)
         for name in box:
             if name not in functional.blocks:
-                raise InputError(f"box names the unknown block `{name}`", did_you_mean(name, functional.blocks))
+                raise InputError(f"box contains the unknown block `{name}`", did_you_mean(name, functional.blocks))
         for name in functional.blocks:
             if name not in box:
                 raise InputError(f"box gives no interval for the block `{name}`", f"add '{name}': (low, high)")
@@ -108,7 +108,7 @@ def iterate(
     engine: str | None = None,
     threads: int | None = None,
 ) -> Iterator[tuple[PointCloud, Info | None]]:
-    """Return an iterator over the clouds after each step and the diagnostics of the step.
+    """Return an iterator that yields the cloud after each step and the diagnostics of the step.
 
     The arguments are checked when this function is called, before the first step.
 
@@ -121,7 +121,7 @@ def iterate(
     hyper : Hyper
         Hyperparameters; schedules and a relative epsilon are applied step by step.
     steps : int, optional
-        Number of steps from the given cloud. By default, the iterator does not end.
+        Number of steps from the given cloud. By default, the iterator is infinite.
     seed : int, default=0
         Seed of the noise, used if no generator is given. The noise depends on the seed and on ``cloud.step``, so that
         continuing a cloud with the same seed does not repeat its noise.
@@ -130,8 +130,8 @@ def iterate(
         steps: with the same generator, 10 steps followed by 10 more give bit for bit the result of 20 steps in one
         call.
     engine : {"fused", "eager", "literal"}, optional
-        Compiled passes, plain torch, or the algorithms as printed. The default is fused on the CPU and eager elsewhere.
-        The results of the engines differ in their last bits.
+        Implementation of the steps: compiled passes, plain torch, or the algorithms as printed. The default is "fused"
+        on the CPU and "eager" on other devices. The results of the engines differ in their last bits.
     threads : int, optional
         Number of threads of the compiled passes, by default as many as torch uses. The compiled passes give the same
         bits with any number of threads.
@@ -152,7 +152,7 @@ def iterate(
 
     Notes
     -----
-    A cloud represents two distributions: that of its locations, and that of its weighted locations. The proximal
+    A cloud represents two distributions, one by its locations and one by its weighted locations. The proximal
     weights follow the density p of the particles, up to a factor. For locations drawn from p, the weighted mean of a
     function therefore estimates its integral against p^2 / int p^2, a narrower distribution, whereas the plain mean
     estimates the integral against p. If the distribution of the particles is of interest (a histogram, a moment), use
@@ -252,7 +252,7 @@ def step(
 
 
 def _noise_seed(seed: int, step: int) -> int:
-    """Return the seed of the noise of a cloud that starts at ``step``; at step 0, it is the same as in a run."""
+    """Return the seed of the noise for a cloud at ``step``; at step 0, it is the seed that a run uses."""
     if step == 0:
         return split_seed(seed)[1]
     return int(np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(1, np.uint32)[0])
@@ -261,7 +261,7 @@ def _noise_seed(seed: int, step: int) -> int:
 def _with_step_in_errors(
     iterates: Iterator[tuple[PointCloud, Info | None]], step: int
 ) -> Iterator[tuple[PointCloud, Info | None]]:
-    """Yield the iterates; an error about a non-finite gradient is extended by the number of the step."""
+    """Yield the iterates, and add the number of the step to an error about a non-finite gradient."""
     try:
         for cloud, info in iterates:
             step = cloud.step

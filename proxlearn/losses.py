@@ -3,7 +3,7 @@
 ``quadratic``, (y - f)^2, is the paper's loss; ``logistic`` is for two classes, -1 and +1; ``cross_entropy`` is for C
 classes and a neuron with C outputs; ``huber`` is for regression with outliers, and ``Huber(delta)`` sets its threshold.
 A user-defined loss is a subclass of ``Loss`` that defines ``value(f, y)``. A Risk and the estimators accept such an
-object; ``register`` gives it a name that ``train`` accepts. A package adds a loss to every process through an entry
+object; ``register`` gives it a name that ``train`` accepts. An installed package can provide a loss through an entry
 point of the group ``proxlearn.losses``.
 
 Examples
@@ -25,7 +25,7 @@ __all__ = ["Huber", "Loss", "cross_entropy", "huber", "logistic", "quadratic", "
 
 
 def register(name: str, loss: Loss | Callable[[], Loss]) -> None:
-    """Register a loss in this process under a name for ``loss=NAME`` in ``train``, a Risk and the estimators.
+    """Register a loss in this process, so that ``loss=NAME`` selects it in ``train``, a Risk and the estimators.
 
     A run folder stores the name. To continue such a run, or to predict with it, register the loss again first. Existing
     names cannot be reused.
@@ -61,7 +61,7 @@ def unregister(name: str) -> None:
     Parameters
     ----------
     name : str
-        Name that was given to ``register``.
+        Name under which the loss was registered.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The free and total memory of the machine, the memory of a kernel, and the detection of failed allocations."""
+"""Functions that determine free and total memory and the size of a kernel, and that detect failed allocations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALLOCATION_FAILURES = ("can't allocate memory", "out of memory")
 
 
 def free_memory(device: object = "cpu") -> int:
-    """Return the free memory in bytes, at most the limit in the environment variable PROXLEARN_MEMORY.
+    """Return the free memory in bytes, but at most the limit that the environment variable PROXLEARN_MEMORY sets.
 
     For cuda, this is the free memory of the GPU; for any other device, it is the machine's memory that this process can
     still use. ``device`` is a torch.device or its name.
@@ -36,7 +36,7 @@ def free_memory(device: object = "cpu") -> int:
         import torch
 
         where = torch.device(str(device))
-        # Memory that torch has reserved but not allocated is free for torch, though not for the driver.
+        # Memory that torch has reserved but not allocated is free for torch, although the driver reports it as used.
         unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
         free: int = torch.cuda.mem_get_info(where)[0] + unused
     else:
@@ -45,7 +45,7 @@ def free_memory(device: object = "cpu") -> int:
 
 
 def memory_limit() -> int | None:
-    """Return the limit in the environment variable PROXLEARN_MEMORY in bytes, or None if it is not set."""
+    """Return the limit in bytes that the environment variable PROXLEARN_MEMORY sets, or None if it is not set."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return None
@@ -58,7 +58,7 @@ def memory_limit() -> int | None:
 
 
 def device_memory(device: str) -> int:
-    """Return the total memory in bytes, of the GPU if ``device`` is cuda and of this machine otherwise."""
+    """Return the total memory of the GPU, if ``device`` is cuda, or of this machine, in bytes."""
     if device == "cuda":
         import torch
 

@@ -4,8 +4,8 @@
 activation, ``Perceptron`` takes the activation as an argument, ``Softmax`` is the paper's neuron for several classes,
 and ``FunctionNeuron`` wraps a function phi(theta, x). ``Neuron`` is the base class of all of them.
 
-A Risk accepts a neuron as an object; ``register`` gives it a name that ``train`` accepts. A package adds a neuron to
-every process through an entry point of the group ``proxlearn.neurons``.
+A Risk accepts a neuron as an object; ``register`` gives it a name that ``train`` accepts. An installed package can
+provide a neuron through an entry point of the group ``proxlearn.neurons``.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def Cos(outputs: int = 1) -> Perceptron:
 
 
 def register(name: str, neuron: Neuron | Callable[[int], Neuron]) -> None:
-    """Register a neuron in this process under a name for ``dataset.neuron=NAME`` in ``train`` and for a Risk.
+    """Register a neuron in this process, so that ``dataset.neuron=NAME`` in ``train`` and a Risk can select it by name.
 
     A run folder stores the name. To continue such a run, or to predict with it, register the neuron again first.
     Existing names cannot be reused.
@@ -203,7 +203,7 @@ def unregister(name: str) -> None:
     Parameters
     ----------
     name : str
-        Name that was given to ``register``.
+        Name under which the neuron was registered.
 
     Examples
     --------

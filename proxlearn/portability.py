@@ -1,4 +1,4 @@
-"""Differences between operating systems: flags for os.open, the user ID, processes, threads and memory.
+"""Functions that differ between operating systems: flags for os.open, the user ID, processes, threads and memory.
 
 Features that an operating system may lack are looked up here, so that the package can be imported without POSIX.
 """
@@ -24,7 +24,7 @@ def user_id() -> int:
 
 
 def process_exists(pid: int) -> bool:
-    """Return whether a process of this machine may still run; False only if it has certainly ended."""
+    """Return whether a process on this machine may still be running; False only if it has certainly ended."""
     # On Windows, signal 0 is Ctrl-C and would stop the process.
     if os.name == "nt" or pid <= 0:
         return True
@@ -42,16 +42,16 @@ def physical_memory() -> int:
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-    # windll is looked up by name, because only the ctypes of Windows has it.
+    # windll is looked up by name, because ctypes has it only on Windows.
     getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # noqa: B009
     return int(status.total)
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the memory in bytes that this process can still use within the limit of its cgroup.
+    """Return the number of bytes that this process can still use, within the limit of its cgroup.
 
     On Linux, this is MemAvailable, or the remainder of a cgroup's limit if that is less; on Windows, it is the free
-    physical memory; elsewhere, it is the size of the memory. ``root`` is the folder that holds proc and sys.
+    physical memory; elsewhere, it is the total memory. ``root`` is the folder that holds proc and sys.
     """
     if not hasattr(os, "sysconf"):
         status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
@@ -73,13 +73,13 @@ def _cgroup_remainders(root: Path) -> list[int]:
         top = root / "sys/fs/cgroup" / ("memory" if version_1 else "")
         names = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file") if version_1 else None
         limit_name, usage_name, reclaimable = names or ("max", "current", "inactive_file")
-        # A container sees its own cgroup as the root, whatever path the line names; folders that do not exist are
-        # passed over.
+        # A container sees its own cgroup as the root, whatever path the line names; missing folders are
+        # skipped.
         group = top / path.lstrip("/")
         for folder in [group, *group.parents]:
             limit, usage = (_number(folder / f"memory.{name}") for name in (limit_name, usage_name))
             if limit is not None and usage is not None:
-                # The file cache counts as usage, and the system reclaims it.
+                # The file cache counts as usage, but the system can reclaim it.
                 cache = _keyed_number(folder / "memory.stat", reclaimable) or 0
                 remainders.append(limit - max(0, usage - cache))
             if folder == top:
@@ -95,7 +95,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file of one line, or None if there is no such file or it holds no number (``max``)."""
+    """Return the number in a one-line file, or None if the file is missing or holds no number (``max``)."""
     first = (_lines(path) or [""])[0].strip()
     return int(first) if first.isdecimal() else None
 
@@ -107,10 +107,10 @@ def _keyed_number(path: Path, key: str) -> int | None:
 
 
 def return_freed_arrays(least_bytes: int = 2**18) -> None:
-    """Let the C library return the memory of every freed array of ``least_bytes`` or more to the system at once.
+    """Make the C library return the memory of freed arrays of at least ``least_bytes`` to the system immediately.
 
-    By default, glibc raises this limit to 32 MB while a program runs, and the freed arrays below it leave gaps that
-    other arrays do not fit into. On other systems, this function has no effect.
+    By default, glibc raises this limit to up to 32 MB while a program runs, and freed smaller arrays leave gaps that
+    are too small for other arrays. On other systems, this function has no effect.
     """
     mallopt = _c_function("mallopt")
     if mallopt is not None:
@@ -118,14 +118,14 @@ def return_freed_arrays(least_bytes: int = 2**18) -> None:
 
 
 def return_freed_memory() -> None:
-    """Return the memory of all freed arrays to the system, also of small ones; only Linux has this function."""
+    """Return the memory of all freed arrays, including small ones, to the system; this has an effect on Linux only."""
     malloc_trim = _c_function("malloc_trim")
     if malloc_trim is not None:
         malloc_trim(0)
 
 
 def _c_function(name: str) -> Any:
-    """Return a function of the C library that only glibc has, or None."""
+    """Return a function that only glibc provides, or None if it is not available."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
@@ -152,7 +152,7 @@ class _MemoryStatus(ctypes.Structure):
 
 
 class Fork:
-    """A flag that is set if this process was forked from one in which threads of GNU OpenMP ran.
+    """A flag that is set if this process was forked from a process that had started threads of GNU OpenMP.
 
     It is set by core/fused/thread_layer.py.
     """

@@ -1,7 +1,7 @@
-"""Text made safe: names from files for a terminal, and strings in overrides for Hydra's grammar and the shell.
+"""Functions that escape text for a terminal, for Hydra's grammar and for the shell.
 
-The name of a run, a column, a class or a host may contain control characters, which a terminal would execute. Text that
-is printed for users passes through these functions; tables for programs (CSV, JSON) are not changed.
+The name of a run, a column, a class or a host may contain control characters, which a terminal would interpret. Text
+that is printed for users passes through these functions; tables for programs (CSV, JSON) are not changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 
 def printable(text: str) -> str:
-    """Return the text as one line, with control characters escaped (``\\x1b``) and line breaks and tabs as spaces."""
+    """Return the text as one line: line breaks and tabs become spaces; control characters are escaped (``\\x1b``)."""
     return "".join(" " if character in "\n\r\t" else _escape(character) for character in text)
 
 

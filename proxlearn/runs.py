@@ -1,4 +1,4 @@
-"""Runs from Python: train in a run folder as the command line does, and read run folders.
+"""Functions that train in a run folder, as the command line does, and read run folders.
 
 A run is described by a config, so it can be resumed, swept and compared. A config cannot contain a user-defined neuron
 or loss; use it with ``proxlearn.iterate``, or give it a name with ``proxlearn.neurons.register``,
@@ -244,9 +244,9 @@ def train(
 ) -> Run:
     """Train in a run folder, exactly as ``proxlearn train`` does with the same arguments.
 
-    An existing run is continued, and a finished run is returned unchanged. The result is bit for bit that of the
-    command. The folder is ``outputs/<dataset>/<name>`` in the working directory, where the name consists of the main
-    settings and a hash of all settings that affect the result. ``"hydra.run.dir=FOLDER"`` chooses another folder;
+    An existing run is continued, and a finished run is returned unchanged. The result is bit for bit the same as that
+    of the command. The folder is ``outputs/<dataset>/<name>`` in the working directory, where the name consists of the
+    main settings and a hash of all settings that affect the result. ``"hydra.run.dir=FOLDER"`` chooses another folder;
     ``run.folder`` is its path.
 
     Parameters
@@ -258,7 +258,7 @@ def train(
         Functions that are called with a ``proxlearn.StepEvent`` (``step``, ``cloud``, ``info``, and ``row``, which is
         None if the step is not logged) for the initial cloud of a new run and after every step. If one returns a true
         value, the run stops after its checkpoint is stored, as after a signal; the same call continues it with the bits
-        of an uninterrupted run. An exception ends the run as failed; it can be continued from its last checkpoint.
+        of an uninterrupted run. After an exception, the run has failed and can be continued from its last checkpoint.
         Callbacks are not stored.
     plots : bool, default=True
         Whether to draw the plots and tables into the folder, as the command does.
@@ -316,7 +316,7 @@ def train(
         signal.raise_signal(stopped.exit_code - 128)
         raise
     finally:
-        # A run that fails while its data are read has created a folder and stored nothing.
+        # A run that fails while it reads its data leaves an empty folder.
         remove_if_empty(plan.folder, existing)
     if outcome.signal is not None:
         # The run is stored. The signal was meant for the whole program, so Ctrl-C raises KeyboardInterrupt as usual.

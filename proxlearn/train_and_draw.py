@@ -38,7 +38,7 @@ def run_session(
     try:
         outcome = train_and_draw(config, folder, command, summary=summary, world=world)
     except TableProblems as error:
-        # The remedy is this command with further settings.
+        # The remedy is this command with additional settings.
         common = error.for_command(command) if world is None else world.settle(error.for_command(command))
         notice(str(common))
         return common.exit_code
@@ -87,7 +87,7 @@ def train_and_draw(
         return outcome
     if world is not None:
         return_freed_memory()
-    # Imported after the training, because the plots take up a hundred megabytes that a large cloud may need.
+    # Imported after the training, because the plotting code takes up a hundred megabytes that a large cloud may need.
     from proxlearn.views.run import run_views
 
     if outcome.already_finished and verbose:

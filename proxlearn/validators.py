@@ -13,7 +13,7 @@ from proxlearn.files.safe_read import check_path
 
 Check = Callable[[str, Any], Any]
 LARGEST_END = 3e38
-"""Largest magnitude of an interval's end, because the initial cloud may be in single precision."""
+"""Largest magnitude of an endpoint of an interval, because the initial cloud may be in single precision."""
 
 
 def real(
@@ -79,7 +79,7 @@ def text(name: str, value: Any) -> str:
 
 
 def word(example: str) -> Check:
-    """Return a validator of strings of letters, digits and . + - _, which can be part of a folder name."""
+    """Return a validator for strings of letters, digits, ., +, - and _, which are valid in folder names."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 100 or not re.fullmatch(r"\w[\w.+-]*", value):
@@ -127,7 +127,7 @@ def optional(check: Check) -> Check:
 
 
 def optional_or_auto(check: Check) -> Check:
-    """Return a check that accepts null, the word auto, and the values that ``check`` accepts."""
+    """Return a validator that accepts None and "auto", and applies ``check`` to any other value."""
 
     def checked(name: str, value: Any) -> Any:
         return value if value is None or value == "auto" else check(name, value)
@@ -145,7 +145,7 @@ def strengths(name: str, value: Any) -> float | dict[str, float]:
 
 
 def whole(name: str, value: Any, at_least: int) -> int:
-    """Validate an integer that Python code gives; numpy integers are accepted, but 3.0 is not."""
+    """Validate an integer passed from Python code; numpy integers are accepted, but 3.0 is not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < at_least:
         raise InputError(f"{name} is {_describe(value)}", f"give a whole number >= {at_least}")
     return int(value)

@@ -1,4 +1,4 @@
-"""Compare trained clouds with those of an earlier revision, bit for bit, on this machine.
+"""Compare trained clouds bit for bit with the clouds of an earlier revision, on this machine.
 
 Both source trees train the same short runs in separate processes with one thread: every dataset that is available on
 this machine, with recipe=paper and recipe=tuned, with the fused and the eager engine, and in float32 and float64. The
@@ -142,7 +142,7 @@ def available_datasets(tree: Path) -> list[str]:
 
 
 def quadratic_loss(tree: Path) -> list[str]:
-    """Return the argument that selects the only loss of version 0.1; recipe=tuned now has another default."""
+    """Return the argument that selects the only loss of version 0.1, or nothing if recipe=tuned sets no loss."""
     recipe = tree / "configs" / "recipe" / "tuned.yaml"
     return ["loss=quadratic"] if recipe.is_file() and "\nloss:" in recipe.read_text(encoding="utf-8") else []
 
@@ -173,7 +173,7 @@ def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--revision", default=LAST_OF_0_1, help="tag or commit to compare with (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=300, help="recursions per run (default: %(default)s)")
-    parser.add_argument("--N", type=int, help="particles per run (default: those of the dataset)")
+    parser.add_argument("--N", type=int, help="particles per run (default: the N of the dataset)")
     parser.add_argument(
         "--dataset", nargs="+", metavar="NAME", help="datasets to compare (default: all that are on this machine)"
     )

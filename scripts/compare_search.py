@@ -1,10 +1,10 @@
-"""Compare the search by TPE with a random search: the same number of short trials, several seeds, two datasets.
+"""Compare the search by TPE with a random search: on two datasets, with several seeds and equally many short trials.
 
     python scripts/compare_search.py docs/search_comparison.csv
 
 Every trial is a run of `proxlearn search`, in this process. The table has one row per dataset, sampler and seed: the
 best validation score after all trials, and the test score of that trial, which the search does not see. Searches that
-the table already holds are not repeated. The page is written next to the table.
+the table already contains are not repeated. The page is written next to the table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def search(dataset: str, sampler: str, seed: int, folder: Path) -> dict[str, obj
 
 
 def page(table: pd.DataFrame) -> str:
-    """Return the page: mean and standard deviation over the seeds, and in how many seeds TPE is better."""
+    """Return the page: mean and standard deviation over the seeds, and for how many seeds each sampler is better."""
     rows = []
     for (dataset, metric), part in table.groupby(["dataset", "metric"], sort=False):
         wide = part.pivot(index="seed", columns="sampler", values="validation")
@@ -57,7 +57,7 @@ def page(table: pd.DataFrame) -> str:
             other = next(name for name in SAMPLERS if name != sampler)
             row: dict[str, object] = {"dataset": dataset, "score": metric, "search": sampler}
             for name in ("validation", "test"):
-                row[f"best {name}" if name == "validation" else "its test score"] = (
+                row[f"best {name}" if name == "validation" else "test score"] = (
                     f"{of_sampler[name].mean():.4f} ± {of_sampler[name].std():.4f}"
                 )
             row["better in"] = f"{int((wide[sampler] < wide[other]).sum())} of {len(wide)} seeds"
@@ -65,9 +65,11 @@ def page(table: pd.DataFrame) -> str:
     ranges = ", ".join(f"`{text}`" for text in RANGES)
     return (
         "# TPE and random search\n\n"
-        f"`proxlearn search` with {TRIALS} trials of `{' '.join(SHORT)}` over {ranges}; mean and standard deviation "
-        f"over {table['seed'].nunique()} seeds of the sampler (lower is better). `scripts/compare_search.py` writes "
-        "this page and [the table](search_comparison.csv).\n\n"
+        "This page compares the two samplers of `proxlearn search` on two datasets. "
+        f"Each search made {TRIALS} trials of `{' '.join(SHORT)}` over {ranges}. "
+        f"The scores are the mean and the standard deviation over {table['seed'].nunique()} seeds of the sampler; "
+        "lower is better. The test score is that of the trial with the best validation score. "
+        "`scripts/compare_search.py` writes this page and [the table](search_comparison.csv).\n\n"
         f"{markdown(pd.DataFrame(rows))}"
     )
 
@@ -75,7 +77,7 @@ def page(table: pd.DataFrame) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path)
-    parser.add_argument("--most", type=int, default=100, help="number of searches in this call")
+    parser.add_argument("--most", type=int, default=100, help="maximum number of searches in this call")
     options = parser.parse_args()
     rows: list[Any] = pd.read_csv(options.table).to_dict("records") if options.table.is_file() else []
     done = {(row["dataset"], row["sampler"], row["seed"]) for row in rows}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure one cloud over two ranks against one process, and write docs/ranks.md from the figures.
+"""Compare one cloud on two ranks with one process, and write docs/ranks.md from the measurements.
 
 python scripts/ranks_page.py run       one process with two threads and two ranks with one thread each, in turn, three
                                        times; adds rows to outputs/ranks/measured.csv (12 minutes)
@@ -33,11 +33,11 @@ MEASURED, PROBED = ROOT / "outputs" / "ranks" / "measured.csv", ROOT / "outputs"
 PAGE = ROOT / "docs" / "ranks.md"
 N, P, N_X, STEPS = 100_000, 32, 30, 3
 ROWS = 399
-"""WDBC: training rows; a particle has p = N_X + 2 coordinates."""
+"""Number of training rows of WDBC; a particle has p = N_X + 2 coordinates."""
 FEW = 256
 """Number of particles of the runs that measure the memory of a process without a cloud."""
 MOST_LOAD = 1.0
-"""Load of the machine below which it counts as idle."""
+"""Load below which the machine counts as idle."""
 MESSAGE_BYTES = 2**20
 """Size of the parts in which the locations are exchanged, as in proxlearn/core/sharding.py."""
 
@@ -61,7 +61,7 @@ def run(busy: bool, repeats: int) -> None:
 
 
 def train(kind: str, N: int) -> dict[str, object]:
-    """Run the command on one process or on two ranks, and return what was measured."""
+    """Run the command on one process or on two ranks, and return the measurements."""
     with tempfile.TemporaryDirectory() as folder:
         out, words = Path(folder) / "run", ["train", "dataset=wdbc", f"N={N}", f"steps={STEPS}", "films=false"]
         own = [sys.executable, str(Path(__file__)), "rank", f"{folder}/peak", *words, f"hydra.run.dir={out}"]
@@ -84,7 +84,7 @@ def train(kind: str, N: int) -> dict[str, object]:
 
 
 def rank(peak: str, args: list[str]) -> int:
-    """Run one process of the command and note its peak memory in MB."""
+    """Run one process of the command and record its peak memory in MB."""
     code = subprocess.call([sys.executable, "-m", "proxlearn", *args])
     number = os.environ.get("RANK", "0")
     Path(f"{peak}.{number}").write_text(f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f}")
@@ -133,7 +133,7 @@ def exchange_rate(number: int, rates: object) -> None:
     import numpy as np
     import torch.distributed as dist
 
-    from proxlearn.distributed.launch import Launch
+    from proxlearn.distributed.rank_environment import Launch
     from proxlearn.distributed.world import World
 
     world = World(Launch(number, 2, "127.0.0.1", int(os.environ["RANKS_PAGE_PORT"])), 60)
@@ -187,7 +187,7 @@ def median_of(rows: list[dict[str, str]], key: str) -> float:
 
 
 def page() -> str:
-    """Return docs/ranks.md with the tables of the stored figures."""
+    """Return the text of docs/ranks.md with tables of the stored measurements."""
     rows, probed = rows_of(MEASURED), rows_of(PROBED)
     one, two = ([row for row in rows if row["kind"] == kind] for kind in ("one", "two"))
     text = PAGE.read_text()
@@ -203,7 +203,7 @@ def page() -> str:
 def memory_table(
     one: list[dict[str, str]], two: list[dict[str, str]], base: float, idle: list[list[dict[str, str]]]
 ) -> str:
-    """Return the table of one process beside two ranks; the seconds are those of an idle machine."""
+    """Return the table that compares one process with two ranks; its seconds are measured on an idle machine."""
     peak, ranks = median_of(one, "peak_MB"), [median_of(two, key) for key in ("peak_MB", "rank_1_peak_MB")]
     times = [value / peak for value in ranks]
     own, net = peak - base, [value - base for value in ranks]
@@ -212,7 +212,7 @@ def memory_table(
     if all(idle):
         first, second = (median_of(kind, "seconds") / STEPS for kind in idle)
         seconds = f"| seconds per step | {first:.1f} | {second:.1f} ({second / first:.2f} times) |"
-    # The memory beside the base is proportional to N, so the whole reaches a share of .6 for a larger cloud.
+    # The memory above the base is proportional to N, so a rank's share of the total reaches .6 for a larger cloud.
     enough = 0.4 * base / (0.6 * own - max(net)) * N if 0.6 * own > max(net) else math.inf
     larger = f"about N = {enough / 1000:.0f} 000" if enough < math.inf else "no N"
     return f"""
@@ -224,13 +224,13 @@ def memory_table(
 ({net[0] / own:.2f} and {net[1] / own:.2f} times) |
 | MB sent per rank and step | 0 | {counted / 2**20:.2f} counted, {formula / 2**20:.2f} by the formula |
 
-Peak memory and bytes are medians; runs of each kind: {len(one)} and {len(two)}. Every process holds Python, torch and
-Numba, which cannot be divided. If the rest is proportional to N, a rank's share of the whole reaches .6 at {larger};
-this is an estimate, not a measurement."""
+Peak memory and bytes are medians; the numbers of runs are {len(one)} and {len(two)}. Every process holds Python, torch
+and Numba, which cannot be divided. If the other memory is proportional to N, a rank needs 0.6 times the memory of the
+single process at {larger}; this is an estimate, not a measurement."""
 
 
 def prediction(seconds: float, two: list[dict[str, str]], probed: dict[str, str]) -> str:
-    """Return the predicted seconds per step of more machines, given those of two ranks."""
+    """Return the predicted seconds per step on more machines, given the seconds on two ranks."""
     sweeps, counted = median_of(two, "rounds_per_step") + 1, median_of(two, "bytes_per_step")
     rate, latency, repeated = (float(probed[key]) for key in ("MB_per_second", "latency_ms", "repeated_seconds"))
     divided = 2 * (seconds - repeated - counted / 2**20 / rate)
@@ -257,7 +257,7 @@ if __name__ == "__main__":
         sys.exit(rank(sys.argv[2], sys.argv[3:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("run", "probe", "page"))
-    parser.add_argument("--busy", action="store_true", help="start on a machine that other processes use")
+    parser.add_argument("--busy", action="store_true", help="start even if other processes use the machine")
     parser.add_argument("--repeats", type=int, default=3, help="number of runs of each kind (default: 3)")
     parsed = parser.parse_args()
     if parsed.action == "run":

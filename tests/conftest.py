@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from proxlearn.core.neurons.perceptron import Perceptron
 from proxlearn.core.registry import find_entry_points, load_plugin
 from proxlearn.core.samples import Samples
 from proxlearn.run.config_validation import validate_config
+from tests.small_runs import set_plain_pictures
 
 torch.set_num_threads(1)
 PAPER_FILES = ("banana.dat", "pima.dat", "twonorm.dat", "semeion.data")
@@ -30,6 +32,21 @@ ARCHIVE = Path(__file__).parent / "fixtures" / "version_0_1_0.tar.xz"
 with tarfile.open(ARCHIVE) as archive:
     OLD_FOLDERS = sorted(Path(name).parent for name in archive.getnames() if name.endswith("config.yaml"))
 """Run folders of version 0.1.0, relative to the fixture ``old_folders``."""
+
+
+PLAIN_PICTURES = re.compile(
+    r"(config|data|distributed|loggers)/|run/(?!test_(datasets|hostile))"
+    r"|sweeps/test_launch|commands/test_(commands|predict)|test_(cli|estimator|plugins|runs|tutorials)\.py"
+)
+"""Tests that only need pictures to exist; tests/views and the other tests render them."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plain_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    path = request.path.relative_to(Path(__file__).parent).as_posix()
+    set_plain_pictures(PLAIN_PICTURES.match(path) is not None)
+    yield
+    set_plain_pictures(False)
 
 
 @pytest.fixture(scope="session")

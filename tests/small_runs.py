@@ -1,11 +1,23 @@
-"""Runs of a second or less, and the comparison of two runs."""
+"""Runs of a second or less, commands in processes that start at once, plain pictures, and the comparison of two runs.
+
+Importing torch and the package takes more time than most runs. Every process of the tests that is no test of imports is
+therefore forked from one server per test process, which has imported them once.
+"""
 
 import json
 import multiprocessing
+import multiprocessing.forkserver
 import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from proxlearn.config.compose import compose, parse
 from proxlearn.config.schema import TrainConfig
@@ -17,16 +29,114 @@ from proxlearn.run.train import train
 FULL = os.environ.get("PROXLEARN_FAULTS") == "full"
 """`make test-faults` draws all that the issue asks for; `make test` a part of it."""
 
-# Processes to be killed: forked from one that has imported everything, because torch alone takes seconds.
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(
-    [
-        "proxlearn.commands.train",
-        "proxlearn.run.train",
-        "proxlearn.views.run.run_views",
-        "proxlearn.core.fused.sharded_step",
-    ]
+PRELOAD = (
+    *("tests.small_runs", "small_runs", "hypothesis", "optuna", "pytest", "sklearn.datasets"),
+    *("sklearn.calibration", "sklearn.ensemble", "sklearn.linear_model", "sklearn.svm"),
+    *("proxlearn.cli", "proxlearn.commands.train", "proxlearn.run.train", "proxlearn.views.run.run_views"),
+    *("proxlearn.baselines.recursion", "proxlearn.compare.measure", "proxlearn.verify.plan"),
+    *("proxlearn.sweeps.search", "proxlearn.sweeps.sweep"),
+    *("proxlearn.core.fused.fused_step", "proxlearn.core.fused.sharded_step", "proxlearn.paper.repeated_fits"),
 )
+"""What the server imports, also if a command with a list of its own starts it first."""
+
+
+def share_server() -> None:
+    """Make every process of this test process start from one server, which also imports this module."""
+    server = multiprocessing.forkserver._forkserver
+    start = type(server).ensure_running
+
+    def ensure_running() -> None:
+        server.set_forkserver_preload(list(PRELOAD))
+        paths = os.environ.get("PYTHONPATH")
+        here = Path(__file__).parent
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(here.parent), str(here), *([paths] if paths else [])])
+        try:
+            start(server)
+        finally:
+            del os.environ["PYTHONPATH"]
+            if paths is not None:
+                os.environ["PYTHONPATH"] = paths
+
+    server.ensure_running = ensure_running
+
+
+share_server()
+
+PLAIN = "plain pictures"
+"""The setting of a process, which its child processes inherit, under which pictures are made, but not rendered."""
+
+
+def set_plain_pictures(value: bool) -> None:
+    multiprocessing.current_process()._config[PLAIN] = value
+
+
+def render_plainly_if_set() -> None:
+    """Make the pictures of runs empty files of the right format where ``PLAIN`` is set: rendering takes seconds."""
+    render = Figure.savefig
+
+    def savefig(self: Figure, target: Any, **options: Any) -> None:
+        # Only the plots of proxlearn have metadata.
+        is_plain = "metadata" in options and multiprocessing.current_process()._config.get(PLAIN)
+        render(Figure(self.get_size_inches()) if is_plain else self, target, **options)
+
+    if render.__name__ != render_plainly_if_set.__name__:
+        savefig.__name__ = render_plainly_if_set.__name__
+        Figure.savefig = savefig
+
+
+render_plainly_if_set()
+
+
+def _run_in(folder: Path, environment: Mapping[str, str], paths: Sequence[str], output: str, work: Any) -> None:
+    """Call a function, which is given with its arguments, with the streams in files."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:0] = paths
+    for number, name in enumerate((os.devnull, output, f"{output}.err")):
+        handle = os.open(name, os.O_RDWR | os.O_CREAT)
+        os.dup2(handle, number)
+        os.close(handle)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, "w" if n else "r", closefd=False) for n in range(3))
+    work[0](*work[1:])
+
+
+def run_console(words: Sequence[str]) -> None:
+    """Run a command as ``python -m proxlearn`` does."""
+    from proxlearn import __file__ as package
+    from proxlearn import cli
+
+    sys.argv = [str(Path(package).with_name("__main__.py")), *words]
+    cli.console()
+
+
+def execute(code: str) -> None:
+    """Run a program as ``python -c`` does."""
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def in_new_process(
+    work: Callable[..., None],
+    *args: Any,
+    cwd: Path | None = None,
+    env: Mapping[str, str] = os.environ,
+    paths: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Call ``work(*args)`` in a process that has already imported the package; ``paths`` come first in sys.path."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "output")
+        call = (cwd or Path.cwd(), dict(env), list(paths), str(output), (work, *args))
+        process = FORKSERVER.Process(target=_run_in, args=call)
+        process.start()
+        process.join()
+        printed = [path.read_text() for path in (output, Path(f"{output}.err"))]
+        return subprocess.CompletedProcess(args, process.exitcode, *printed)
+
+
+def proxlearn(*words: str, **where: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m proxlearn`` in a process that has already imported the package."""
+    return in_new_process(run_console, words, **where)
 
 
 @cache

@@ -20,6 +20,7 @@ from torch import Tensor
 
 import proxlearn as pl
 from proxlearn import __version__, cli
+from tests.small_runs import proxlearn
 from tests.test_public_interface import HYPER, Repulsion, sine_risk
 
 BAD_INPUT = [
@@ -113,9 +114,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_of_train_teaches_the_groups_and_hyperparameters() -> None:
-    output = subprocess.run(
-        [sys.executable, "-m", "proxlearn", "train", "--help"], capture_output=True, text=True, check=True
-    )
+    output = proxlearn("train", "--help")
+    assert output.returncode == 0
     for word in ("dataset: ", "wdbc", "sine", "jetson-float32-to-float64", "inverse temperature", "orientation=paper"):
         assert word in output.stdout
 
@@ -132,13 +132,14 @@ def test_help_of_train_teaches_the_groups_and_hyperparameters() -> None:
 )
 def test_tab_completion_knows_the_subcommand(line: str, completions: list[str]) -> None:
     environment = os.environ | {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-    command = [sys.executable, "-m", "proxlearn", "-sc", "query=bash"]
-    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    done = proxlearn("-sc", "query=bash", env=environment)
+    assert done.returncode == 0
+    output = done.stdout.split()
     assert set(completions) <= {word.split("=")[0] + "=" if word.endswith("=") else word for word in output}
 
 
 def test_tab_completion_can_be_installed() -> None:
-    output = subprocess.run([sys.executable, "-m", "proxlearn", "-sc", "install=bash"], capture_output=True, text=True)
+    output = proxlearn("-sc", "install=bash")
     assert "complete -o nospace" in output.stdout
 
 
@@ -179,7 +180,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "infinite y": (lambda: pl.Risk(X4, Y4 * np.nan), "y holds a number that is not finite"),
     "rows": (lambda: pl.Risk(X4, Y4[:3]), r"y has the shape \(3,\), but X has 4 rows"),
     "vector X": (lambda: pl.Risk(Y4, Y4), r"X has the shape \(4,\)"),
-    "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement names `v`, which is not a block"),
+    "confinement": (lambda: pl.Risk(X4, Y4, confinement={"v": 1.0}), "confinement contains `v`, which is not a block"),
     "confinement None": (lambda: pl.Risk(X4, Y4, confinement=None), "confinement is None, not a number"),  # type: ignore[arg-type]
     "confinement text": (lambda: pl.Risk(X4, Y4, confinement="x"), "confinement is 'x', not a number"),  # type: ignore[arg-type]
     "confinement list": (lambda: pl.Risk(X4, Y4, confinement=[1, 2, 3]), "one number >= 0, or a mapping"),  # type: ignore[arg-type]

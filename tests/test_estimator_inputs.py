@@ -39,7 +39,7 @@ def test_a_sparse_matrix_gives_the_fit_and_the_predictions_of_the_dense_array(ma
 
 def test_a_sparse_matrix_that_does_not_fit_in_memory_is_refused_with_a_remedy() -> None:
     X = sparse.csr_matrix((100, 2**37), dtype=np.float64)
-    with pytest.raises(ValueError, match=r"as a dense array it needs .* GiB, .*TruncatedSVD"):
+    with pytest.raises(ValueError, match=r"as a dense array, it would need .* GiB, .*TruncatedSVD"):
         ProxLearnClassifier(**QUICK).fit(X, np.arange(100) % 2)
 
 

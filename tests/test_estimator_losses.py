@@ -227,7 +227,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("binary", {"loss": Huber}, "loss cannot be"),
     ("binary", {"activation": "step"}, "activation cannot be 'step'"),
     ("binary", {"confinement": -1.0}, "confinement must be a finite number >= 0"),
-    ("binary", {"confinement": {"c": 1.0}}, "confinement names `c`, which is not a block of theta"),
+    ("binary", {"confinement": {"c": 1.0}}, "confinement contains `c`, which is not a block of theta"),
     ("binary", {"drift": "paper", "loss": "logistic"}, "drift=paper is defined for the quadratic loss only"),
     ("regression", {"prox_potential": "paper", "loss": Huber()}, "prox_potential=paper is defined for the quadratic"),
     ("binary", {"solver": "newton"}, "solver cannot be 'newton'"),

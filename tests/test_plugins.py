@@ -1,4 +1,4 @@
-"""Plug-ins: an installed package adds a neuron, a loss, a weight update, a dataset and a logger through entry points.
+"""Plugins: an installed package adds a neuron, a loss, a weight update, a dataset and a logger through entry points.
 
 The example package is tests/plugins/bump. It is installed with pip into a folder of its own, and every command runs in
 a process that finds it there, or does not.
@@ -26,6 +26,7 @@ from proxlearn.data import registry
 from proxlearn.errors import InputError
 from proxlearn.loggers.logger import check_logger
 from proxlearn.run.checkpoint_file import list_checkpoints
+from tests import small_runs
 from tests.conftest import config_of
 
 EXAMPLE = Path(__file__).parent / "plugins" / "bump"
@@ -53,14 +54,8 @@ def broken_site(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def environment(site: Path | None, **variables: str) -> dict[str, str]:
-    paths = [str(site)] if site is not None else []
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"} | variables
-
-
 def proxlearn(site: Path | None, cwd: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "proxlearn", *words]
-    return subprocess.run(command, cwd=cwd, env=environment(site, **variables), capture_output=True, text=True)
+    return small_runs.proxlearn(*words, cwd=cwd, env=os.environ | variables, paths=[str(site)] if site else [])
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +106,9 @@ def test_every_command_works_with_the_parts_of_the_package(
 def test_a_killed_run_is_resumed_exactly(site: Path, tmp_path: Path) -> None:
     words = [*EVERYTHING, "checkpoint_every=10", "threads=1"]
     command = [sys.executable, "-m", "proxlearn", "train", *words, "steps=100000", "hydra.run.dir=killed"]
+    environment = os.environ | {"PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(site), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     checkpoints = tmp_path / "killed" / "checkpoints"
     deadline = time.monotonic() + 120

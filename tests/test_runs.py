@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from small_runs import assert_same_run
+from small_runs import assert_same_run, proxlearn
 
 import proxlearn as pl
 from proxlearn.predict.model import load_model
@@ -52,8 +51,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> pl.Run:
 def test_a_run_has_the_bits_of_the_command(own_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SINE, in_folder("command")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "proxlearn", "train", *words]
-    completed = subprocess.run(command, env=environment, capture_output=True, text=True)
+    completed = proxlearn("train", *words, env=environment)
     assert completed.returncode == 0, completed.stderr
     run = pl.train(*SINE, in_folder("python"), callbacks=[lambda event: None])
     assert_same_run(run.folder, own_folder / "command")

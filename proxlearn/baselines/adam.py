@@ -1,10 +1,10 @@
 """A baseline that trains the same two-layer network with Adam.
 
-The network f is the mean of N tanh neurons, initialised with the recursion's initial cloud of the same seed. The loss
-is that of the recursion, and the gradient of the risk is computed exactly from all rows. The scale of the initial
-cloud, the learning rate and the number of steps are selected as in training/successive_halving.py: candidates with at
-most 200 neurons are trained on three quarters of the training part and compared by their risk on the remaining quarter.
-Then the network with all N neurons is trained on the whole training part.
+The network f is the mean of N tanh neurons, initialised with the cloud that the recursion draws for the same seed. The
+loss is the same as in the recursion, and the gradient of the risk is computed exactly from all rows. The scale of the
+initial cloud, the learning rate and the number of steps are selected as in training/successive_halving.py: candidates
+with at most 200 neurons are trained on three quarters of the training part and compared by their risk on the remaining
+quarter. Then the network with all N neurons is trained on the whole training part.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from proxlearn.training.successive_halving import MOST_PARTICLES, PATIENCE
 CANDIDATES = tuple(product((1.0, 2.0), (0.1, 0.03)))
 """Candidate pairs of init_scale and learning rate."""
 RUNGS = ((50, 4), (100, 2), (300, 1))
-"""Steps of the selection and the numbers of candidates that are kept, as the recursion had them up to revision 3."""
+"""Numbers of steps and of candidates kept in the rounds of the selection that the recursion used up to revision 3. Only
+the total number of steps affects the fit."""
 MAX_STEPS = sum(steps for steps, _ in RUNGS)
 """Largest number of steps that the selection can choose."""
 DTYPE = torch.float32
@@ -88,7 +89,7 @@ def select_candidate(problem: Risk, N: int, request: Request) -> CandidateResult
 
 
 def draw_initial_cloud(problem: Risk, N: int, init_scale: float, seed: int) -> PointCloud:
-    """Return the recursion's initial cloud for this seed, in the precision in which Adam runs."""
+    """Return the recursion's initial cloud for this seed, in the precision that Adam uses."""
     return initial_cloud(problem.neuron, problem.samples.X.shape[1], N, init_scale, seed).to("cpu", DTYPE)
 
 

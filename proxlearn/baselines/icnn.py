@@ -1,8 +1,8 @@
-"""The input-convex network of JKO-ICNN, with closed forms of its gradient, its Hessian and the backward pass.
+"""The input-convex network of JKO-ICNN, with closed forms for its gradient, its Hessian and the backward pass.
 
     f(x) = sum_k w_k softplus(u_k) + (lambda + 1e-6)|x|^2 / 2,   u = W q0(x) + q1(x),   q(x) = |A x|^2 + b'x + c
 
-W, w and lambda are not negative (lambda = 0 in the published network), and A has low rank. No activation follows q0, so
+W, w and lambda are nonnegative (lambda = 0 in the published network), and A has low rank. No activation follows q0, so
 each u_k = x'M_k x / 2 + p_k'x + r_k is itself quadratic, with (M, p, r) = W (Q0, b0, c0) + (Q1, b1, c1) and Q = 2 A'A.
 With s = sigmoid(u), G_k = M_k x + p_k, c = w s and a = w s (1 - s):
 
@@ -10,8 +10,8 @@ With s = sigmoid(u), G_k = M_k x + p_k, c = w s and a = w s (1 - s):
 
 The quadratics are *packed* into one matrix of size S x width. It has one column per unit, which holds the upper
 triangle of M, then p, then r. Then u, sum c M and sum c p are products with this matrix, at half the cost of products
-with the full M. Only the term with a needs G itself, which has the layout particles x D x width, so that the innermost
-loop runs over the units.
+with the full M. Only the sum with the coefficients a_k needs G itself, which is stored as particles x D x width, so
+that the innermost loop runs over the units.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INIT_STD_A, INIT_STD_LINEAR = 0.007, 0.03
 it were of order 1, a steep potential would first decrease the curvature and drive every w to zero before the units
 learn to shift."""
 PUSH_CHUNK = 1024
-"""Number of particles that are mapped at once."""
+"""Number of particles that are mapped in one batch."""
 
 
 class ConvexNet:
@@ -79,7 +79,7 @@ class ConvexNet:
         """Coefficient of each packed entry of M in x'Mx / 2: a diagonal entry occurs once, any other entry twice."""
 
     def clamp_(self) -> None:
-        """Clamp the parameters after a step of the optimiser, so that the network is convex."""
+        """Clamp the parameters after a step of the optimiser, so that the network stays convex."""
         self.W.clamp_(min=0)
         self.w.clamp_(min=MIN_W)
         self.lamda.clamp_(min=0, max=None if self.with_lamda else 0)
@@ -91,7 +91,10 @@ class ConvexNet:
         return PackedNet(self, Q0, torch.addmm(Q1, Q0, self.W))
 
     def push(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return grad f and log det Hess f at each particle; log det is NaN if the computed Hessian is indefinite."""
+        """Return grad f and log det Hess f at each particle.
+
+        log det is NaN if the computed Hessian is not positive definite.
+        """
         packed = self.pack()
         results = []
         for chunk in torch.split(x, PUSH_CHUNK):
@@ -169,7 +172,8 @@ class NetResponse:
         """
         packed, net, x = self.packed, self.packed.net, self.x
         B, D = x.shape
-        # aq is a times the derivative with respect to a; that with respect to c is a product with the packed units.
+        # aq is a times the derivative with respect to a; the derivative with respect to c is a product with the packed
+        # units.
         aq = torch.zeros_like(self.a)
         needs_hessian = P is not None or log_det != 0
         P = torch.zeros_like(self.cM) if P is None else P.clone()

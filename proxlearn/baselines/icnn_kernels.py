@@ -1,9 +1,9 @@
-"""Compiled kernels of the convex network, for products per particle that are too small for a matrix library.
+"""Compiled kernels of the convex network, for per-particle products that are too small for a matrix library.
 
-For each particle, E = sqrt(a) G is a D x width matrix (see icnn.py). Sixteen particles at a time are processed, from
+For each particle, E = sqrt(a) G is a D x width matrix (see icnn.py). Particles are processed sixteen at a time, from
 the computation of E to its contribution to the gradient, so that E stays in the cache. Rows of E are processed in
 groups of three, so that nine products share six loaded rows, and particles in groups of four. In an incomplete group,
-the last member is repeated. Sums are stored at the end of each iteration, because the compiler loads every value again
+the last member is repeated. Sums are stored at the end of each iteration, because the compiler reloads every value
 after a store.
 """
 
@@ -56,7 +56,7 @@ def pull_back_units(c_bar, aq, s, a, w, w_bar):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def scaled_gradients(x1, full, root, first, last, E):  # type: ignore[no-untyped-def]
-    """Compute E = sqrt(a) G for at most LANES particles from ``first`` to ``last``.
+    """Compute E = sqrt(a) G for up to LANES particles, starting with ``first`` and ending at ``last`` or earlier.
 
     G is the product of (x, 1) and ``full``; ``root`` holds sqrt(a).
     """
@@ -213,7 +213,7 @@ def pull_back_particle(P, E, root, aq, PE):  # type: ignore[no-untyped-def]
 
 @compile_pass(fastmath=FAST)
 def accumulate_full_bar(x1, E, first, last, full_bar):  # type: ignore[no-untyped-def]
-    """Add the outer product of (x, 1) and E to ``full_bar``, for at most LANES particles from ``first`` to ``last``."""
+    """Add the outer product of (x, 1) and E to ``full_bar``, for the same particles as in `scaled_gradients`."""
     rows, size = full_bar.shape
     zero = E.dtype.type(0)
     flat = E.reshape(LANES, size)
@@ -272,7 +272,7 @@ def pull_back_hessians(x1, full, root, cM, log_det, P, aq, full_bar):  # type: i
 
 @compile_pass(fastmath=FAST, error_model="numpy")
 def adam_step(parameters, gradient, first, second, lr, step):  # type: ignore[no-untyped-def]
-    """Update the parameters with one step of Adam with its default constants.
+    """Update the parameters by one step of Adam with its default constants.
 
     ``first`` and ``second`` are the moment estimates, which are updated in place. For a few thousand parameters, this
     function is faster than the optimiser of torch.

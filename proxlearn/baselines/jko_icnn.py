@@ -1,6 +1,6 @@
 """JKO-ICNN (Mokrov et al. 2021): implicit steps of the Wasserstein gradient flow with convex networks.
 
-Step k is an implicit Euler step. With Adam, it minimises over convex networks f
+Step k is an implicit Euler step. It uses Adam to minimise, over convex networks f,
 
     E_{rho_k} [ |grad f - x|^2 / 2 + h (V(grad f) - T log det Hess f) ]
 
@@ -8,10 +8,10 @@ and then maps the particles by grad f. Adam needs only the gradient of this obje
 gradient of V and the inverse of the Hessian, and backpropagates both through the closed forms in icnn.py.
 
 The preset ``paper`` starts like the published code, from particles of the prior, which is far wider than the posterior.
-Each step begins with a network that was pretrained to be the identity, and the likelihoods are bounded from below, so
-that a row that theta misclassifies badly does not contribute. On diabetes and twonorm, the published number of steps
-ends far from the posterior, as the ledger of the functional shows. The preset ``light`` starts from N(0, I), and each
-step begins with a network that is nearly the identity (lambda = 1).
+Each step begins with a network that was pretrained to approximate the identity map, and the likelihoods are bounded
+from below, so that a row that theta misclassifies badly does not contribute. On diabetes and twonorm, the particles are
+still far from the posterior after the published number of steps, as the ledger of the functional shows. The preset
+``light`` starts from N(0, I), and each step begins with a network that is nearly the identity (lambda = 1).
 
 Differences from the published code: batches are drawn from a pool of particles that is mapped once per step, instead of
 being mapped by all earlier networks at every iteration; data batches are drawn with replacement; and the samples used

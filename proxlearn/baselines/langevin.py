@@ -72,7 +72,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run the chains from N(0, I); return the snapshots of all chains as samples, and notes with the ledger."""
+    """Run the chains, starting from N(0, I); return the snapshots of all chains, and notes with the ledger."""
     x, log_rho = draw_standard_normal(settings.chains, target.dim, generator)
     v = torch.linalg.solve_triangular(L, x.T, upper=False).T
     ledger: Ledger = []

@@ -46,7 +46,7 @@ def sum_logistic_gradients(theta, At, factor, bound, gradient):  # type: ignore[
             y0, y1, y2, y3 = mask * t0[last], mask * t1[last], mask * t2[last], mask * t3[last]
             p, q = At[k], At[last]
             for m in range(n):
-                # The results are stored last, because the compiler loads every value again after a store.
+                # The results are stored last, because the compiler reloads every value after a store.
                 v0, v1 = z0[m] + x0 * p[m] + y0 * q[m], z1[m] + x1 * p[m] + y1 * q[m]
                 v2, v3 = z2[m] + x2 * p[m] + y2 * q[m], z3[m] + x3 * p[m] + y3 * q[m]
                 z0[m], z1[m], z2[m], z3[m] = v0, v1, v2, v3
@@ -108,8 +108,8 @@ class LogisticTarget:
     A: Tensor
     """The vectors -y_i x_i, n x d; V depends on the data only through them."""
     least: float = 0.0
-    """Rows whose likelihood under theta is smaller are left out of the gradient. This is the effect of bounding the
-    likelihoods from below before taking their logarithm. V itself is not bounded."""
+    """Lower bound of the likelihoods. Rows whose likelihood under theta is smaller are left out of the gradient,
+    because the logarithm of a bounded likelihood is constant there. V itself is not bounded."""
 
     @property
     def dim(self) -> int:

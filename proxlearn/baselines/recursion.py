@@ -1,6 +1,6 @@
 """Two-layer tanh networks of the same width, trained by the recursion with each of the three weight updates.
 
-Each network is the one that `proxlearn train recipe=tuned weights=...` fits: the hyperparameters are selected on the
+Each network is fitted as by `proxlearn train recipe=tuned weights=...`: the hyperparameters are selected on the
 training part, separately for each update, and the network is then trained on the whole training part.
 """
 
@@ -47,14 +47,14 @@ LOSS = RECOMMENDED_LOSSES["binary"]
 
 
 def make_problem(X: np.ndarray, y: np.ndarray) -> Risk:
-    """Return the learning problem for rows X with labels -1 and +1, with the neuron of recipe=tuned for two classes."""
+    """Return the learning problem for rows X and labels -1 and +1, with the neuron that recipe=tuned uses."""
     neuron = make_neuron(NEURON, len(CLASSES), None)
     labels = torch.from_numpy(y > 0).long()
     return Risk.from_samples(neuron, Samples(torch.from_numpy(X), neuron.targets(labels), labels), find_loss(LOSS))
 
 
 def cloud_predictor(neuron: Neuron, cloud: PointCloud) -> Predictor:
-    """Return a predictor that computes the weighted estimate's probabilities in float64, like `proxlearn predict`."""
+    """Return a predictor of the probabilities of the weighted estimate, in float64 like `proxlearn predict`."""
 
     def probability(X: np.ndarray) -> np.ndarray:
         # The rows are already scaled, and class labels need no scaling.
@@ -86,13 +86,14 @@ def _make_fit(weights: Weights) -> FitFunction:
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
     """Return the settings of the fit.
 
-    A selection chooses the settings that are None; its candidates and its rules are part of the result.
+    Settings that are None are chosen by the selection, whose candidates and rules are included in the result.
     """
     (weights,) = (update for update in get_args(Weights) if update == function)
     base = {
         name: value
         for name, value in asdict(Settings(weights=weights)).items()
-        # A setting that was added later is left out at its default value, so that earlier results keep their key.
+        # A setting that was added later is left out if it has its default value, so that earlier results keep their
+        # key.
         if name not in schema.ADDED_KEYS or value != schema.ADDED_KEYS[name]
     }
     rules = {"rungs": RUNGS, "least_gain": LEAST_GAIN, "fewest_steps": FEWEST_STEPS, "refined_h": REFINED_H}

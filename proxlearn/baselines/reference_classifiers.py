@@ -1,8 +1,8 @@
 """Reference methods: standard classifiers of scikit-learn, the majority class, and the Bayes rule of twonorm.
 
 The classifiers have the default settings of scikit-learn. The support vector machine does not predict probabilities
-itself. They are computed by a logistic curve fitted to cross-validated scores, which the documentation of scikit-learn
-recommends instead of ``SVC(probability=True)``, and the accuracy is computed from these probabilities.
+itself. They are computed from a logistic curve fitted to cross-validated scores, which the documentation of
+scikit-learn recommends instead of ``SVC(probability=True)``, and the accuracy is computed from these probabilities.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def boosting(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
 
 
 def bayes(X: np.ndarray, y: np.ndarray, request: Request) -> FittedMethod:
-    """Return the optimal classifier of twonorm for unscaled features, whose accuracy is Phi(2) = 0.97725.
+    """Return the optimal classifier for twonorm with unscaled features; its accuracy is Phi(2) = 0.97725.
 
     The classes are equally likely and normally distributed with unit covariance and the means m and -m, where m = (a,
     ..., a) and a = 2 / sqrt(20). The logarithm of the ratio of their densities is (|x + m|^2 - |x - m|^2) / 2 = 2 <m,

@@ -42,7 +42,7 @@ Ledger = list[dict[str, Any]]
 def fit_sampler(X: np.ndarray, y: np.ndarray, request: Request, sample: SampleFunction) -> FittedMethod:
     """Sample the posterior given the rows, and return a predictor that averages over the samples.
 
-    The computation is in float32, with one random generator and the requested number of threads.
+    The computation uses float32, one random generator and the requested number of threads.
     """
     features = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
     labels = torch.from_numpy(np.asarray(y, dtype=np.float32))
@@ -142,11 +142,11 @@ def clip_rows(drift: Tensor) -> Tensor:
 
 
 def append_ledger_row(target: Potential, x: Tensor, log_rho: Tensor | None, temperature: float, ledger: Ledger) -> None:
-    """Append E[V] + T E[log rho] to the ledger, and whether it has decreased since the previous row.
+    """Append the functional E[V] + T E[log rho] to the ledger, and record whether it has decreased since the last row.
 
-    If ``log_rho`` is None, the density is unknown. The entropy is then replaced by that of the Gaussian with the same
-    covariance, which is the largest possible one, so the result is a lower bound. Raise RunError if the result is
-    not finite.
+    If ``log_rho`` is None, the density is unknown. The entropy is then replaced by the entropy of the Gaussian with the
+    same covariance, which is an upper bound, so the result is a lower bound of the functional. Raise RunError if the
+    result is not finite.
     """
     potential = float(target.value(x).double().mean())
     mean_log_rho = -_gaussian_entropy(x) if log_rho is None else float(log_rho.double().mean())

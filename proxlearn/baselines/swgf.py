@@ -1,19 +1,19 @@
 """SWGF (Bonet et al. 2022): the sliced-Wasserstein gradient flow with normalising flows (RealNVP).
 
-Step k starts from the normalising flow of step k - 1. With a new Adam optimiser, it minimises over normalising flows x
-= g(z), z ~ N(0, I),
+Step k starts from the normalising flow of step k - 1. It uses a new Adam optimiser to minimise, over normalising flows
+x = g(z) with z ~ N(0, I),
 
     SW2^2(x, x_prev) + 2 h (mean V(x) + T mean[log N(z) - log det])
 
 SW2^2 is the mean, over random directions, of the squared differences between sorted projections. Its gradient needs no
-automatic differentiation: along each direction, a particle is attracted by the particle of equal rank.
+automatic differentiation: along each direction, a particle is attracted by the particle of x_prev with the same rank.
 
-The published notebook sums V over its 1024 particles, but averages the entropy. This is equivalent to a mean of V with
-1024 times its h, which is the h of the presets here, at the temperature 1/1024. The temperature of a request is 1 by
-default.
+The published notebook sums V over its 1024 particles, but averages the entropy. This is equivalent to averaging V and
+using 1024 times the published h at the temperature 1/1024. The presets here use this larger h; the temperature of a
+request is 1 by default.
 
 Differences from the published code: the first flow is exactly the identity; x_prev is drawn from a pool that is
-computed once per step instead of at every iteration; and the gradient of V uses all rows. The preset ``light`` has one
+computed once per step instead of at every iteration; and the gradient of V uses all rows. The preset ``light`` uses one
 h for all datasets and decreases the learning rate within each step.
 """
 
@@ -163,7 +163,8 @@ class SwgfSettings:
     directions: int = 1000
     pool: int = 65536
     lr_falls: bool = False
-    """Whether the learning rate decreases linearly to zero within each step, so that a large initial rate converges."""
+    """Whether the learning rate decreases linearly to zero within each step, so that training converges despite a large
+    initial rate."""
 
 
 LIGHT = SwgfSettings(
@@ -244,7 +245,7 @@ def step(
 
 
 def sliced_distance(x: Tensor, y: Tensor, directions: Tensor) -> Tensor:
-    """Return the squared sliced-Wasserstein distance of two clouds of equal size along unit vectors (P x D)."""
+    """Return the squared sliced-Wasserstein distance between two clouds of equal size along unit vectors (P x D)."""
     return ((directions @ x.T).sort(1)[0] - (directions @ y.T).sort(1)[0]).square().mean()
 
 

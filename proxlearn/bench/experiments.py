@@ -1,12 +1,13 @@
-"""The time of each experiment of the paper as a whole, estimated at clouds of its own run.
+"""The time of each complete experiment of the paper, estimated from clouds of its own run.
 
-The cost of a recursion changes during a run: neurons saturate, and neighbours move apart. The compiled engine runs the
-experiment up to a largest k and keeps the clouds at log-spaced k. The time of a recursion is measured at each of these
-clouds and weighted by the number of recursions that the cloud represents: between two clouds, the time is assumed to be
-linear in k, and the last cloud represents all later recursions. Metrics and files are not included (end_to_end.py).
+The cost of a recursion changes during a run: neurons saturate, and particles move apart. The compiled engine runs the
+experiment up to a maximum k and keeps the clouds at log-spaced values of k. The time of a recursion is measured at each
+of these clouds and weighted by the number of recursions that the cloud represents: between two clouds, the time is
+assumed to be linear in k, and the last cloud represents all later recursions. The time for metrics and files is not
+included (see whole_commands.py).
 
 At every cloud, three programs take turns: *ours*, the compiled engine; *literal*, Algorithms 1 and 2 as printed, in
-float64; and the *floor* (floor.py). The median of the turns is reported.
+float64; and the *floor* (torch_floor.py). The median of the turns is reported.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.floor import KernelUse, floor_of, kernel_use
-from proxlearn.bench.recursion import experiment_of, literal_of
+from proxlearn.bench.special_clouds import experiment_of, literal_of
 from proxlearn.bench.timing import Call
+from proxlearn.bench.torch_floor import KernelUse, floor_of, kernel_use
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.compile_time import COMPILE_TIME
@@ -39,7 +40,7 @@ class Effort:
 
     largest_k: int = 5000
     run_seconds: float = 60.0
-    """Seconds after which the run is not continued to the next cloud."""
+    """Time limit of the run, in seconds; clouds that it does not reach in this time are not measured."""
     turns: int = 7
     literal_turns: int = 3
     stretch_seconds: float = 0.2
@@ -52,7 +53,7 @@ QUICK = Effort(largest_k=1000, run_seconds=5.0, turns=2, literal_turns=1, stretc
 
 
 def log_spaced(steps: int, largest_k: int) -> list[int]:
-    """Return 0, 1, 2, 5, 10, 20, ... and the last k, which is ``largest_k`` or the start of the last recursion."""
+    """Return 0, 1, 2, 5, 10, 20, ... and the last k, which is the smaller of ``largest_k`` and ``steps`` - 1."""
     last = max(0, min(steps - 1, largest_k))
     ks = {0, last} | {digit * 10**power for power in range(len(str(last))) for digit in (1, 2, 5)}
     return sorted(k for k in ks if k <= last)
@@ -68,7 +69,7 @@ def weights_of_clouds(ks: Sequence[int], steps: int) -> list[float]:
     for i, (k, following) in enumerate(pairwise(ks)):
         weights[i] += (following - k) / 2
         weights[i + 1] += (following - k) / 2
-    # The rule covers the recursions from ks[0] to ks[-1], and counts the first and the last one half.
+    # The trapezoidal rule counts only half of the recursions at ks[0] and at ks[-1].
     weights[0] += 0.5
     weights[-1] += 0.5 + (steps - 1 - ks[-1])
     return weights
@@ -108,21 +109,22 @@ class CloudTimer:
     use: KernelUse
     calls: dict[str, Call]
     continues: bool
-    """Whether a stretch continues the previous one, as for the last cloud; otherwise, it starts at the cloud."""
+    """Whether a stretch continues the previous one, as it does for the last cloud; otherwise, it starts from
+    ``cloud``."""
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: {"ours": [], "floor": [], "literal": []})
 
     def __post_init__(self) -> None:
         self.newest = self.cloud
 
     def advance(self) -> None:
-        """Make the recursions of one stretch."""
+        """Run the recursions of one stretch."""
         for _ in range(self.stretch):
             self.newest, _ = self.stepper(self.newest)
 
     def take_turn(self, with_literal: bool) -> None:
         if not self.continues:
-            # The previous stretch has left other lists and tables in memory; one recursion from the cloud restores
-            # them.
+            # Lists and tables in memory belong to the end of the previous stretch; one recursion from the cloud
+            # rebuilds them.
             self.newest = self.cloud
             self.stepper(self.cloud)
         self.milliseconds["ours"].append(_milliseconds(self.advance) / self.stretch)
@@ -139,10 +141,10 @@ class CloudTimer:
 
 
 def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, seconds: float) -> CloudTimer:
-    """Return the timer of a cloud whose stretches take about ``seconds``.
+    """Return a timer for a cloud, with stretches of about ``seconds`` seconds.
 
     ``gap`` is the number of recursions up to the next cloud, or None for the last cloud, which represents all later
-    ones.
+    recursions.
     """
     generator = torch.Generator().manual_seed(cloud.step)
     stepper = make_stepper(experiment, generator)
@@ -160,7 +162,7 @@ def make_timer(experiment: Experiment, cloud: PointCloud, gap: int | None, secon
 def measure_experiment(
     config: TrainConfig, effort: Effort, on_turn: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the record of a whole experiment and those of its clouds; ``on_turn`` is called after every turn."""
+    """Return the records of a whole experiment and of its clouds; ``on_turn`` is called after every turn."""
     experiment, cloud = experiment_of(config)
     steps = experiment.steps
     generator = torch.Generator().manual_seed(config.seed)
@@ -194,7 +196,7 @@ def measure_experiment(
 
 
 def summarise(dataset: str, steps: int, clouds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Compute the record of a whole experiment from those of its clouds."""
+    """Compute the record of a whole experiment from the records of its clouds."""
     means = {
         name: sum(cloud["stands_for"] * cloud[name] for cloud in clouds) / steps
         for name in ("ours_ms", "literal_ms", "floor_ms")

@@ -2,7 +2,7 @@
 
 KeOps computes reductions over all pairs of points without storing a matrix, and is the usual tool for many points. If
 it is installed, one of its reductions is timed on the same cloud: a log-sum-exp over all pairs, which costs as much as
-a single product with the kernel in the log domain. A recursion needs 2 (rounds + 1) of these and the drift.
+a single product with the kernel in the log domain. A recursion needs 2 (rounds + 1) such products, and the drift.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from proxlearn.bench.experiments import make_stepper
-from proxlearn.bench.floor import regime_of
-from proxlearn.bench.recursion import Recursions, experiment_of, literal_of, spread_cloud
+from proxlearn.bench.special_clouds import Recursions, experiment_of, literal_of, spread_cloud
 from proxlearn.bench.timing import Call, best_of
+from proxlearn.bench.torch_floor import regime_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.compile_time import COMPILE_TIME
@@ -34,7 +34,7 @@ WARM_UP_SPREADS = (3, 10, 30, 100, 1e4)
 
 
 def measure_growth(config: TrainConfig, steps: int) -> dict[str, Any]:
-    """Measure the time of a step from a cloud that is spread out as after SPREAD_AT recursions.
+    """Measure the time of a step from a cloud that is spread out as much as after SPREAD_AT recursions.
 
     The first step also builds the neighbour list; its additional time is ``build_s``.
     """
@@ -61,7 +61,7 @@ def measure_literal(config: TrainConfig, seconds: float) -> dict[str, Any]:
 
 
 def measure_epsilons(configs: list[TrainConfig], steps: int) -> list[dict[str, Any]]:
-    """Measure the time of ``steps`` recursions from step 0 for each config; the configs take turns."""
+    """Measure the time of the recursions 2 to ``steps`` for each config; the configs take turns."""
     runs = []
     for config in configs:
         experiment, cloud = experiment_of(config)
@@ -87,7 +87,8 @@ SIZES = (1000, 2000, 5000, 10_000, 20_000)
 LARGE_SIZES = (*SIZES, 50_000, 100_000)
 QUICK_SIZES = (500, 1000, 2000)
 LONGEST_STEP = 300.0
-"""Seconds above which a step is not measured; its time is extrapolated from the previous N with N^2."""
+"""Longest expected time, in seconds, of a step that is still measured. The expected time is extrapolated from the
+previous N in proportion to N^2."""
 NOT_POSSIBLE = "not possible"
 NOT_INSTALLED = "not installed"
 
@@ -110,7 +111,8 @@ def measure_initial_growth(
             experiment, cloud = experiment_of(config)
         except InputError as error:
             if i == 0:
-                # At the first N, the data are missing; only at a larger N is the reason a lack of memory.
+                # At the first N, the error means that the data are missing; at a larger N, it means that the memory is
+                # too small.
                 raise
             yield record | {"problem": error.problem}
             continue
@@ -148,7 +150,7 @@ def _keops(cloud: PointCloud, epsilon: float) -> float | str:
     if importlib.util.find_spec("pykeops") is None:
         return NOT_INSTALLED
     try:
-        # KeOps reports compilations on standard output, which carries results only; the first call compiles.
+        # KeOps reports compilations on standard output, which is reserved for results; the first call compiles.
         with contextlib.redirect_stdout(sys.stderr):
             call = keops_call(cloud, epsilon)
             call()

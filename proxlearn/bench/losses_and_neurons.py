@@ -1,7 +1,7 @@
 """The time of one recursion for losses and neurons other than the paper's, on diabetes and on digits.
 
-All recursions on a dataset start from the same cloud of a real run and take turns. The first case of each dataset has
-compiled passes and the quadratic loss; the others are compared with it.
+All recursions on a dataset start from the same cloud of a real run and take turns. The first case of each dataset uses
+compiled passes and the quadratic loss; the other cases are compared with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from proxlearn.bench.recursion import experiment_of
+from proxlearn.bench.special_clouds import experiment_of
 from proxlearn.bench.timing import Call, best_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
@@ -32,7 +32,7 @@ BURN_IN = 200
 
 
 def measure_functionals(config: TrainConfig, seconds: float) -> list[dict[str, Any]]:
-    """Measure each case of a dataset; ``ratio`` is its time divided by that of the first case."""
+    """Measure each case of a dataset; ``ratio`` is its time divided by the time of the first case."""
     experiment, cloud = experiment_of(config)
     hyper = replace(experiment.hyper, drift="first_variation", prox_potential="first_variation")
     risks = cases(experiment.source)

@@ -25,8 +25,8 @@ from proxlearn.bench.growth import (
     measure_literal,
 )
 from proxlearn.bench.losses_and_neurons import measure_functionals
-from proxlearn.bench.recursion import RecursionBench, experiment_of
 from proxlearn.bench.request import EXPERIMENTS, PARTS, BenchRequest
+from proxlearn.bench.special_clouds import RecursionBench, experiment_of
 from proxlearn.bench.timing import busy_share, machine_info
 from proxlearn.bench.whole_commands import DATASETS as COMPANY_DATASETS
 from proxlearn.bench.whole_commands import QUICK_STEPS, STEPS, measure_company, measure_end_to_end, train_command
@@ -38,10 +38,10 @@ from proxlearn.terminal.streams import notice
 
 DATASETS = ("wdbc", "diabetes", "shd", "banana", "sine")
 NORMAL = ("init=normal", "init_scale=1", "h=0.1", "beta=1e4", "epsilon=1", "N=500")
-"""Settings of a normal initial cloud, for a neuron that the dataset's box does not cover."""
+"""Settings of a normal initial cloud, for a neuron to which the dataset's initial box does not apply."""
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0)
 BUSY = 0.1
-"""Share of the cores in use by other processes above which a notice is given."""
+"""Largest share of the cores that other processes can use without a notice."""
 Records = list[dict[str, Any]]
 
 
@@ -102,7 +102,8 @@ def measure_in_company(request: BenchRequest) -> dict[str, Any]:
     with tqdm(desc="company", total=turns * len(datasets), unit="turn") as progress:
         for dataset in datasets:
             with skipped_without_data(request):
-                # A command without its data would fail; the loader names the reason and the remedy.
+                # If the data are missing, the loader names the reason and the remedy, whereas the command would just
+                # fail.
                 experiment_of(_config(f"dataset={dataset}"))
                 command = train_command(dataset, steps[dataset])
                 records.append(measure_company(dataset, steps[dataset], turns, command, progress.update))
@@ -164,7 +165,7 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
     for N in (250, 1000) if quick else (250, 500, 1000, 2000, 4000):
         yield "growth_literal", partial(_as_list, measure_literal, _config(f"N={N}"), 0.5 if quick else 2.0)
     yield "shapes", measure_pass
-    # N increases, because the peak memory is that of the whole process so far.
+    # N increases, because the peak memory is measured over the whole life of the process.
     for N in (1000, 10_000) if quick else (1000, 3000, 10_000, 30_000, 100_000):
         yield "growth", partial(_as_list, measure_growth, _config(f"N={N}"), 40)
     if not quick:
@@ -172,7 +173,7 @@ def measurements(quick: bool, recursions: list[RecursionBench]) -> Iterator[tupl
 
 
 def measure_startup(quick: bool) -> dict[str, float]:
-    """Return the time in seconds of whole commands, each the shortest of several repeats."""
+    """Return the times of whole commands in seconds, each the minimum over several repeats."""
     seconds = {}
     with tempfile.TemporaryDirectory() as folder:
         for key, arguments in (

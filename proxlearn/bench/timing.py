@@ -60,7 +60,7 @@ def busy_share(seconds: float = 0.5) -> float | None:
 
 
 def machine_info() -> dict[str, object]:
-    """Return the processor, the numbers of cores and threads, and the versions with which the times are measured."""
+    """Return the processor, the numbers of cores and threads, and the package versions that affect the times."""
     import platform
 
     import numba

@@ -1,8 +1,8 @@
 """The cost of a whole command: beyond its recursions, and while other processes use the cores.
 
-There are two situations, both with real processes that run the actual command: two runs at once compared with two runs
-one after the other, and one run beside one busy loop per core compared with the same run alone. All of them take turns,
-and the median of the ratios is reported.
+The command is measured in two situations, both with real processes: two runs at once compared with two runs one after
+the other, and one run beside one busy loop per core compared with the same run alone. All of them take turns, and the
+median of the ratios is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.recursion import Recursions, experiment_of
+from proxlearn.bench.special_clouds import Recursions, experiment_of
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.cloud import PointCloud
 from proxlearn.errors import RunError
@@ -37,7 +37,7 @@ def measure_end_to_end(config: TrainConfig, typical: PointCloud, steps: int, tur
 
     The two measurements alternate, because the speed of the machine and the cost of a cloud change: after each of
     ``turns`` sessions of the run, ``bare`` recursions are timed from its newest cloud, and as many from the cloud
-    ``typical``, from which recursion.py times a single recursion. Every session has a start and an end, whereas an
+    ``typical``, from which special_clouds.py times a single recursion. Every session has a start and an end, whereas an
     uninterrupted run has only one of each. All times are means, not minima.
     """
     train_seconds, bare_seconds, typical_seconds = 0.0, 0.0, 0.0
@@ -80,7 +80,7 @@ def _seconds(experiment: Experiment, cloud: PointCloud, seed: int, number: int) 
 DATASETS = ("banana", "wdbc")
 """The default datasets: in the first, every pair of particles matters; in the second, almost no pair does."""
 STEPS = {"wdbc": 20_000, "diabetes": 3000, "banana": 1000, "twonorm": 500, "shd": 1500, "sine": 3000}
-"""Number of recursions of each command, which takes a few seconds."""
+"""Number of recursions per command, chosen so that a command takes a few seconds."""
 QUICK_STEPS = {dataset: steps // 10 for dataset, steps in STEPS.items()}
 BUSY_LOOP = """
 import os, sys, threading
@@ -101,7 +101,11 @@ def train_command(dataset: str, steps: int) -> CommandOf:
 def measure_company(
     dataset: str, steps: int, turns: int, command_of: CommandOf, on_turn: Callable[[], object] = lambda: None
 ) -> dict[str, Any]:
-    """Return the record of one dataset; ``on_turn`` is called after every turn."""
+    """Time the command of one dataset alone, twice in sequence, twice at once, and beside busy loops.
+
+    The four measurements are repeated ``turns`` times, and ``on_turn`` is called after each repetition. Return the
+    settings, the median times and the median ratios.
+    """
     seconds: dict[str, list[float]] = {"alone_s": [], "one_after_the_other_s": [], "at_once_s": [], "busy_s": []}
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as parent:

@@ -17,16 +17,16 @@ from proxlearn.train_and_draw import echo
 
 PLOT_SUFFIXES = (".png", ".pdf")
 RESULT_START = re.compile(rb'\{\s*"quick":')
-"""Pattern of the start of bench.json; a file with another start was not written by this command."""
+"""Pattern of the start of bench.json; a file with a different start was not written by this command."""
 PLOT_NAMES = {"special": "{}", "whole": "{}-whole", "growth": "{}-growth"}
-"""Name of the plot of each part, formatted with the name of the JSON file without its suffix."""
+"""Name of the plot of each part that has one, formatted with the name of the JSON file without its suffix."""
 DESCRIPTION = """\
-Measure the speed of the recursion on this machine. The variants of a measurement take turns in one process. Parts:
-  --whole    the paper's experiments as a whole, on the clouds of their own runs: this engine, Algorithms 1 and 2 as
-             printed, and a lower bound that uses only torch's own functions
-  --special  special cases: one recursion from spread clouds, losses and neurons other than the paper's, the growth of
-             the time with N and its dependence on epsilon, a whole run with its files, and the start of a command
-  --growth   the growth of the time of a step from the initial clouds with N, and KeOps' times if pykeops is installed
+Measure the speed of the recursion on this machine. The variants of a measurement are interleaved in one process. Parts:
+  --whole    the paper's experiments as a whole, on the clouds of their own runs: proxlearn's engine, Algorithms 1 and 2
+             as printed, and a lower bound that uses only torch functions
+  --special  special cases: one recursion from spread clouds, losses and neurons other than the paper's, the time for
+             several N and epsilon, a whole run with its files, and the startup of a command
+  --growth   the time of a step from the initial clouds for several N, also of KeOps if pykeops is installed
   --company  commands while other processes use the cores: two runs at once, and a run beside busy loops
 The default is --whole --special. The command takes about a quarter of an hour, or two minutes with --quick.
 Stop other programs first, because they disturb the timings."""
@@ -51,7 +51,7 @@ def main(args: list[str]) -> int:
         type=Path,
         default=Path("bench.json"),
         metavar="FILE",
-        help="the JSON file to write (default: bench.json); the plots get the same name with .png and .pdf",
+        help="the JSON file to write (default: bench.json); plots are written next to it, as .png and .pdf",
     )
     options = parser.parse_args(args)
     request, output = parse_request(options), options.output

@@ -31,7 +31,7 @@ from proxlearn.validators import choice, integer, parse_number, real
 
 DATASETS = ("banana", "diabetes", "twonorm", "wdbc")
 PAPER_TABLE = Path("outputs", "paper", "table4.csv")
-"""The file that `make table4` writes, with the results of ProxLearn with the paper's settings on the paper's splits."""
+"""The file that `make table4` writes: the results of ProxLearn under the paper's settings and splits."""
 COMPLETES = "computes the missing cells"
 BLOCKS: dict[Block, str] = {
     "network": "block A, two-layer tanh networks of the same width",
@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
         "--protocol",
         default="matched",
         help="matched (default): all features are standardised; paper: the samplers' data are scaled as in their "
-        "papers, and an additional table shows the published figures beside those of this run",
+        "papers, and an additional table compares the results with the published ones",
     )
     add("--temperature", default="1", help="weight of the entropy in the samplers' target (default: 1)")
     add("--output", default="outputs/compare", metavar="FOLDER", help="output folder (default: outputs/compare)")
@@ -144,7 +144,7 @@ def epilog() -> str:
         "",
         f"The results of all cells (method, dataset, split) are in FOLDER/{CELLS}, with the settings, data and",
         "revision that determine them. Repeating the command computes the cells that are missing or have failed and",
-        "draws the tables again; more --splits, datasets or methods add to the stored results. FOLDER must be new,",
+        "writes the tables again; more --splits, datasets or methods add to the stored results. FOLDER must be new,",
         "empty, or the folder of an earlier comparison; files that this command did not write are never replaced or",
         "deleted. The tables and plots of the newest command are in FOLDER/<protocol>-<preset>/: compare.md, and",
         "networks and samplers as .csv, .tex, .png and .pdf. Differences are paired (the method minus ProxLearn on the",
@@ -154,10 +154,10 @@ def epilog() -> str:
         "examples:",
         "  proxlearn compare                                                  all methods, light presets",
         "  proxlearn compare --dataset wdbc --method proxlearn adam svm       takes a minute",
-        "  proxlearn compare --protocol paper --preset paper --dataset diabetes   with the published figures (hours)",
-        "  proxlearn compare --dataset banana twonorm --splits 5 twonorm=1    another number of splits for twonorm",
+        "  proxlearn compare --protocol paper --preset paper --dataset diabetes   with the published results (hours)",
+        "  proxlearn compare --dataset banana twonorm --splits 5 twonorm=1    a different number of splits for twonorm",
         "",
-        "Exit codes: 0: all cells finished; 1: some failed (the tables name them); 2: invalid command; 130: stopped.",
+        "Exit codes: 0: all cells finished; 1: some failed (see the tables); 2: invalid command; 130: stopped.",
     ]
     return "\n".join(lines)
 
@@ -194,7 +194,7 @@ def check_authors(protocol: str, datasets: Iterable[str]) -> None:
 
 
 def parse_splits(words: list[str], datasets: Iterable[str]) -> tuple[int, dict[str, int], bool]:
-    """Parse --splits: return the default number, the numbers of single datasets, and whether `authors` is given."""
+    """Parse --splits: return the default number, the numbers per named dataset, and whether `authors` is given."""
     whole = integer(at_least=1, below=1001, example=5)
     named = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word and word != AUTHORS] or ["5"]
@@ -256,7 +256,7 @@ def parse_launcher(options: argparse.Namespace, output: Path) -> JobLauncher:
 
 
 def paper_settings_rows(spec: ComparisonSpec) -> dict[str, Any]:
-    """Return the rows of PAPER_TABLE by dataset, or none if the file is missing or --protocol is not paper."""
+    """Return the rows of PAPER_TABLE by dataset; none if the file is missing or --protocol is not paper."""
     if spec.protocol != "paper" or not PAPER_TABLE.is_file():
         return {}
     with PAPER_TABLE.open(encoding="utf-8", newline="") as file:

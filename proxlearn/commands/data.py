@@ -88,7 +88,7 @@ def fetch(info: DatasetInfo) -> str:
             if path.parent != cache_folder():
                 raise
     dataset_files.fetch(info.file)
-    return f"{home_relative(cache_folder() / info.file.name)} fetched, and its sha256 matches"
+    return f"{home_relative(cache_folder() / info.file.name)} was fetched, and its sha256 matches"
 
 
 def verify(info: DatasetInfo) -> str:

@@ -21,7 +21,7 @@ Draw an animation of a run. Only the run folder is needed.
            decision regions of the whole cloud at that recursion
 
 Every frame is a stored checkpoint; nothing is interpolated. A run keeps the checkpoints of log-spaced steps, five per
-decade (films=true). For a smoother film, train with more of them: checkpoint_every=4 keep_checkpoints=1000.
+decade (films=true). For a smoother film, train with more checkpoints: checkpoint_every=4 keep_checkpoints=1000.
 """
 EXAMPLES = """\
   proxlearn film outputs/banana/NAME                         film.gif in the run folder

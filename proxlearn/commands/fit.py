@@ -1,4 +1,4 @@
-"""``proxlearn fit my.csv --target label``: learn a user's table with selected settings, and report in plain words."""
+"""``proxlearn fit my.csv --target label``: fit a model with selected settings to a user's table."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from proxlearn.terminal.argument_parser import command_parser
 from proxlearn.train_and_draw import run_session
 
 DESCRIPTION = """\
-Learn a table: predict one or several columns from the others. All settings are selected from the training rows
-(recipe=tuned), and the result is reported for rows that were not used. The folder of the result is all that
-`proxlearn predict` and `proxlearn evaluate` need.
+Fit a model that predicts one or several columns of a table from the others. All settings are selected on the training
+rows (recipe=tuned), and the result is reported for rows that were not used for training. `proxlearn predict` and
+`proxlearn evaluate` need only the folder of the result.
 
 The table is a file in one of these formats, which is recognised by its content:
   text with a header line, separated by commas, semicolons, tabs, | or blanks; in UTF-8, UTF-16 or cp1252
   the same compressed (.gz, .bz2, .xz, .zip); Parquet and Excel with the extras parquet and excel; .npz
 
-A table with text, dates or missing values is answered with all of its problems and with the command that solves them.
+If the table has problems, such as text or missing values, the error lists them all, with a command that solves them.
 """
 EXAMPLES = """\
   proxlearn fit my.csv --target label
@@ -37,13 +37,13 @@ EXAMPLES = """\
 
 def main(args: list[str]) -> int:
     options = build_parser().parse_args(args)
-    # Hydra takes a second to import: `--help` does not need it.
+    # Hydra takes a second to import, and `--help` does not need it.
     from proxlearn.commands.train import RunPlan, preflight
 
     plan = preflight(overrides(options))
     if not isinstance(plan, RunPlan):
         raise InputError(
-            "the settings describe a sweep, but `proxlearn fit` makes one run", "use `proxlearn train -m` for a sweep"
+            "the settings describe a sweep, but `proxlearn fit` trains one run", "use `proxlearn train -m` for a sweep"
         )
     command = shlex.join(["proxlearn", "fit", *args])
     existing = nearest_existing_folder(plan.folder)
@@ -70,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     table.add_argument(
         "--drop", action="append", metavar="COLUMN", help="a column that is not used, such as an id; can be repeated"
     )
-    table.add_argument("--encode", choices=("onehot",), help="onehot: columns of text as 0/1 columns, one per category")
+    table.add_argument("--encode", choices=("onehot",), help="onehot: text columns as 0/1 columns, one per category")
     table.add_argument(
         "--missing",
         choices=("median", "drop", "indicator"),
@@ -98,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run = parser.add_argument_group("run")
     run.add_argument("-o", "--output", metavar="FOLDER", help="folder of the result (default: outputs/<file>/<name>)")
-    run.add_argument("--seed", default="0", metavar="NUMBER", help="random numbers of the fit (default: 0)")
+    run.add_argument("--seed", default="0", metavar="NUMBER", help="seed of the fit (default: 0)")
     run.add_argument(
         "--set",
         dest="settings",

@@ -20,30 +20,30 @@ is `runs`, the missing runs are trained first.
 targets:
   table1 .. table5, shd    a table as .md, .csv and .tex; sources.txt has the commands of its runs
   fig2 .. fig5             a figure as .png and .pdf
-  curves                   distances from the curves that the paper published, and Figures 4 and 5: curves.md
+  curves                   distances from the paper's published curves, and Figures 4 and 5: curves.md
   health                   the effect of the proximal step in every experiment: health.md
   tuned                    recipe=tuned on every dataset, beside the paper's accuracies: tuned.md
   weights                  proximal, uniform and Fisher-Rao weights on paired splits: weights.md
   losses                   quadratic loss against logistic loss or cross-entropy on paired splits: losses.md
-  estimators               the estimators beside five of scikit-learn on twelve tables: estimators.md
+  estimators               the estimators compared with five of scikit-learn on twelve tables: estimators.md
   tables, figures, all     all tables, all figures, or all targets
-  runs [TARGET ...]        make the missing runs and fits of the targets (default: all targets), then build
+  runs [TARGET ...]        compute the missing runs and fits of the targets (default: all targets), then build
 """
 EPILOG = """\
 Runs are stored in an archive, a few files per experiment: outputs/paper/EXPERIMENT/runs.jsonl (status, config, data
 checksum and command of every run), metrics.csv, and the clouds that a figure needs. `runs` skips every run that is
-finished in the archive. Any other run is made in a run folder of its own below outputs/paper/runs (which git ignores)
+finished in the archive. Any other run is trained in its own run folder below outputs/paper/runs (which git ignores)
 and packed into the archive when it is finished. A stopped run continues from its run folder; if that folder is gone,
-for example in a clean clone, it starts again from its first step. So does a run whose experiment has more steps than
-the archived run. The fits of tuned, weights, losses and estimators are stored one by one in
+for example in a clean clone, the run starts again from its first step. A run also starts again if its experiment has
+more steps than the archived run. The fits of tuned, weights, losses and estimators are stored one by one in
 outputs/NAME/results.jsonl and are not repeated either.
 
 examples:
-  proxlearn paper all                  every table, figure and page, from a clean clone too
+  proxlearn paper all                  every table, figure and page, also in a clean clone
   proxlearn paper table2 fig2          two of them
-  proxlearn paper runs table4          make the missing runs of Table 4 first
-  proxlearn paper runs --jobs 4        everything that is missing, four runs at a time; stop and repeat it at any time
-  proxlearn paper --quick              the whole path with a hundredth of the steps, into outputs/paper-quick
+  proxlearn paper runs table4          train the missing runs of Table 4 first
+  proxlearn paper runs --jobs 4        all missing runs and fits, four at a time; stop and repeat it at any time
+  proxlearn paper --quick              all stages with 1/100 of the steps, into outputs/paper-quick
 """
 
 
@@ -121,7 +121,10 @@ def _paper_targets(names: list[str], into: Path | None, quick: bool, makes_runs:
     for name in names:
         paths = build(name, archive)
         if not paths:
-            notice(f"{name} has no runs yet; `proxlearn paper runs {name}` trains them")
+            notice(
+                f"{archive.root} has no runs of {name}; the stored runs are in outputs/paper of the repository, and"
+                f" `proxlearn paper runs {name}` trains new ones"
+            )
             code = code or 1
         for path in paths:
             echo(f"{path}\n")

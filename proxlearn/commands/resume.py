@@ -38,7 +38,7 @@ def main(args: list[str], world: World | None = None) -> int:
 
 
 def preflight(args: list[str]) -> tuple[TrainConfig, Path]:
-    """Return the config and the folder of the run that a command line names, after checks."""
+    """Check the command line, and return the config and the folder of the run."""
     parser = argparse.ArgumentParser(
         prog="proxlearn resume",
         description="Continue a run from its newest valid checkpoint. If the run is finished, print its result.",

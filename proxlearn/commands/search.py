@@ -1,4 +1,4 @@
-"""``proxlearn search``: choose hyperparameters by the metric of held-out training rows, with Optuna."""
+"""``proxlearn search``: choose hyperparameters by a metric on held-out training rows, with Optuna."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proxlearn.terminal.streams import notice
 from proxlearn.validators import integer, parse_number
 
 DESCRIPTION = """\
-Search hyperparameters. Every trial is an ordinary run, scored on a validation part of the training rows
-(validation_fraction=0.25, unless another one is given); no test row is used. The same command continues a search that
-was stopped or killed, and with more --trials it extends it. Needs the extra `search` (Optuna).
+Search for hyperparameters. Every trial is an ordinary run, scored on a validation part of the training rows
+(validation_fraction=0.25, unless another value is given); no test row is used. The same command continues a search
+that was stopped or killed, and a larger --trials extends it. Needs the extra `search` (Optuna).
 
 Ranges are given in place of values:
   beta=log(0.01,10)        a number, searched by orders of magnitude
@@ -71,18 +71,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="settings as for `proxlearn train`, and ranges to search"
     )
-    parser.add_argument("--trials", default="40", metavar="NUMBER", help="number of trials in all (default: 40)")
-    parser.add_argument("--workers", default="1", metavar="NUMBER", help="trials at the same time (default: 1)")
+    parser.add_argument("--trials", default="40", metavar="NUMBER", help="total number of trials (default: 40)")
+    parser.add_argument("--workers", default="1", metavar="NUMBER", help="number of parallel trials (default: 1)")
     parser.add_argument(
         "--metric",
         metavar="COLUMN",
         help="column of metrics.csv that scores a trial (default: validation_log_loss_weighted, or "
-        "validation_rmse_weighted for a real target); of accuracy and r2 the largest value is the best",
+        "validation_rmse_weighted for a real target); accuracy and r2 are maximised, other metrics are minimised",
     )
     parser.add_argument(
-        "--sampler", choices=("tpe", "random"), default="tpe", help="how values are chosen (default: tpe)"
+        "--sampler", choices=("tpe", "random"), default="tpe", help="method that chooses the values (default: tpe)"
     )
-    parser.add_argument("--seed", default="0", metavar="NUMBER", help="random numbers of the sampler (default: 0)")
+    parser.add_argument("--seed", default="0", metavar="NUMBER", help="seed of the sampler (default: 0)")
     parser.add_argument("--no-pruning", action="store_true", help="do not stop trials that are worse than the median")
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", help="folder of the search (default: outputs/searches/<keys>-<hash>)"
@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def plan_search(options: argparse.Namespace) -> Any:
-    """Return the plan of the search, after the config of a first trial has been checked."""
+    """Check the config of a first trial, and return the plan of the search."""
     from proxlearn.sweeps.search import VALIDATION_FRACTION, SearchPlan, default_metric, trial_config
     from proxlearn.sweeps.search_space import parse_space
 

@@ -1,4 +1,4 @@
-"""``proxlearn status [folder]...``: show the state of runs and sweeps, without importing torch, which is slow."""
+"""``proxlearn status [folder]...``: show the state of runs and sweeps, without the slow import of torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxlearn.train_and_draw import echo
 from proxlearn.views.status_table import status_tables
 
 DESCRIPTION = """\
-Show the runs and sweeps below folders: state, progress, speed, time left, and the newest test risk and accuracy. If
+Show the runs and sweeps in the given folders: state, progress, speed, time left, and newest test risk and accuracy. If
 these metrics are older than the run's newest step, the column "logged" shows their step.
 
 states of a run:

@@ -65,24 +65,24 @@ def main(args: list[str], world: World | None = None) -> int:
         code = run_session(plan.config, plan.folder, command, continue_command(plan.config.overwrite), world=world)
         is_first = world is None or world.rank == 0
         if code == 0 and is_first and plan.config.dataset.name == "csv" and plan.config.recipe == "paper":
-            notice("these were the paper's settings; recipe=tuned selects settings for your table, as `fit` does")
+            notice("this run used the paper's settings; recipe=tuned selects settings for your table, as `fit` does")
         return code
     finally:
-        # A run that fails while its data are read has created a folder and stored nothing.
+        # A run that fails while its data are read has created an empty folder.
         if world is None or world.rank == 0:
             remove_if_empty(plan.folder, existing)
 
 
 def preflight_of_ranks(args: list[str], world: World) -> RunPlan | None:
-    """Return the run of the command line that all ranks were given; raise an error on all ranks if they differ."""
+    """Return the run of the command line; raise an error on all ranks if their command lines differ."""
     from proxlearn.distributed.agreement import agreed, check_same_config, check_same_program
 
     def work() -> RunPlan | None:
         plan = preflight(args)
         if isinstance(plan, SweepPlan):
-            raise InputError("a sweep starts its jobs itself", "start it without torchrun or srun")
+            raise InputError("a sweep cannot run on several ranks", "start the run without torchrun or srun")
         if plan is not None and plan.config.kernel != "auto" and plan.config.weights == "proximal":
-            raise InputError(f"kernel={plan.config.kernel} runs in one process", "use kernel=auto on ranks")
+            raise InputError(f"kernel={plan.config.kernel} runs in one process", "use kernel=auto on several ranks")
         return plan
 
     check_same_program(world)
@@ -128,7 +128,7 @@ def check_run(config: TrainConfig, folder: object) -> RunPlan:
     require_run_or_empty(path)
     refuse_table_inside(config.dataset.path, path)
     if config.init_from is not None:
-        # Whether the cloud fits in memory depends on the data, so this check justifies the import of torch.
+        # Whether the initial cloud fits this run depends on the data, so this check loads them and imports torch.
         from proxlearn.run.experiment import build_experiment, first_checkpoint
 
         first_checkpoint(build_experiment(config))

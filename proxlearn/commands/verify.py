@@ -13,13 +13,13 @@ from proxlearn.validators import integer, parse_number
 
 EXPERIMENTS = ("weights",)
 DESCRIPTION = """\
-Put the recursion to the test on flows whose solutions are known: the law of the particles over the step size and the
-number of particles, the weights against the density at the particles beside controls, and the free energy along the
-flow. The flows are Ornstein-Uhlenbeck in 1 to 32 dimensions and a quadratic interaction (closed forms), and a double
-well, an aggregation energy and a network with one parameter (finite volumes).
+Test the recursion on flows whose solutions are known: the distribution of the particles for several step sizes and
+numbers of particles, the weights compared with the density at the particles and with controls, and the free energy
+along the flow. The flows are Ornstein-Uhlenbeck in 1 to 32 dimensions and a quadratic interaction (closed forms), and
+a double well, an aggregation energy and a network with one parameter (finite volumes).
 
-The results are stored one by one in FOLDER/results.jsonl, and the same command again computes those that are missing.
-The page FOLDER/verify.md states the answer first. The whole takes less than half an hour on two cores.
+The results are stored one by one in FOLDER/results.jsonl, and the same command computes the missing ones.
+The page FOLDER/verify.md begins with the conclusion. The command takes less than half an hour on two cores.
 
 --experiment weights runs the experiment on whether weights lower the risk of a network (about half an hour on two
 cores; needs the data file of banana). Its page, FOLDER/experiment.md, begins with the conclusion and the design.
@@ -36,9 +36,9 @@ def main(args: list[str]) -> int:
     parser = command_parser("verify", DESCRIPTION, EXAMPLES)
     parser.add_argument("--quick", action="store_true", help="fewer flows, settings and seeds")
     parser.add_argument("--experiment", metavar="NAME", help=f"run a designed experiment: {', '.join(EXPERIMENTS)}")
-    parser.add_argument("--page", action="store_true", help="write the page from the stored results, compute nothing")
+    parser.add_argument("--page", action="store_true", help="only write the page from the stored results")
     parser.add_argument(
-        "--jobs", metavar="N", help="number of parallel jobs, with one thread each (default: the cores)"
+        "--jobs", metavar="N", help="number of parallel jobs, with one thread each (default: number of cores)"
     )
     parser.add_argument(
         "-o",
@@ -48,9 +48,9 @@ def main(args: list[str]) -> int:
     )
     options = parser.parse_args(args)
     if options.experiment is not None and options.experiment not in EXPERIMENTS:
-        raise InputError(f"no experiment `{options.experiment}`", did_you_mean(options.experiment, EXPERIMENTS))
+        raise InputError(f"unknown experiment `{options.experiment}`", did_you_mean(options.experiment, EXPERIMENTS))
     if options.experiment is not None and options.quick:
-        raise InputError("--experiment has no quick version", "leave out --quick")
+        raise InputError("--quick has no effect with --experiment", "leave out --quick")
     jobs = (
         None
         if options.jobs is None
@@ -59,13 +59,13 @@ def main(args: list[str]) -> int:
     folder = absolute_folder(options.output or ("outputs/verify-quick" if options.quick else "outputs/verify"))
     # torch and the flows are imported only after the arguments are validated.
     from proxlearn.jobs.launcher_setup import available_cores
-    from proxlearn.verify import experiment_page, page
+    from proxlearn.verify import page, risk_experiment_page
     from proxlearn.verify.pieces import compute
     from proxlearn.verify.plan import plan
-    from proxlearn.verify.weights_experiment import banana_table
+    from proxlearn.verify.risk_experiment import banana_table
 
     is_experiment = options.experiment is not None
-    pieces = experiment_page.pieces() if is_experiment else plan(options.quick)
+    pieces = risk_experiment_page.pieces() if is_experiment else plan(options.quick)
     results = folder / ("experiment.jsonl" if is_experiment else "results.jsonl")
     code = 0
     if not options.page:
@@ -76,7 +76,7 @@ def main(args: list[str]) -> int:
         if code > 128:
             notice("stopped; the same command computes the missing results")
             return code
-    write = experiment_page.write if is_experiment else page.write
+    write = risk_experiment_page.write if is_experiment else page.write
     paths: list[Path] = write(pieces, results, folder)
     if not paths:
         notice(f"there are no results in {folder} yet; leave out --page to compute them")

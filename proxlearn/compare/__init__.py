@@ -1,1 +1,1 @@
-"""Comparison of all methods on the same data splits, with confidence intervals of the differences."""
+"""Comparison of all methods on the same data splits, with confidence intervals for the differences."""

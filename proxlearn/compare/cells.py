@@ -1,6 +1,6 @@
 """Cells of a comparison: a cell is one method on one split of one dataset.
 
-The results of all cells are stored in one cache (jobs/result_cache.py), including those of different presets,
+The results of all cells are stored in one cache (jobs/result_cache.py), including results for different presets,
 protocols, temperatures and revisions. A cell whose settings have changed has a new identity and is computed again.
 """
 
@@ -29,7 +29,7 @@ class CellResult:
     figures: dict[str, float]
     """Values of the metrics in FIGURES by name; ``seconds`` is the duration of the fit, without loading and scoring."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Notes of the method about the fit."""
+    """Additional values that the method reports about the fit, by name."""
     threads: int = 1
 
     def values(self) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class Comparison:
     ours: dict[str, Any]
     """Results with the paper's settings by dataset, if there are any (see commands/compare.py)."""
     exceptions: dict[str, int] = field(default_factory=dict)
-    """Number of splits of each dataset that has a number other than ``splits``."""
+    """Number of splits by dataset, for the datasets whose number differs from ``splits``."""
     files: list[str] = field(default_factory=list)
     """Names of the tables and plots that the command wrote; empty for plans of version 0.1.0 (see above)."""
 
@@ -147,7 +147,7 @@ class Comparison:
 
     @property
     def has_ours(self) -> bool:
-        """Whether ProxLearn is among the methods; only then are differences from it shown."""
+        """Whether ProxLearn is among the methods; differences are shown only in that case."""
         return any(method.name == OURS for method in self.methods)
 
     @property

@@ -28,7 +28,7 @@ RETRY = "check the data, then repeat the same command"
 
 
 def run_cell(cell: Cell, output: Path) -> dict[str, Any]:
-    """Compute and return the result of a cell; this is the function of a job, which runs in a separate process."""
+    """Compute and return the result of a cell; this function runs as a job in a separate process."""
     # On a request to stop, the process exits cleanly, because a killed process would leave system semaphores behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     print(f"{cell.title} ...", flush=True)

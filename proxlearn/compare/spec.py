@@ -1,8 +1,9 @@
 """The specification of a `proxlearn compare` command, which is known before any data are loaded.
 
-The protocol determines the scaling of the features: the same for all methods (``matched``), or that of the samplers'
-papers (``paper``). Every scaling is fitted to the training part. The reference methods use standardised features under
-both protocols, so that their results are the same; the Bayes rule uses unscaled features.
+The protocol determines the scaling of the features: the same scaling for all methods (``matched``), or, for the
+samplers, the scaling of their papers (``paper``). Every scaling is fitted to the training part. The reference methods
+use standardised features under both protocols, so that their results are the same; the Bayes rule uses unscaled
+features.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ PUBLISHED = ("jko_icnn", "swgf")
 AUTHORS: Literal["authors"] = "authors"
 AUTHORS_SEEDS = {"diabetes": 42}
 """Seed, by dataset, with which Mokrov et al. (2021) and Bonet et al. (2022) permute the rows in torch; the first 80 %
-are for training. Only datasets whose file has the row order of the UCI archive, which is assumed to be theirs, are
-included."""
+are for training. Only datasets whose file has the row order of the UCI archive, which is assumed to be the order in the
+authors' files, are included."""
 SplitName: TypeAlias = int | Literal["authors"]
 """Name of a split: its number, which is also its seed, or AUTHORS."""
 CELLS, SPLITS, LOG = "cells.jsonl", "splits.jsonl", "compare.log"
@@ -42,7 +43,7 @@ class ComparisonSpec:
     protocol: Protocol
     temperature: float
     exceptions: dict[str, int] = field(default_factory=dict)
-    """Number of splits of each dataset that has a number other than ``splits``."""
+    """Number of splits by dataset, for the datasets whose number differs from ``splits``."""
     authors: bool = False
     """Whether the split of the samplers' authors is included, for the datasets for which it is known."""
 

@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class MeanSd:
-    """A mean and a standard deviation, which is NaN for a single value."""
+    """A mean and a standard deviation; the latter is NaN for a single value."""
 
     mean: float
     sd: float = math.nan

@@ -94,7 +94,7 @@ def hydra_arguments(args: list[str]) -> list[str]:
 
 
 def _split_loggers(word: str) -> list[str]:
-    """Return ``logger=[a,b]`` as the words that select the first logger and name the others; metrics.csv needs none."""
+    """Return ``logger=[a,b]`` as words that select the first logger and list the others; ``csv`` is left out."""
     listed = re.fullmatch(r"logger=\[([\w\s,-]*)\]", word)
     if listed is None:
         return [word]
@@ -145,7 +145,7 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
     if isinstance(parsed_value, QuotedString) and name in FOLDER_KEYS and parsed_value.text.startswith("~"):
         return quote(expand_home(parsed_value.text))
     if name == "dataset.target" and isinstance(parsed_value, list) and len(parsed_value) > 1:
-        # The value names several targets; a single column with such a name is written in quotes.
+        # The value lists several targets; a single column with such a name is written in quotes.
         return value
     if override.is_sweep_override() or re.match(r"\w+\s*\(", value):
         # The value is a function of Hydra's grammar: range(3), glob(*), str(7).
@@ -154,7 +154,7 @@ def _text_value(name: str, value: str, override: Override | None, is_sweep: bool
 
 
 def _as_typed(typed: str, parsed_value: object) -> str:
-    """Return the typed string, quoted if Hydra would read another value; a column may be called 1.50 or `true`."""
+    """Return the typed string, quoted if Hydra would parse a different value, as for a column called 1.50 or `true`."""
     keeps_spelling = parsed_value is None or isinstance(parsed_value, (str, QuotedString)) or str(parsed_value) == typed
     return typed if keeps_spelling and not isinstance(parsed_value, bool) else quote_literal(typed)
 
@@ -168,7 +168,7 @@ def _parse_override(word: str) -> Override | None:
     try:
         return OverridesParser.create().parse_override(word)
     except Exception:
-        # These are Hydra's own errors and those of the functions and numbers in a value.
+        # Besides Hydra's own errors, the functions and numbers in a value can raise errors.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Where configs come from: the packaged folder, the user's folder (--config-dir), and installed packages.
+"""The sources of configs: the packaged folder, the user's folder (--config-dir), and installed packages.
 
 The files are checked before Hydra reads any of them. They must contain values but no code, and loading them must
 terminate: aliases can make a small YAML file expand to billions of nodes, a FIFO has no end, and a folder can link to
@@ -51,7 +51,7 @@ def read_config_file(name: str) -> dict[str, Any]:
 
 
 def read_dataset_file(name: str) -> dict[str, Any]:
-    """Return the values of a packaged dataset merged with those of the common base, without composing a config."""
+    """Return the values of a packaged dataset merged with the common defaults, without composing a config."""
     merged = OmegaConf.merge(read_config_file("dataset_base"), read_config_file(f"dataset/{name}"))
     values: Any = OmegaConf.to_container(merged)
     return dict(values)
@@ -59,10 +59,10 @@ def read_dataset_file(name: str) -> dict[str, Any]:
 
 MAX_ENTRIES = 10_000
 MAX_BYTES = 100_000
-"""Maximum size of a file in bytes; the configs of proxlearn have less than 6000."""
+"""Maximum size of a file in bytes; the configs of proxlearn have fewer than 6000."""
 MAX_DEPTH = 50
 MAX_NODES = 20_000
-"""Maximum number of nodes of a file, with every alias counted as a copy of the node it refers to."""
+"""Maximum number of nodes of a file, with every alias counted as a copy of the node to which it refers."""
 SUFFIXES = (".yaml", ".yml")
 
 _search_folder: ContextVar[Path | None] = ContextVar("search_folder", default=None)
@@ -90,7 +90,7 @@ def register_search_path() -> None:
 
 @contextlib.contextmanager
 def user_search_path(folder: str | None) -> Iterator[None]:
-    """Add a folder to the search path that Hydra uses if it is initialised in the block; None adds nothing."""
+    """Add a folder to the search path of Hydra, which must be initialised in the block; None adds nothing."""
     register_search_path()
     token = _search_folder.set(None if folder is None else Path(folder).absolute())
     try:
@@ -133,7 +133,9 @@ def _config_files(folder: Path) -> Iterator[Path]:
         visited.add(real_path)
         entries += len(folders) + len(files)
         if entries > MAX_ENTRIES:
-            raise InputError(f"{folder} holds more than {MAX_ENTRIES} files", "give a folder that holds configs only")
+            raise InputError(
+                f"{folder} holds more than {MAX_ENTRIES} files and folders", "give a folder that holds configs only"
+            )
         yield from (Path(parent, name) for name in sorted(files) if name.lower().endswith(SUFFIXES))
 
 

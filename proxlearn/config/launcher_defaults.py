@@ -15,7 +15,7 @@ class LauncherInfo:
     """The properties of a launcher, which a user selects with hydra/launcher=NAME."""
 
     here: bool
-    """Whether the jobs run on this machine, whose device and memory are then checked before the start."""
+    """Whether the jobs run on this machine; if so, its device and memory are checked before the start."""
     extra: str = ""
     """The optional dependency group of proxlearn that installs the launcher."""
     defaults: dict[str, Any] = field(default_factory=dict)

@@ -92,7 +92,7 @@ class DeviceConfig:
 
 
 def logger_names(name: str, value: Any) -> tuple[str, ...]:
-    """Validate a list of names of loggers."""
+    """Validate a list of logger names, and return it as a tuple."""
     check = registered(Logger, LOGGER_GROUP)
     several = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
     return tuple(check(name, item) for item in (value if several else [value]))
@@ -122,7 +122,7 @@ class LoggerConfig:
 class TrainConfig(Hyperparameters[float | None]):
     """Every setting of ``proxlearn train``: the hyperparameters (fields of core/hyper.py) and the settings of the run.
 
-    ``selected`` lists the settings that are None and whose values selection chooses.
+    ``selected`` lists the settings that are None and whose values the selection chooses.
     """
 
     dataset: DatasetConfig = section(DatasetConfig)
@@ -148,17 +148,18 @@ class TrainConfig(Hyperparameters[float | None]):
     """The name of the loss; None selects the recommended loss of the task."""
     activation: options.Activation = setting(choice(options.Activation))
     confinement: float | Mapping[str, float] | None = setting(optional(strengths))
-    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta; None: chosen by a
-    selection, and 0 where there is none."""
+    """The lambda of R(theta) = (lambda / 2) |theta|^2, for all coordinates or per block of theta. With None, the
+    selection chooses it; without a selection, it is 0.
+    """
     rho0: options.Rho0 = setting(choice(options.Rho0))
     init: options.Init = setting(choice(options.Init))
     init_scale: float | None = setting(optional(real(above=0, example=1.0)))
     validation_fraction: float | None = setting(optional(real(above=0, below=1, example=0.25)))
-    """Share of the training rows that no step uses and whose metrics are logged for the choice of settings."""
+    """Share of the training rows that is held out; metrics on these rows help to choose settings."""
     selection_rows: int | None = setting(optional(integer(at_least=8, example=20000)))
     """Maximum number of training rows that the selection uses; None: all."""
     metric_rows: int | None = setting(optional(integer(at_least=1, example=20000)))
-    """Maximum number of rows per part for the metrics of logged steps; None: all. The figures at the end are of all."""
+    """Maximum number of rows per part for the metrics of logged steps; None: all. The final scores use all rows."""
 
     def __post_init__(self) -> None:
         check_readings(vars(self))
@@ -174,15 +175,15 @@ class TrainConfig(Hyperparameters[float | None]):
         """The keys whose values the selection chooses."""
         keys = ("beta", "h", "epsilon", "steps", *(("init_scale",) if self.init == "normal" else ()))
         open_keys = tuple(key for key in keys if getattr(self, key) is None)
-        # A confinement or a horizon alone is not worth a selection: where all other values are given, they are 0 and
-        # 1000. The steps do not count, because a run that is extended has the same confinement.
+        # A confinement or a horizon alone is not selected: if all other values are given, both get fixed defaults. The
+        # key ``steps`` is not considered, so that a run that is extended keeps its confinement.
         if not set(open_keys) - {"steps"}:
             return open_keys
         return (*open_keys, *(key for key in ("confinement", "horizon") if getattr(self, key) is None))
 
 
 def check_readings(values: Mapping[str, Any]) -> None:
-    """Raise InputError for the paper's reading with another loss, or a setting that solver=literal does not support.
+    """Raise InputError if the paper's reading or solver=literal is combined with a setting for which it is not defined.
 
     ``values`` holds the settings of a config or the parameters of an estimator, by name; the loss is a name or None.
     """

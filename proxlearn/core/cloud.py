@@ -1,4 +1,4 @@
-"""The weighted point cloud (theta, rho), and the initial clouds."""
+"""The weighted point cloud (theta, rho), and functions that draw initial clouds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PointCloud:
     theta : Tensor, shape (N, p)
         Locations.
     log_rho : Tensor, shape (N,)
-        Natural logarithms of the weights; they are stored in float64 for every precision of theta.
+        Natural logarithms of the weights; they are stored in float64, whatever the precision of theta.
     step : int, default=0
         Number of recursions so far.
     screen, epsilon : optional
@@ -72,7 +72,7 @@ class PointCloud:
 
     @classmethod
     def from_arrays(cls, theta: Any, rho: Any = None) -> PointCloud:
-        """Return a cloud at step 0.
+        """Return the cloud at step 0 with the given locations and weights.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class PointCloud:
         return f"PointCloud(N={N}, p={p}, step={self.step}, {str(self.theta.dtype).removeprefix('torch.')})"
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PointCloud:
-        """Return the cloud on a device and in a precision, without its screen, which is rebuilt when needed.
+        """Return the cloud converted to a device and a precision; a conversion discards the screen.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ def confinement_strengths(confinement: Confinement, blocks: Mapping[str, int]) -
         for name in confinement:
             if name not in blocks:
                 raise InputError(
-                    f"confinement names `{name}`, which is not a block of theta", did_you_mean(name, blocks)
+                    f"confinement contains `{name}`, which is not a block of theta", did_you_mean(name, blocks)
                 )
         by_block = {name: _strength(confinement.get(name, 0.0)) for name in blocks}
     else:

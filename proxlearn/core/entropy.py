@@ -20,12 +20,12 @@ NEIGHBOURS = 3
 dimension and increases the bias in 32 dimensions by a quarter.
 """
 MOST_QUERIES = 1000
-"""Maximum number of particles whose neighbours are searched for; in larger clouds, they are a sample, evenly spaced by
-index. Their neighbours are searched for among all particles, so that the bias is that of the whole cloud.
+"""Maximum number of particles whose neighbours are searched for. In a larger cloud, a sample of particles at equal
+intervals of their indices is used, with neighbours among all particles, so that the bias is that of the whole cloud.
 """
 MOST_DIMENSIONS = 64
-"""Number of dimensions above which the entropy cannot be estimated from a cloud of usual size: with N = 1000 draws from
-a standard normal distribution, the bias is 3.2 nats in 32 dimensions and 10 in 64.
+"""Number of dimensions above which the entropy cannot be estimated from a cloud of typical size: with N = 1000 draws
+from a standard normal distribution, the bias is 3.2 nats in 32 dimensions and 10 in 64.
 """
 TILE = 2**20
 """Number of entries of a tile of the matrix of distances, which takes up 8 MB."""
@@ -86,7 +86,7 @@ def entropy_terms(theta: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
         tile = rows[first : first + size]
         squared = torch.addmm(norms, centred[tile], centred.T, alpha=-2)
         squared[torch.arange(len(tile), device=tile.device), tile] = math.inf
-        # The matrix product finds the neighbours up to rounding, so the exact distances of two more are computed.
+        # The matrix product finds the neighbours up to rounding, so exact distances are computed for two extra points.
         candidates = squared.topk(min(neighbours + 2, N - 1), largest=False).indices
         points, queries = theta[candidates].double() / deviations, theta[tile].double() / deviations
         distances = (points - queries[:, None]).square().sum(dim=2).sqrt()
@@ -111,8 +111,8 @@ def entropy_from_weights(theta: Tensor, log_rho: Tensor, epsilon: float) -> Tens
         H(p) = -log int p^2 - (1/N) sum_i log(N w_i),
 
     where the first term is the Renyi entropy of order 2, which the weights do not determine, because they are known
-    only up to a factor. Here int p^2 is the mean over all pairs of particles of a Gaussian kernel of variance epsilon:
-    that of the proximal step.
+    only up to a factor. Here int p^2 is the mean over all pairs of particles of a Gaussian kernel of variance epsilon,
+    as in the proximal step.
 
     Parameters
     ----------

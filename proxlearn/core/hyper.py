@@ -1,4 +1,4 @@
-"""The hyperparameters of the recursion: numbers, readings of the paper and schedules, declared once with their checks.
+"""The hyperparameters of the recursion (numbers, readings of the paper, schedules), declared once with validators.
 
 To add a hyperparameter, add a field to ``Hyperparameters`` and a value to configs/recipe/*.yaml; the config schema, the
 settings of a fit and the step use the field. This module does not import torch, so that a config can be checked without
@@ -75,7 +75,7 @@ class Hyperparameters(Generic[Number]):
     """Resample if the effective sample size is below this share of N."""
     h_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
     beta_schedule: options.Schedule = hyperparameter(choice(options.Schedule), "constant")
-    """Schedule of the temperature 1/beta; its factors are those that ``h_schedule`` applies to h."""
+    """Schedule of the temperature 1/beta, with the same options as ``h_schedule``."""
     horizon: int | None = hyperparameter(integer(at_least=1, example=1000), 1000, selectable=True)
     """Step at which the cosine schedule ends and the power law has fallen to a tenth; None, in a config or in the
     settings of a fit, means that selection chooses it."""
@@ -114,14 +114,14 @@ class Hyper(Hyperparameters[float]):
         with half the interaction: v_i + u_i for the quadratic loss and (V + W rho)(theta_i) for an Energy. The default
         follows the same rule as that of ``drift``.
     orientation : {"paper", "consistent"}, default="paper"
-        Position of particle i to which row i of the transport cost belongs: the new one, as printed, or the old one,
+        Whether row i of the transport cost belongs to the new position of particle i, as printed, or to the old one,
         whose mass the row carries.
     tolerance : {"paper", "log"}, default="paper"
         Stopping criterion of the proximal fixed point: the norms of the changes of z and q, or a bound on the error of
         log rho.
     kernel : {"auto", "log", "dense"}, default="auto"
         Storage of the Gibbs kernel: the relevant pairs only, the logarithm of the matrix, or the matrix itself, which
-        underflows.
+        may underflow.
     weights : str, default="proximal"
         Update of the particles' weights: "proximal" (the proximal step), "uniform" (none), "fisher_rao" (a
         multiplicative update), or the name of an update that an installed package adds.
@@ -150,7 +150,7 @@ class Hyper(Hyperparameters[float]):
     horizon: int = hyperparameter(integer(at_least=1, example=1000), 1000)
     """Step at which the cosine schedule ends and the power law has fallen to a tenth."""
     batch_size: int | None = hyperparameter(optional(BATCH_SIZE), None)
-    """Number of samples per step; a rule ("auto") has been applied to the number of samples before a step."""
+    """Number of samples per step; "auto" has already been replaced by a number."""
     noise_scale: float = hyperparameter(NOISE_SCALE, 1.0)
     """Factor by which the noise is multiplied; in a config, it is a setting of the dataset (1/100 for the paper's SHD).
     """
@@ -187,8 +187,8 @@ BLIND_KAPPA = 18.0
 def energy_share(kappa: float) -> float:
     """Return the share of the energy in log rho, 2 / (2 + kappa); the rest is due to the particles' positions.
 
-    It is the limit of many particles and small h and epsilon at equilibrium, with orientation=consistent, which
-    `proxlearn verify` derives and measures.
+    The formula holds at equilibrium with orientation=consistent, in the limit of many particles and small h and
+    epsilon; `proxlearn verify` derives and tests it.
     """
     return 2 / (2 + kappa)
 

@@ -59,7 +59,7 @@ class Recursion:
     w: Tensor
     C: Tensor
     z: Tensor
-    """History of the iterates, N x (number of columns written)."""
+    """All iterates, N x (number of columns written)."""
     q: Tensor
     ell: int
     """Column of z and q from which rho is computed."""
@@ -94,7 +94,7 @@ def prox_learn(problem: Risk, theta: Tensor, rho: Tensor, hyper: Hyper, noise: T
 
 
 def step(problem: Risk, cloud: PointCloud, hyper: Hyper, noise: Tensor, z0: Tensor) -> tuple[PointCloud, Info]:
-    """Run one literal recursion with the interface of ``core.step.step``, so that a run can use it."""
+    """Run one literal recursion, with the same interface as ``core.step.step``, so that a run can use it."""
     recursion = prox_learn(problem, cloud.theta, cloud.rho, hyper, noise, z0)
     log_z = recursion.z.log()
     changes = log_z.diff(dim=1).abs().amax(dim=0)

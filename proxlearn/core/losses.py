@@ -133,7 +133,8 @@ class Loss(ABC):
     def probabilities(self, f: Tensor) -> Tensor | None:
         """Return class probabilities (C x n, float64) for the mean outputs f (C x n, or 1 x n for two classes).
 
-        The result is None if the loss defines no probabilities, as for regression.
+        The result is None if the loss defines no probabilities. For classes, the probabilities are then those of the
+        quadratic loss without a link: (1 + f) / 2 for two classes, or the positive parts of f divided by their sum.
 
         Parameters
         ----------
@@ -316,12 +317,12 @@ RECOMMENDED_LOSSES: dict[Task, str] = {
 
 
 def recommended_loss(task: Task, readings: Iterable[str] = ()) -> str:
-    """Return the name of the default loss of a task; the paper's readings need the quadratic loss."""
+    """Return the name of the default loss of a task; any reading of the paper requires the quadratic loss."""
     return "quadratic" if "paper" in readings else RECOMMENDED_LOSSES[task]
 
 
 def find_loss(name: str | None) -> Loss:
-    """Return the loss with a name from a config or a file; None, as in files of version 0.1, is the quadratic loss."""
+    """Return the loss called ``name``; None, as in files of version 0.1, means the quadratic loss."""
     if name is None:
         return quadratic
     return LOSSES.make(name, Loss)  # type: ignore[type-abstract]

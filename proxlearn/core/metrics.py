@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 LEAST_PROBABILITY = 1e-6
-"""Lower bound of every predicted probability: a finite cloud never proves a class impossible, and a probability of 0
-for the true class would make the log-loss infinite."""
+"""Lower bound of every predicted probability: a finite cloud cannot show that a class is impossible, and a probability
+of 0 for the true class would make the log-loss infinite."""
 CALIBRATION_BINS = 15
 """Number of bins of equal width into which the probability of the predicted class is divided."""
 
 LINK_SLOPES = (1e-3, 1e3)
 """Bounds of a fitted slope, for outputs whose targets are of order 1."""
 LINK_ROUNDS = 24
-"""Bisections of the logarithm of a slope: its relative error is then below 1e-6."""
+"""Number of bisections of the logarithm of a slope, after which the slope's relative error is below 1e-6."""
 
 
 def accuracy_share(hits: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def accuracy_share(hits: Tensor) -> Tensor:
 
 
 def apply_probability_floor(probabilities: Tensor) -> Tensor:
-    """Return probabilities (C x n) raised to at least ``LEAST_PROBABILITY``, in the same order within each column.
+    """Return probabilities (C x n) raised to at least ``LEAST_PROBABILITY``, without changing the order in a column.
 
     Entries below ``low`` are raised to it, and each column is divided by its new sum. The sum is at most
     1 + (C - 1) low, so ``low`` is chosen such that no entry is below the bound after the division.
@@ -45,14 +45,14 @@ def probability_scores(probabilities: Tensor, labels: Tensor, estimate: str) -> 
 
 
 def fit_link_slope(output: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
-    """Return the s with the lowest log-loss of the class probabilities softmax(s f), or 1 / (1 + exp(-s f)).
+    """Return the slope s that minimises the log-loss of the probabilities softmax(s f), or 1 / (1 + exp(-s f)).
 
     ``output`` holds the mean outputs f of held-out rows, C x n, or 1 x n for two classes. The log-loss is convex in s.
-    As in Platt's method, C pseudo-counts are spread over the classes, so that s stays finite where the rows are
-    separated without error.
+    As in Platt's method, C pseudo-counts are spread over the classes, so that s stays finite if the classes are
+    perfectly separated.
     """
     f = output.double()
-    # Two classes by one output f are two classes by the outputs 0 and f.
+    # Two classes with one output f are equivalent to two classes with the outputs 0 and f.
     f = torch.cat((torch.zeros_like(f), f)) if len(f) == 1 else f
     C, n = f.shape
     w = torch.ones(n, dtype=torch.float64) if weights is None else weights.double() * (n / weights.double().sum())
@@ -76,8 +76,8 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> Tensor:
     The contribution of a bin is therefore |sum(correct - probability)| / n.
     """
     confidence, predicted = probabilities.max(dim=0)
-    # A probability of 1 belongs to the last bin. NaN is put into some bin, so that the result is NaN instead of an
-    # IndexError.
+    # A probability of 1 belongs to the last bin. NaN is put into an arbitrary bin, so that the result is NaN instead of
+    # an IndexError.
     bins = (confidence * CALIBRATION_BINS).long().clamp(0, CALIBRATION_BINS - 1)
     gaps = torch.zeros(CALIBRATION_BINS, dtype=confidence.dtype, device=confidence.device)
     return gaps.index_add(0, bins, (predicted == labels).double() - confidence).abs().sum() / len(labels)
@@ -102,9 +102,9 @@ def discrete_free_energy(train_risk: Tensor, log_rho: Tensor, beta: float) -> Te
 def free_energy(train_risk: float, entropy: float, beta: float, noise_scale: float) -> float:
     """Return the paper's free energy F_beta = F - H / beta of the distribution of the particles.
 
-    The entropy H is that of the particles' locations, so the training risk must be that of their plain mean. The beta
-    is that of the locations: noise that is multiplied by ``noise_scale`` has the temperature noise_scale^2 / beta. The
-    proximal step uses beta itself.
+    H is the entropy of the particles' locations, so the training risk must be that of the unweighted estimate. The
+    temperature of the locations is noise_scale^2 / beta, because ``noise_scale`` multiplies the noise; the proximal
+    step uses beta itself.
     """
     return train_risk - entropy * noise_scale**2 / beta
 

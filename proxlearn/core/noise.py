@@ -5,8 +5,8 @@ from the run's generator, and each group of numbers has its own counter. Blocks 
 parallel, the result depends neither on the number of threads nor on the device, and the random state of a run is the
 state of its generator.
 
-This module computes the numbers in plain torch, on any device; core/fused/noise_pass.py computes the same numbers on
-the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ in their last bits.
+This module computes the numbers in plain torch, on any device; core/fused/random_numbers.py computes the same numbers
+on the CPU up to rounding: the words are identical, but the logarithms, sines and cosines differ in their last bits.
 """
 
 from __future__ import annotations

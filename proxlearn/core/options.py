@@ -3,16 +3,16 @@
 from typing import Literal
 
 Drift = Literal["paper", "first_variation"]
-"""Gradient that moves the particles: that of ``sum(u + v)``, as printed in Algorithm 2, or that of the first variation.
+"""Function whose gradient moves the particles: ``sum(u + v)``, as printed in Algorithm 2, or the first variation.
 """
 
 Kernel = Literal["auto", "dense", "log"]
 """Storage of the Gibbs kernel: the relevant pairs only (exact to 2^-53; the same as log with the eager engine), the
-matrix itself (which underflows, like the paper's), or its logarithm."""
+matrix itself (which may underflow, as in the paper's code), or its logarithm."""
 
 Orientation = Literal["paper", "consistent"]
-"""Position to which row i of the cost belongs: the *new* one (as printed), or the *old* one, whose mass the row
-carries.
+"""Whether row i of the cost belongs to the *new* position of particle i (as printed) or to the *old* one, whose mass
+the row carries.
 """
 
 Potential = Literal["paper", "first_variation"]

@@ -1,4 +1,4 @@
-"""Checks of a user's neuron and loss, each of which a Risk evaluates once before the first step."""
+"""Checks of a user-defined neuron and loss, which a Risk evaluates once before the first step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["as_loss", "as_neuron", "check_loss", "check_neuron"]
 
 
 def as_loss(loss: Any) -> Loss:
-    """Return a Loss that is given as an object or by name."""
+    """Return the Loss for an object or a name; raise InputError for anything else."""
     if isinstance(loss, str):
         return find_loss(loss)
     if not isinstance(loss, Loss):
@@ -35,7 +35,7 @@ def as_loss(loss: Any) -> Loss:
 
 
 def as_neuron(neuron: Any, y: Tensor, loss: Loss) -> Neuron:
-    """Return a Neuron that is given as an object or by name; None selects tanh.
+    """Return the Neuron for an object or a name; None selects tanh.
 
     The name of an activation selects the neuron a sigma(<w, x> + b) with the number of outputs that y and the loss
     need; other names are looked up in the registry.
@@ -84,14 +84,18 @@ def check_loss(loss: Loss, y: Tensor) -> None:
         raise InputError(problem, "use only torch operations on f and y, which have the same shape") from error
     for name, returned, shape in (("value", value, y.shape[-1:]), ("derivative", slope, y.shape)):
         if not isinstance(returned, Tensor) or returned.shape != shape:
-            what = f"the shape {tuple(returned.shape)}" if isinstance(returned, Tensor) else _describe(returned)
+            what = (
+                f"a tensor of the shape {tuple(returned.shape)}"
+                if isinstance(returned, Tensor)
+                else _describe(returned)
+            )
             remedy = "return one number per sample" + (", with .sum(0) over the outputs" if y.ndim == 2 else "")
-            problem = f"{name} of the loss `{loss.name}` returned {what} for outputs of the shape {tuple(f.shape)}"
+            problem = f"`{name}` of the loss `{loss.name}` returned {what} for outputs of the shape {tuple(f.shape)}"
             raise InputError(problem, remedy if name == "value" else "return the shape of f")
 
 
 def _describe(value: Any) -> str:
-    """Describe a wrong argument in words."""
+    """Describe an invalid argument for an error message."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"the function {value.__name__}" if hasattr(value, "__name__") else f"{value!r:.100}"

@@ -54,7 +54,8 @@ class ProximalSolution:
     def converged(self) -> bool:
         """Whether the tolerance was met *and* the bound on the error of log rho is finite and below delta.
 
-        Weights of 1e-8 meet the paper's absolute norms at once, so meeting them is not enough.
+        The paper's criterion, which uses absolute norms, is met at once if the weights are near 1e-8, so it is not
+        enough.
         """
         return self.stopped and bool(self.error <= self.delta)
 
@@ -102,7 +103,7 @@ def solve(
 
 
 def _holds(criterion: Tensor, kernel: Kernel, change: Tensor) -> bool:
-    """Return whether the criterion holds, and pass the change to the kernel in the same wait for the device."""
+    """Return whether the criterion holds, and pass the change to the kernel, with a single wait for the device."""
     if not isinstance(kernel, RangedKernel):
         return bool(criterion)
     size = float(torch.where(criterion, -1.0, change))
@@ -122,10 +123,10 @@ def _paper_criterion(kernel: Kernel, z: Tensor, next_z: Tensor, q: Tensor, next_
 def objective(
     solution: ProximalSolution, log_rho: Tensor, cost_stay: Tensor, w: Tensor, beta: float, h: float, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the objective stated above if every particle keeps its mass (M is diagonal), and at the solution.
+    """Return the proximal objective for a diagonal M, which leaves every particle its mass, and at the solution.
 
-    At M = diag(q) Gamma diag(z) the two transport terms add up to epsilon (<rho_{k-1}, log q> + <rho_k, log z>): O(N).
-    ``cost_stay`` is the diagonal of C.
+    At M = diag(q) Gamma diag(z) the two transport terms add up to epsilon (<rho_{k-1}, log q> + <rho_k, log z>), in
+    O(N). ``cost_stay`` is the diagonal of C.
     """
 
     def risk_and_entropy(log_weights: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class UnknownPart(InputError):
 
 
 def registered(options: Any, group: str) -> Check:
-    """Return a validator for the strings of a ``Literal``, the entry points of a group and registered names."""
+    """Return a validator that accepts a ``Literal``'s strings, the entry points of a group and registered names."""
     names = get_args(options)
 
     def check(name: str, value: Any) -> str:
@@ -88,7 +88,7 @@ class Registry(Generic[T]):
     expected : str
         Description of a valid entry point, for error messages.
     accepts : Callable
-        Function that returns whether the object of an entry point is valid.
+        Function that returns whether the object that an entry point refers to is valid.
     """
 
     def __init__(
@@ -117,7 +117,10 @@ class Registry(Generic[T]):
 
     def register(self, name: str, part: T) -> None:
         """Add a part in this process, for example in a script or a test."""
-        name = word(next(iter(self._parts), "mine"))(f"the name of a {self.kind}", name)
+        try:
+            name = word("mine")(f"the name of a {self.kind}", name)
+        except InputError as error:
+            raise InputError(error.problem, "choose a name such as my_part") from error
         if not self.accepts(part):
             raise InputError(f"the {self.kind} `{name}` is {part!r:.100}", f"give {self.expected}")
         if name in self:
@@ -130,7 +133,7 @@ class Registry(Generic[T]):
         registered_names = _registered_names.get(self.group, set())
         if name not in registered_names:
             raise InputError(
-                f"the {self.kind} `{name}` was not registered in this process", "give the name of one that was"
+                f"the {self.kind} `{name}` was not registered in this process", "give a name that was registered"
             )
         del self._parts[name]
         registered_names.remove(name)
@@ -192,13 +195,13 @@ def load_plugin(kind: str, group: str, name: str) -> Any:
 
 
 def plugin_error(kind: str, group: str, name: str, problem: str, remedy: str = "upgrade") -> InputError:
-    """Return the error for a part of another package that cannot be used."""
+    """Return the error for an unusable part of another package."""
     package = next(_package(point) for point in find_entry_points(group) if point.name == name)
     return InputError(f"the {kind} `{name}` of the package {package} {problem}", f"{remedy} or remove {package}")
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception of another package as one line of limited length."""
+    """Describe an exception of another package in one line of limited length."""
     text = " ".join(str(error).split())
     text = text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + " ..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""The samples of one part of the data, as tensors."""
+"""The samples of one part of the data as tensors, and functions that create and select them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Samples:
 
 
 def as_tensor(name: str, values: Any) -> Tensor:
-    """Return an array-like of numbers as a tensor; raise InputError for anything else."""
+    """Convert an array-like of numbers to a tensor; raise InputError for anything else."""
     if isinstance(values, Tensor):
         return values.detach()
     try:
@@ -81,7 +81,10 @@ def make_features(X: Any) -> Tensor:
 
 
 def make_samples(X: Tensor, y: Tensor, labels: Tensor | None = None, sample_weight: Any = None) -> Samples:
-    """Return samples in X's precision, with the shapes X (n, n_x), y (n,) or (C, n), and labels and weights (n,)."""
+    """Return samples in the precision of X.
+
+    X has the shape (n, n_x), y has the shape (n,) or (C, n), and labels and weights have the shape (n,).
+    """
     targets = y.to(X.device, X.dtype)
     return Samples(X, targets, None if labels is None else labels.to(X.device)).with_weights(sample_weight)
 
@@ -92,12 +95,12 @@ def hold_out(samples: Samples, seed: int) -> tuple[Samples, Samples]:
     held = torch.zeros(len(samples), dtype=torch.bool)
     held[order[1::4]] = True
     training = samples.take_rows((~held).nonzero()[:, 0])
-    # The weights of a part are scaled to the mean 1 again; otherwise they would change the step size.
+    # The weights of each part are rescaled to mean 1; otherwise, they would change the step size.
     return training.with_weights(training.weights), samples.take_rows(held.nonzero()[:, 0])
 
 
 def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
-    """Return a random sample of at most ``most`` rows, in their order, with each class in proportion."""
+    """Return a random sample of at most ``most`` rows, in their original order and stratified by class."""
     n = len(samples)
     if most is None or n <= most:
         return samples
@@ -107,6 +110,6 @@ def limit_rows(samples: Samples, most: int | None, seed: int) -> Samples:
 
 
 def _stratified_order(samples: Samples, seed: int) -> torch.Tensor:
-    """Return the rows in random order, grouped by class: evenly spaced places hold each class in proportion."""
+    """Return the rows in random order, grouped by class, so that evenly spaced positions form a stratified sample."""
     order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed))
     return order if samples.labels is None else order[torch.argsort(samples.labels[order], stable=True)]

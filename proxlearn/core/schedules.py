@@ -75,7 +75,7 @@ def hyper_for_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
 
 
 def hyper_of_last_step(hyper: Hyper, cloud: PointCloud) -> Hyper:
-    """Return the hyperparameters of the step that led to ``cloud``; at step 0, those of the first step."""
+    """Return the hyperparameters of the step that produced ``cloud``; at step 0, return those of the first step."""
     return hyper_for_step(hyper, replace(cloud, step=max(cloud.step - 1, 0)))
 
 

@@ -1,9 +1,9 @@
-"""The division of one cloud among several processes (ranks), and sums whose bits do not depend on their number.
+"""The division of a cloud among processes (ranks), and sums whose bits do not depend on the number of ranks.
 
 The particles are divided into blocks whose number depends only on N, and each rank has consecutive blocks. Every sum
 over the cloud is the sum of its blocks in the order of a binary tree: block 0 + block 1, block 2 + block 3, then the
-sums of these, and so on. A rank sums the complete subtrees that it has, and only these sums are exchanged. Two ranks
-with equal halves send one partial sum each, and the result is the same for any number of ranks.
+sums of these, and so on. A rank sums the complete subtrees among its blocks, and only these sums are exchanged. Two
+ranks with equal halves send one partial sum each, and the result is the same for any number of ranks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST_ROWS = 16
 """Minimum number of particles of a block."""
 
 MESSAGE_BYTES = 2**20
-"""Size of a message that is one of several: the buffers of an exchange take up a few times its size."""
+"""Size of each message if an exchange is split into several; its buffers take up a few times this size."""
 
 Node = tuple[int, int]
 """A node of the tree: its first block, and its number of blocks, a power of two."""
@@ -55,13 +55,13 @@ class Exchange(Protocol):
         """Return the arrays of all ranks, which have the same shape, stacked in the order of the ranks."""
 
     def all_to_all(self, parts: np.ndarray) -> np.ndarray:
-        """Send parts[r] to rank r, and return the parts that the ranks have sent to this one, in their order."""
+        """Send parts[r] to rank r, and return the parts received from all ranks, in the order of the ranks."""
 
     def stop_request(self) -> int:
-        """Return the number of a signal that has requested this rank to stop during a step, or 0 if there is none."""
+        """Return the number of the signal that requests this rank to stop during a step, or 0 if there is none."""
 
     def interrupt(self, request: int) -> None:
-        """End the step on all ranks, one of which has received a stop request; this function does not return."""
+        """End the step on all ranks after a stop request on one of them; this function does not return."""
 
 
 class Lone:
@@ -79,7 +79,7 @@ class Lone:
         return 0
 
     def interrupt(self, request: int) -> None:
-        raise AssertionError("a single process has no one to stop it")
+        raise AssertionError("a single process has no stop requests")
 
 
 def undivided(N: int) -> Shards:
@@ -88,36 +88,36 @@ def undivided(N: int) -> Shards:
 
 
 class Shards:
-    """The blocks of N particles, those of this rank, and the sums over all of them."""
+    """The division of N particles into blocks, the blocks of this rank, and sums over all blocks."""
 
     def __init__(self, N: int, exchange: Exchange) -> None:
         self.N, self.exchange, self.blocks = N, exchange, shard_blocks(N)
         assert exchange.size <= self.blocks, "the run refuses a world with more ranks than blocks"
         self.first, self.last = self._block_span(exchange.rank)
-        """The first block of this rank, and the one after its last."""
+        """First block of this rank, and the block after its last one."""
         self._nodes = [self.nodes_of(rank) for rank in range(exchange.size)]
 
     def _block_span(self, rank: int) -> tuple[int, int]:
         return self.blocks * rank // self.exchange.size, self.blocks * (rank + 1) // self.exchange.size
 
     def span(self, count: int, rank: int | None = None) -> tuple[int, int]:
-        """Return the span of a rank in a sequence of ``count`` items, such as particles, divided into blocks."""
+        """Return the range of a rank in a sequence of ``count`` items, such as particles, divided into blocks."""
         first, last = self._block_span(self.exchange.rank if rank is None else rank)
         return count * first // self.blocks, count * last // self.blocks
 
     @property
     def rows(self) -> slice:
-        """The particles of this rank."""
+        """Slice of the particles of this rank."""
         return slice(*self.span(self.N))
 
     @property
     def block_rows(self) -> list[slice]:
-        """The particles of each block of this rank."""
+        """Slices of the particles, one per block of this rank."""
         edges = [self.N * block // self.blocks for block in range(self.first, self.last + 1)]
         return [slice(*edge) for edge in pairwise(edges)]
 
     def nodes_of(self, rank: int) -> list[Node]:
-        """Return the largest nodes of the tree that consist of blocks of one rank, in order."""
+        """Return the largest nodes of the tree that contain only blocks of one rank, in order."""
         first, last = self._block_span(rank)
         nodes = []
         while first < last:
@@ -138,11 +138,11 @@ class Shards:
         return _sum_of_node((0, self.blocks), sums)
 
     def sum_blocks(self, parts: Iterable[np.ndarray]) -> np.ndarray:
-        """Return the sum over all blocks of the cloud; ``parts`` holds those of this rank's blocks, in order."""
+        """Return the sum over all blocks of the cloud; ``parts`` holds the terms of this rank's blocks, in order."""
         stored: list[np.ndarray] = []
         for k, part in enumerate(parts):
-            # One array for all parts: small ones between the temporary arrays of the blocks would keep the memory of
-            # these from being used again.
+            # All parts are in one array, because small arrays between the temporary arrays of the blocks would prevent
+            # the reuse of their memory.
             stored = stored or list(np.empty((self.last - self.first, *part.shape), part.dtype))
             stored[k][...] = part
         leaves = {(block, 1): part for block, part in zip(range(self.first, self.last), stored, strict=True)}
@@ -151,12 +151,12 @@ class Shards:
         return self.total(self._by_node(gathered))
 
     def sum_columns(self, sums: Sequence[np.ndarray], rows: Sequence[np.ndarray], groups: int) -> list[np.ndarray]:
-        """Return the sum over the tree of vectors over the columns, and the vectors over the rows of all ranks.
+        """Return the tree sum of vectors over the columns, and the vectors over the rows of all ranks.
 
-        ``sums`` holds those of this rank's nodes, all of the same length. Each rank sums a part of the columns, so that
-        the number of bytes that a rank sends does not grow with the number of ranks. ``rows`` holds this rank's parts
-        of vectors over the rows, shape (own groups, rows per group) of ``groups`` in all; they are sent with the
-        result.
+        ``sums`` holds the column vectors of this rank's nodes, which have equal lengths. Each rank sums a part of the
+        columns, so that the number of bytes that it sends does not grow with the number of ranks. ``rows`` holds this
+        rank's parts of the row vectors, shape (own groups, rows per group) with ``groups`` groups in total; they are
+        sent together with the result.
         """
         size, length = self.exchange.size, len(sums[0])
         width = -(-length // size)
@@ -203,7 +203,7 @@ class Shards:
         return int(self.exchange.all_gather(np.array([value])).sum())
 
     def _padded(self, own: np.ndarray) -> np.ndarray:
-        """Return the sums of this rank's nodes, with zeros for the nodes that only other ranks have."""
+        """Return the sums of this rank's nodes, padded with zeros to the largest number of nodes of any rank."""
         padded = np.zeros((max(map(len, self._nodes)), *own.shape[1:]), own.dtype)
         padded[: len(own)] = own
         return padded
@@ -214,7 +214,7 @@ class Shards:
 
 
 def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
-    """Return the sum of a node, which is given or is the sum of its two halves."""
+    """Return the sum of a node: the given sum, or otherwise the sum of its two halves."""
     if node in sums:
         return sums[node]
     first, size = node[0], node[1] // 2
@@ -223,7 +223,7 @@ def _sum_of_node(node: Node, sums: dict[Node, np.ndarray]) -> np.ndarray:
 
 
 def add_in_place(parts: np.ndarray) -> np.ndarray:
-    """Return the sum of blocks, whose number is a power of two, in the order of the tree; ``parts`` is overwritten."""
+    """Sum blocks in the order of the tree; their number must be a power of two, and ``parts`` is overwritten."""
     step = 1
     while step < len(parts):
         for k in range(0, len(parts), 2 * step):
@@ -234,7 +234,7 @@ def add_in_place(parts: np.ndarray) -> np.ndarray:
 
 
 def sum_of_blocks(node: Node, at_once: int, compute: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return the sum of a node whose blocks ``compute(first, number)`` returns, at most ``at_once`` at a time."""
+    """Return the sum of a node; ``compute(first, number)`` returns its blocks, at most ``at_once`` at a time."""
     first, size = node
     if size <= at_once:
         return add_in_place(compute(first, size)).copy()

@@ -19,7 +19,7 @@ from proxlearn.errors import InputError
 __all__ = ["REVISION", "Info", "step"]
 
 REVISION = 3
-"""Revision of the arithmetic of a recursion, raised when its bits change.
+"""Revision of the arithmetic of a recursion, increased whenever the bits of its results change.
 
 1: versions up to 0.1. 2: noise from a counter-based generator, blocks of rows that do not depend on the number of
 threads, and weights in float64. 3: the same as 2, except for samples with one feature, whose sums are computed in
@@ -94,8 +94,8 @@ class Info:
     def kernel_offdiag(self) -> Tensor:
         """Return the largest share of its mass that a particle sends to other particles.
 
-        A share of a heavy particle that is below rounding may still change the weight of a light one: see
-        ``weights_change``.
+        A share of a heavy particle that is below the rounding error may still change the weight of a light particle;
+        see ``weights_change``.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The conversion of a user's y to targets: real numbers are kept, and classes are encoded as the neuron requires."""
+"""The conversion of the user's y to targets: real numbers are kept, and classes are encoded for the neuron."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ interpreted and which metrics are computed. No other module distinguishes betwee
 
 The *unweighted* estimate is the plain mean of the neurons, and the *weighted* estimate is their mean under rho / sum
 rho. If the rho_i are density values at points drawn from that same density, the plain mean already estimates the
-integral, and the weighted mean estimates the integral against rho^2. Both estimates are therefore reported.
+integral against rho, and the weighted mean estimates the integral against rho^2. Both estimates are therefore reported.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def estimates(neuron: Neuron, cloud: PointCloud, X: Tensor) -> dict[str, Tensor]
 def standard_error(outputs: Tensor, cloud: PointCloud, estimate: str) -> Tensor:
     """Return the standard error of an estimate over the particles, shape (outputs, n).
 
-    It is the typical change in the output if the same number of particles were drawn again, independently, from the
-    distribution that the cloud represents: sqrt(sum w^2 (Phi - f)^2), which is the standard deviation of the particles'
-    outputs divided by sqrt(N) if all weights are equal. It shows where the particles disagree, not how noisy the
+    It estimates how much the output would vary if the N particles were drawn again, independently and together with
+    their weights: sqrt(sum w^2 (Phi - f)^2), where the weights w sum to 1. If all weights are equal, it is the standard
+    deviation of the particles' outputs divided by sqrt(N). It shows where the particles disagree, not how noisy the
     targets are. Trained particles are not independent: they compensate for one another, so the output varies much less
     from seed to seed.
     """
@@ -94,7 +94,7 @@ class Task(Protocol):
         """
 
     def standard_errors(self, output: Tensor, output_errors: Tensor) -> Tensor:
-        """Return the standard errors of the probabilities (C x n) or of the values, given those of the mean output."""
+        """Return the standard errors of the probabilities (C x n) or values, given the errors of the mean output."""
 
     def scores(self, output: Tensor, samples: Samples, estimate: str) -> dict[str, Tensor]:
         """Return the scores of one estimate, by name."""
@@ -277,7 +277,7 @@ def evaluate_cloud(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Ta
 
 
 def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: Task) -> CloudOutputs:
-    """Return the outputs of a divided cloud, computed block by block, so that not all outputs are in memory.
+    """Return the outputs of a divided cloud, computed block by block without holding all outputs in memory.
 
     A single process computes them in the order of the blocks on one thread, so that the bits depend only on N.
     """
@@ -306,7 +306,7 @@ def evaluate_blocks(neuron: Neuron, cloud: PointCloud, samples: Samples, task: T
 def scores(
     neuron: Neuron, cloud: PointCloud, samples: Samples, loss: Loss = quadratic, divided: bool = False
 ) -> dict[str, float]:
-    """Return every metric on one part of the data, by name; ``divided`` is for clouds on several ranks."""
+    """Return every metric on one part of the data, by name; ``divided`` means that several ranks share the cloud."""
     task = task_of(neuron, samples, loss)
     return (evaluate_blocks if divided else evaluate_cloud)(neuron, cloud, samples, task).scores(task, samples)
 
@@ -324,5 +324,5 @@ def _propagated(loss: Loss, output: Tensor, output_errors: Tensor) -> Tensor:
 
 
 def labels_of(samples: Samples) -> Tensor:
-    assert samples.labels is not None, "the scores of a classification need labels"
+    assert samples.labels is not None, "the metrics of a classification need labels"
     return samples.labels

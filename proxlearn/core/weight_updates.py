@@ -1,4 +1,4 @@
-"""Weight updates, which follow the motion of the particles in a step, and resampling.
+"""Weight updates, which a step computes after it has moved the particles, and resampling.
 
 All three updates minimise, over rho of the same total mass, a distance from rho_{k-1} plus h <w + log(rho)/beta, rho>,
 with w frozen at the old cloud. *Proximal*: the distance is the entropic transport cost (Algorithm 1), so mass moves
@@ -68,7 +68,7 @@ def cost_rows_columns(old: Tensor, new: Tensor, orientation: options.Orientation
 
 
 def ess_below(cloud: PointCloud, threshold: float) -> bool:
-    """Return whether the effective sample size is below the share ``threshold`` of the particles."""
+    """Return whether the effective sample size is below ``threshold`` times the number of particles."""
     return float(effective_sample_size(cloud.log_rho)) < threshold * len(cloud.log_rho)
 
 

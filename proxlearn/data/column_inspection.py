@@ -1,4 +1,4 @@
-"""Interpret the columns of a user's table as numbers or text, and find everything that prevents their use."""
+"""Interpret the columns of a user's table as numbers or text, and find the problems that prevent their use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_CATEGORIES = 50
 MAX_MARKERS = 5
 """Maximum number of different texts in a column of numbers that are suggested as markers of missing values."""
 MAX_GUESSED_TEXTS = 20
-"""Maximum number of different values up to which a target of numbers and text is treated as classes."""
+"""Maximum number of distinct values in a target of numbers and text that is treated as classes."""
 NUMBERED_ROWS = 10
-"""Minimum number of rows of a table in which a column that counts the rows is worth a notice."""
+"""Minimum number of rows in a table for a notice about a column that numbers the rows."""
 TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?(Z|[+-]\d\d:?\d\d)?"
 DATE = re.compile(
     rf"((\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]\d{{2,4}}"
@@ -44,7 +44,7 @@ class Column:
 
     @property
     def missing(self) -> np.ndarray:
-        """Whether each cell is missing."""
+        """A mask of the missing cells."""
         gaps = np.isnan(self.values) if self.kind == "number" else [value is None for value in self.values]
         return np.asarray(gaps, dtype=bool)
 
@@ -66,7 +66,7 @@ def parse_column(series: Any, form: TableFormat, missing_values: Sequence[str] =
     texts = [value if isinstance(value, bool) else str(value).strip() for value in distinct]
     markers = {*MISSING_VALUES, *missing_values}
     parsed = [np.nan if text in markers else parse_number(text, form) for text in texts]
-    # Missing cells have the code -1, which is the last entry of a look-up table.
+    # Missing cells have the code -1, which selects the last entry of a look-up table.
     if all(number is not None for number in parsed):
         numbers = np.array([*parsed, np.nan], dtype=np.float64)[codes]
         return Column("number", _mask_numbers(numbers, missing_values))
@@ -84,7 +84,7 @@ def _mask_numbers(numbers: np.ndarray, missing_values: Sequence[str]) -> np.ndar
 
 
 def parse_number(text: str | bool, form: TableFormat) -> float | None:
-    """Return the number that a cell denotes in the format of its table, or None."""
+    """Return the number that a cell denotes in the format of its table, or None if it does not denote a number."""
     if isinstance(text, bool) or text.lower() in ("true", "false"):
         return float(str(text).lower() == "true")
     if form.decimal == "comma" and COMMA_NUMBER.fullmatch(text):
@@ -95,7 +95,7 @@ def parse_number(text: str | bool, form: TableFormat) -> float | None:
 
 
 def feature_problems(columns: Mapping[str, Column], config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
-    """Return everything that prevents the use of the features with the settings of a config."""
+    """Return the problems that prevent the use of the feature columns with the settings of a config."""
     return [problem for name, column in columns.items() for problem in _feature_problems(name, column, config, form)]
 
 
@@ -118,7 +118,7 @@ def _feature_problems(name: str, column: Column, config: DatasetConfig, form: Ta
 
 
 def target_problems(name: str, column: Column, config: DatasetConfig, form: TableFormat) -> list[TableProblem]:
-    """Return everything that prevents the use of a target column, except what depends on the task."""
+    """Return the problems that prevent the use of a target column, except those that depend on the task."""
     problems: list[TableProblem] = []
     if column.kind == "text":
         problem = _text_problem(name, column.values, config, form, is_target=True)
@@ -137,7 +137,7 @@ def target_problems(name: str, column: Column, config: DatasetConfig, form: Tabl
 def _text_problem(
     name: str, values: np.ndarray, config: DatasetConfig, form: TableFormat, *, is_target: bool
 ) -> TableProblem | None:
-    """Return the problem of a column with text, or None if its text can be used."""
+    """Return the problem of a column that contains text, or None if its text can be used."""
     import pandas as pd
 
     present = pd.Series([value for value in values if value is not None], dtype=object)
@@ -183,7 +183,7 @@ def _decimal_of(texts: Sequence[str], values: Sequence[str]) -> str | None:
     points = sum(POINT_NUMBER.fullmatch(text) is not None for text in texts)
     if 2 * max(commas, points) <= len(texts):
         return None
-    # 1,234 can be either; a point anywhere else decides that commas separate thousands.
+    # 1,234 is ambiguous; if any number has a decimal point, commas separate thousands.
     has_points = any(
         "." in value for value in values if POINT_NUMBER.fullmatch(value) or parse_numeral(value) is not None
     )
@@ -211,7 +211,7 @@ def _number_problem(name: str, values: np.ndarray) -> TableProblem | None:
 
 
 def is_constant(values: np.ndarray) -> bool:
-    """Return whether a column of numbers has the same value in every row, missing values included."""
+    """Return whether a column of numbers has the same value, or no value, in every row."""
     missing = np.isnan(values)
     return bool(missing.all() or (not missing.any() and values.max() == values.min()))
 

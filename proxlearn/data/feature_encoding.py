@@ -1,7 +1,7 @@
-"""Encode the columns of a user's table as the features of a model: missing values, and categories as 0/1 columns.
+"""Encode the columns of a user's table as features: replace missing values, and convert categories to 0/1 columns.
 
-scikit-learn's transformers are fitted to the training rows. What they have learned is stored in model.json, from which
-predictions build the same transformers again.
+Transformers of scikit-learn are fitted to the training rows. Their fitted values are stored in model.json, from which
+the same transformers are rebuilt for a prediction.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MISSING_OPTIONS = (None, "median", "drop", "indicator")
 class FeatureEncoder:
     """The columns that a model reads, and their encoding as features; numeric columns come first.
 
-    Columns of numbers are a float64 matrix with NaN for missing values, columns of categories a matrix of strings with
-    ``MISSING_CATEGORY`` for missing cells.
+    Columns of numbers form a float64 matrix with NaN for missing values, and columns of categories form a matrix of
+    strings with ``MISSING_CATEGORY`` for missing cells.
     """
 
     numbers: tuple[str, ...]
@@ -46,7 +46,7 @@ class FeatureEncoder:
         missing: str | None,
         ignored: tuple[str, ...] = (),
     ) -> FeatureEncoder:
-        """Fit the encoding to the training rows: columns of numbers and of texts, by name."""
+        """Fit the encoding to the training rows, given as columns of numbers and columns of text, by name."""
         # Imported here: scikit-learn takes a second, and `proxlearn data` does not need it.
         from sklearn.impute import MissingIndicator, SimpleImputer
         from sklearn.preprocessing import OneHotEncoder
@@ -83,16 +83,16 @@ class FeatureEncoder:
         return not (self.categories or self.missing or self.ignored)
 
     def transform(self, numbers: np.ndarray, texts: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the features of some rows: n x columns of numbers, and the columns of text by name.
+        """Return the features of rows, given as a matrix of the columns of numbers and the columns of text by name.
 
-        A category that the training rows lack has the value 0 in all of its column's features.
+        A category that does not occur in the training rows is encoded as 0 in all features of its column.
         """
         from sklearn.impute import SimpleImputer
         from sklearn.preprocessing import OneHotEncoder
 
         parts = [numbers]
         if self.medians and len(numbers):
-            # The median of a single row is the row itself.
+            # The median of a single row is the row itself, so the imputer gets the stored medians.
             parts = [SimpleImputer(strategy="median", keep_empty_features=True).fit([self.medians]).transform(numbers)]
         places = [self.numbers.index(name) for name in self.indicators]
         parts += [np.isnan(numbers[:, places]).astype(np.float64)] if places else []
@@ -108,7 +108,7 @@ class FeatureEncoder:
         return X if len(numbers) else np.empty((0, len(self.features)))
 
     def unknown(self, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return, for each column of text with such cells, which cells hold a category that the training rows lack."""
+        """Return a mask of the cells with categories that the training rows lack, per text column with such cells."""
         masks = {name: ~np.isin(texts[name].astype(str), known) for name, known in self.categories.items()}
         return {name: mask for name, mask in masks.items() if mask.any()}
 

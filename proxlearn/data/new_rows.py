@@ -79,18 +79,21 @@ class RowEncoder:
             return column.values
         texts = [None if value is None else str(value) for value in column.values]
         row = next(i for i, text in enumerate(texts) if text is not None and parse_number(text, self.form) is None)
-        has_comma = self.form.decimal is None and COMMA_NUMBER.fullmatch(str(texts[row])) is not None
-        hint = ", or add --decimal comma" if has_comma else ""
+        text, remedy = str(texts[row]), NO_GAPS
+        if self.form.decimal is None and COMMA_NUMBER.fullmatch(text):
+            remedy += ", or add --decimal comma"
+        elif self.form.decimal == "comma" and parse_number(text, TableFormat()) is not None:
+            remedy = "the model was trained with decimal commas; add --decimal point for this table"
         problem = f"column `{name}` is not numeric: {texts[row]!r:.42} in data row {first + row + 1}"
-        raise InputError(problem, NO_GAPS + hint)
+        raise InputError(problem, remedy)
 
 
 NO_GAPS = "write a number in every row (decimals with a point), or delete the rows without one"
-UNKNOWN = "and perhaps other such values; such a row has none of the categories"
+UNKNOWN = "and perhaps other new values; such a row belongs to none of the categories"
 
 
 def _category_texts(series: Any, column: Column) -> np.ndarray:
-    """Return the cells of a column of categories as strings; numbers are converted as they are written."""
+    """Return the cells of a column of categories as strings without surrounding blanks."""
     missing = column.missing
     cells = (MISSING_CATEGORY if gap else str(cell).strip() for cell, gap in zip(series, missing, strict=True))
     return np.array(list(cells), dtype=object)
@@ -128,11 +131,11 @@ class Chunk:
     X: np.ndarray
     """Features in the order that the model expects, rows x features, float64 and finite."""
     target: list[str] = field(default_factory=list)
-    """Cells of the target column as written, of the rows in ``X``; empty if the target is not read."""
+    """Cells, as written, of the target column in the rows of ``X``; empty if the target is not read."""
     kept: dict[str, list[str]] = field(default_factory=dict)
     """Cells, as written, of each column that is copied to the output."""
     complete: np.ndarray | None = None
-    """Mask of the rows that ``X`` holds, among all rows of the chunk; None if it holds all of them."""
+    """Mask of the rows of the chunk that are in ``X``; None if all of them are."""
     further_targets: dict[str, list[str]] = field(default_factory=dict)
     """Cells of the other target columns, if there are several."""
 
@@ -169,7 +172,7 @@ class RowReader:
 
     @property
     def bytes_read(self) -> int:
-        """The number of bytes of the file that have been read, or its size if another file holds its content."""
+        """The number of bytes read so far, or the total number if the table is read from a copy."""
         text = getattr(self._table, "buffer", None)
         return self._file.tell() if text is self._file else self.size
 

@@ -40,7 +40,7 @@ class PreparedData:
 
 
 def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row numbers of the training part and those of the test part."""
+    """Return the row numbers of the training part and of the test part."""
     rows = len(table.X)
     order = np.arange(rows)
     if config.split == "shuffled":
@@ -57,11 +57,11 @@ def split_rows(table: Table, config: DatasetConfig, split_seed: int) -> tuple[np
 def hold_out_rows(
     table: Table, train_rows: np.ndarray, fraction: float, split_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of the training part used for training and the held-out ones, stratified by class."""
+    """Split the training part into rows for training and held-out rows, stratified by class; return both."""
     order = np.random.default_rng([split_seed, 1]).permutation(len(train_rows))
     if table.classes:
         order = order[np.argsort(table.target[train_rows[order]], kind="stable")]
-    # Every 1/fraction-th row in the order of the classes.
+    # Every (1/fraction)-th row is held out, with the rows sorted by class.
     steps = np.floor(fraction * np.arange(len(order) + 1) + 0.5)
     held = np.zeros(len(order), dtype=bool)
     held[order[np.diff(steps) > 0]] = True
@@ -100,7 +100,7 @@ def prepare(
             y = torch.from_numpy(target_scaler(targets[rows]))
             return Samples(X, y[:, 0] if y.shape[1] == 1 else y.T.contiguous())
         labels = torch.from_numpy(table.target[rows])
-        # Two classes have the targets -1 and +1; with more, f is the probability of the true class, whose target is 1.
+        # Two classes have the targets -1 and +1. For more, f is the probability of the true class, and the target is 1.
         y = 2.0 * labels.double() - 1.0 if table.task == "binary" else torch.ones(len(rows), dtype=torch.float64)
         return Samples(X, y, labels)
 

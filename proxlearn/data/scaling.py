@@ -1,4 +1,4 @@
-"""Feature scalings, an affine map per column, and the check that no number of a table is too large to compute with."""
+"""Feature scalings, which are affine maps per column, and checks that no number is too large for computations."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def max_abs(X: np.ndarray) -> Scaler:
 
 
 def _inverse(width: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return 1 / width for each column, or 1 for a column that is constant in X apart from rounding."""
+    """Return 1 / width for each column, or 1 if all values of the column in X are equal or its width is 0.
+
+    Equality is tested exactly, because rounding may give a constant column a width other than 0.
+    """
     constant = (X.max(axis=0) == X.min(axis=0)) | (width == 0)
     with np.errstate(over="ignore"):
         inverse: np.ndarray = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, width))

@@ -97,7 +97,7 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
             raise ValueError(f"array `{name}` declares the shape {shape}, which does not match its number of bytes")
         # The conversion to float64 makes a second copy.
         if 2 * size > physical_memory():
-            raise ValueError(f"array `{name}` has {size} bytes, which exceeds the memory of this machine")
+            raise ValueError(f"array `{name}` has {size} bytes, and twice as much exceeds the memory of this machine")
         content = file.read(size)
         # Reading beyond the last byte makes zipfile compare the checksum.
         if len(content) != size or file.read(1):
@@ -126,9 +126,9 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""Encodings by their byte order marks; the mark of UTF-16 begins that of UTF-32, so it is last."""
+"""Encodings by their byte order marks; the mark of UTF-32 begins with that of UTF-16, so UTF-16 is last."""
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-"""Characters that no text table contains, but binary files do."""
+"""Characters that occur in binary files, but not in text tables."""
 
 
 def open_table(file: BinaryIO, name: Path | str) -> Any:
@@ -153,7 +153,7 @@ def open_text(file: BinaryIO, name: Path | str = "the table") -> TextIO:
 
 
 def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
-    """Return the encoding of a file, and move the file position back to the start; announce any but Unicode."""
+    """Return the encoding of a file, and move the file position to the start; print a notice if it is not Unicode."""
     start = file.read(1024)
     file.seek(0)
     for mark, encoding in MARKS.items():
@@ -170,7 +170,7 @@ def _detect_encoding(file: BinaryIO, name: Path | str) -> str:
         notice(f"{name} is not UTF-8 text (byte 0x{failure:02x}); it is read as cp1252, the encoding of Windows")
         return "cp1252"
     raise InputError(
-        f"{name} is not UTF-8 text (byte 0x{failure:02x}), and no text in cp1252", "save it as a .csv file in UTF-8"
+        f"{name} is neither UTF-8 text (byte 0x{failure:02x}) nor cp1252 text", "save it as a .csv file in UTF-8"
     )
 
 
@@ -239,7 +239,7 @@ def _require(kind: str, name: Path | str) -> None:
     """Raise InputError if the package that reads a format is not installed."""
     package, extra = EXTRAS[kind]
     if find_spec(package) is None:
-        problem = f"{name} is in the format {kind}, which needs the package {package}"
+        problem = f"{name} is in {kind} format, which needs the package {package}"
         raise InputError(problem, f"run `pip install 'proxlearn[{extra}]'`, or save the table as a .csv file")
 
 

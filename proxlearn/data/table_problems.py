@@ -39,7 +39,7 @@ class TableProblem:
 class TableProblems(InputError):
     """Raised if a table has problems, all of which the settings in ``settings`` solve.
 
-    The remedy names these settings as overrides; ``remedy_for`` returns the command of a user with the settings added.
+    The remedy lists these settings as overrides; ``for_command`` adds them to the complete command of the user.
     """
 
     def __init__(self, name: str, problems: Sequence[TableProblem]) -> None:
@@ -71,7 +71,7 @@ class TableProblems(InputError):
 
 
 def merge_settings(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with others added; lists are joined, and an existing treatment of gaps is kept."""
+    """Return the settings with others added; lists are joined, and an existing treatment of missing values is kept."""
     merged = dict(settings)
     for key, value in more.items():
         if key in LIST_SETTINGS:

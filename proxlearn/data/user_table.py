@@ -95,20 +95,23 @@ def load(config: DatasetConfig) -> Table:
 
 
 def _complete(answer: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a problem with the values that the settings have in the end, the user's own included."""
+    """Return the settings that solve a problem, with their final values, including values that the user has set."""
     return {key: settings.get(key, value) for key, value in answer.items()}
 
 
 @dataclass(frozen=True)
 class _RawTable:
-    """A table as it was read: its columns and, if the file is text, the cells of a column as written."""
+    """The columns of a table as read from a file.
+
+    For a text file, ``read_texts(name)`` returns the cells of a column as written in the file; otherwise, it is None.
+    """
 
     columns: dict[str, Column]
     read_texts: Any = None
 
 
 def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str]) -> Table:
-    """Load the table with the settings of a config; raise TableProblems with the problems that are left."""
+    """Load the table with the settings of a config; raise TableProblems with the remaining problems."""
     form = table_format(config)
     raw, target_names = _read_columns(path, content, config, form)
     columns = dict(raw.columns)
@@ -136,14 +139,17 @@ def _load(path: Path, content: bytes, config: DatasetConfig, notices: list[str])
     if problems:
         raise TableProblems(str(path), problems)
     if uninformative:
-        notices.append(f"{_describe_columns(uninformative)} the same value in every row; left out")
+        notices.append(f"{_describe_columns(uninformative)} the same value in every row and will not be used")
     for name, column in features.items():
         if column.kind == "number" and counts_rows(column.values):
             flag = f"{override_list('dataset.drop', [name])}, or with `fit`: {shlex.join(['--drop', name])}"
             notices.append(f"column `{name}` numbers the rows; if it carries no information, leave it out ({flag})")
     kept = _kept_rows(targets, features, config, notices)
     if kept.sum() < 2:
-        raise InputError(f"{path} has fewer than two rows without gaps", "use dataset.missing=median, or fill the gaps")
+        raise InputError(
+            f"{path} has fewer than two rows without missing values",
+            "use dataset.missing=median, or fill in the missing values",
+        )
     encoding = _encode_targets(targets, raw, kept, config)
     if config.task is None:
         notices.append(f"{encoding.description}; set dataset.task=..., or with `fit` --task, to change this")
@@ -176,7 +182,7 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
     markers = config.missing_values or ()
     if path.suffix.lower() == ".npz":
         if len(targets) > 1:
-            raise InputError(f"{path}: an .npz file has one target", "give one dataset.target")
+            raise InputError(f"{path}: an .npz file can have only one target", "give one dataset.target")
         X, values, names, target = read_npz_table(path, content, targets[0] if targets else None)
         columns = {name: Column("number", X[:, i]) for i, name in enumerate(names)}
         target = target if target not in columns else f"{target} (target)"
@@ -205,7 +211,7 @@ def _read_columns(path: Path, content: bytes, config: DatasetConfig, form: Table
 
 
 def _typed_target(values: np.ndarray, parsed: Column | None = None) -> Column:
-    """Return a target whose file states its type: truth values and strings are classes with their own names."""
+    """Return the target of a file that stores types: truth values and strings become classes with their own names."""
     if values.dtype == bool or values.dtype.kind == "U":
         return Column("text", values.astype(str).astype(object))
     if parsed is not None and values.dtype == object:
@@ -237,7 +243,7 @@ def _carries_nothing(column: Column) -> bool:
 def _kept_rows(
     targets: Mapping[str, Column], features: Mapping[str, Column], config: DatasetConfig, notices: list[str]
 ) -> np.ndarray:
-    """Return a mask of the rows that are used: those with a target and, for missing=drop, without any gap."""
+    """Return a mask of the rows that are used: rows with a target and, for missing=drop, without missing values."""
     without_target = np.any([column.missing for column in targets.values()], axis=0)
     gaps = np.zeros_like(without_target)
     if config.missing == "drop":
@@ -264,7 +270,7 @@ def _encode_targets(
         return infer_target(values, name, config.task)
     if config.task not in (None, "regression"):
         raise InputError(
-            f"dataset.task={config.task} with several targets", "give one target, or leave out dataset.task"
+            f"dataset.task={config.task} does not support several targets", "give one target, or leave out dataset.task"
         )
     for name, column in targets.items():
         if column.kind != "number":

@@ -1,1 +1,1 @@
-"""One run over several processes (ranks) that torchrun or srun has started, on torch.distributed."""
+"""Training of one run in several processes (ranks) started by torchrun or srun, with torch.distributed."""

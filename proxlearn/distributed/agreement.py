@@ -1,4 +1,4 @@
-"""Checks, before anything is written, that all ranks have the same program, config and data, and see the run folder."""
+"""Checks before the first write that all ranks have the same program, config and data, and see the run folder."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from proxlearn.distributed.world import SharedError, World
 from proxlearn.errors import InputError, ProxlearnError
 
 VISIBLE_SECONDS = 10.0
-"""Seconds to wait until a file written by rank 0 is visible to the other ranks, because network file systems cache
+"""Seconds to wait for a file of rank 0 to become visible to the other ranks, because network file systems cache
 folders.
 """
 T = TypeVar("T")
 
 
 def agreed(world: World, work: Callable[[], T]) -> T:
-    """Return the result of work that every rank does; if it fails on one rank, raise its error on all ranks."""
+    """Call ``work`` on every rank and return its result; if it fails on one rank, raise the error on all ranks."""
     try:
         result = work()
     except SharedError:
         raise
     except ProxlearnError as error:
         world.gather(error=error)
-        raise AssertionError("gather raises the error") from error
+        raise AssertionError("gather should have raised the error") from error
     world.gather()
     return result
 
 
 def check_same_program(world: World) -> None:
-    """Raise an error on all ranks if they run different versions, or on processors with different instructions.
+    """Raise an error on all ranks if their versions, types of processor or numbers of threads differ.
 
     The code is compiled for the processor, and the last bits of its results depend on it; ranks that compute the same
     numbers differently would make different decisions.
@@ -59,22 +59,22 @@ def check_same_program(world: World) -> None:
         "processor": llvmlite.binding.get_host_cpu_name(),
         "threads": torch.get_num_threads(),
     }
-    _require_equal(world, own, "install the same versions on machines of one kind, with the same number of threads")
+    _require_equal(world, own, "use machines of one kind, with the same versions and the same number of threads")
 
 
 def check_same_config(world: World, config: TrainConfig, folder: Path) -> None:
     """Raise an error on all ranks if they were given different commands, or if there are more ranks than blocks."""
     settings = flat_settings(config_values(config)) | {"hydra.run.dir": str(folder)}
-    _require_equal(world, settings, "give all ranks the same command, in the same folder")
+    _require_equal(world, settings, "run the same command in the same folder on all ranks")
     blocks = shard_blocks(config.N)
     if world.size > blocks:
-        problem = f"N={config.N} particles have {blocks} blocks, which is less than {world.size} ranks"
+        problem = f"N={config.N} particles form {blocks} blocks, fewer than the {world.size} ranks"
         raise SharedError(problem, f"use at most {blocks} ranks, or a larger N", InputError.exit_code)
 
 
 def check_same_data(world: World, sha256: str) -> None:
     """Raise an error on all ranks if they have read different data."""
-    _require_equal(world, {"data with the checksum": sha256[:16]}, "give all ranks the same files")
+    _require_equal(world, {"the data checksum": sha256[:16]}, "use the same files on all ranks")
 
 
 def check_visible(world: World, folder: Path) -> None:

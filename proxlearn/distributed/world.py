@@ -1,8 +1,8 @@
 """The world of a run: the processes that share one cloud, their exchanges, and the handling of a lost process.
 
 Everything is sent through torch.distributed with gloo. A rank that ends closes its connections, and a rank that hangs
-exceeds the timeout of the group; in both cases, an exchange fails on the other ranks. They then call the roll through
-the store of the group: a rank that does not answer is lost, and the error of the other ranks names it.
+exceeds the timeout of the group; in both cases, an exchange fails on the other ranks. They then check through the store
+of the group which ranks still answer; a rank that does not answer is lost, and their error names it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from proxlearn.distributed.launch import Launch
+from proxlearn.distributed.rank_environment import Launch
 from proxlearn.errors import SAME_COMMAND, ProxlearnError, RunError
 from proxlearn.terminal.streams import Notices
 
@@ -46,7 +46,7 @@ class RankLost(RunError):
 
 
 class SharedError(ProxlearnError):
-    """An error of any rank that all ranks know; rank 0 informs the user."""
+    """An error of one rank that all ranks have received; rank 0 informs the user."""
 
     def __init__(self, problem: str, remedy: str, exit_code: int = 1) -> None:
         super().__init__(problem, remedy)
@@ -62,7 +62,7 @@ class Stop(Protocol):
 
 
 class World:
-    """The ranks of a run and their exchanges; it is an ``Exchange`` of core/sharding.py.
+    """The ranks of a run and their exchanges, with the interface of ``Exchange`` in core/sharding.py.
 
     The constructor returns when all ranks have joined.
     """
@@ -98,7 +98,7 @@ class World:
     def all_gather(self, part: np.ndarray) -> np.ndarray:
         sent = torch.from_numpy(np.ascontiguousarray(part))
         received = torch.empty((self.size, *part.shape), dtype=sent.dtype)
-        # The ranks form a ring: every rank sends its own part and passes on those of all ranks but the next.
+        # The ranks form a ring: every rank sends its own part and forwards the parts of all ranks except the next one.
         self.bytes_sent += part.nbytes * (self.size - 1)
         self._exchange(lambda: dist.all_gather(list(received.unbind(0)), sent))
         return received.numpy()
@@ -114,11 +114,11 @@ class World:
         return 0 if self.stop is None or self.stop.signal is None else self.stop.signal
 
     def interrupt(self, request: int) -> None:
-        assert self.stop is not None, "a request comes from a rank's stop requests"
+        assert self.stop is not None, "a stop request was reported without a Stop object"
         self.stop.interrupt(request)
 
     def any_stop_request(self) -> int:
-        """Return the number of a signal that has requested any rank to stop between two steps, or 0."""
+        """Return the number of a signal that requests any rank to stop between two steps, or 0 if there is none."""
         request = int(self.all_gather(np.array([self.stop_request()])).max())
         if request and self.stop is not None:
             self.stop.signal = request
@@ -137,14 +137,14 @@ class World:
         return [value for value, _ in messages]
 
     def share(self, value: T | None = None) -> T:
-        """Return the value that rank 0 passes."""
+        """Send the value of rank 0 to all ranks, and return it."""
         box: list[Any] = [value]
         self._exchange(lambda: dist.broadcast_object_list(box, 0))
         shared: T = box[0]
         return shared
 
     def announce(self, event: str) -> None:
-        """Release the ranks that wait for an event."""
+        """Notify the ranks that wait for an event."""
         self._store.set(event, "")
 
     def await_event(self, event: str) -> None:
@@ -172,7 +172,7 @@ class World:
         return error
 
     def report_failure(self, error: BaseException) -> None:
-        """Tell the other ranks, as far as they can still be reached, why this one ends."""
+        """Report to the other ranks, if they can still be reached, why this rank ends."""
         text = error.problem if isinstance(error, ProxlearnError) else str(error)
         try:
             self._store.set(f"failed-{self.rank}", text.partition("\n")[0][:1000] or type(error).__name__)
@@ -188,7 +188,7 @@ class World:
         self._idle_since = time.monotonic()
 
     def _call_the_roll(self) -> RankLost:
-        """Return the error that names the ranks that do not answer; see ``ROLL_CALL_SECONDS``."""
+        """Return an error that names the ranks that do not answer; see ``ROLL_CALL_SECONDS``."""
         least, most = ROLL_CALL_SECONDS
         seconds = min(max(least, 2 * self._longest), most)
         lost: list[RankLost] = []

@@ -34,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.close(handle)
         os.replace(temporary, path)
     except BaseException:
-        # The disk may be full or gone; the first failure is the one to report.
+        # The disk may be full or disconnected; the first failure is the one to report.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
@@ -86,7 +86,7 @@ def is_temporary(path: Path) -> bool:
 def remove_temporaries(folder: Path) -> None:
     """Delete the unfinished files of killed processes in a folder; files of other programs are kept.
 
-    A process that still runs, such as one that draws the plots of a finished run, goes on to rename its file.
+    Files of running processes are kept as well, because such a process will rename its file.
     """
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_temporary(path) and path.is_file() and not path.is_symlink() and not _is_being_written(path):
@@ -101,7 +101,7 @@ def _is_being_written(path: Path) -> bool:
 
 @contextlib.contextmanager
 def disk_errors_as_run_error(folder: Path, then: str = f"{SAME_COMMAND} {CONTINUES_FROM_CHECKPOINT}") -> Iterator[None]:
-    """Convert an OSError in the block, such as a full disk, into a RunError; ``then`` completes its remedy."""
+    """Convert an OSError in the block, such as that of a full disk, to a RunError whose remedy ends with ``then``."""
     try:
         yield
     except OSError as error:

@@ -205,7 +205,7 @@ def expand_home(text: str) -> str:
 
 
 def check_path(name: str, text: str) -> str:
-    """Return ``text``; raise InputError if it is a web address or contains a zero byte.
+    """Return ``text``; raise InputError if it is a web address or contains a null byte.
 
     ``Path`` would silently remove one of the slashes of a web address.
     """
@@ -221,7 +221,7 @@ def absolute_folder(path: str | Path) -> Path:
     """Return the absolute path of the folder that the operating system opens for ``path``.
 
     ``..`` after a symbolic link is the parent of the link's target, not of the link; ``os.path.abspath`` would return
-    another folder.
+    a different folder.
     """
     parts = (Path.cwd() / path).parts
     if ".." not in parts:
@@ -242,7 +242,7 @@ def user_path(name: str, text: str) -> Path:
 
 @contextlib.contextmanager
 def unreadable_as_input_error(name: str, path: Path, kinds: str) -> Iterator[None]:
-    """Convert a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` are valid endings."""
+    """Convert a failure to read ``path``, the value of ``name``, into an InputError; ``kinds`` lists file types."""
     try:
         yield
     except FileNotFoundError as error:

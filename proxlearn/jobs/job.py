@@ -35,7 +35,7 @@ from proxlearn.terminal.streams import notice, open_standard_streams
 
 POLL_SECONDS = 0.5
 PROCESS_LOCK = threading.Lock()
-"""Lock for starting processes and reading exit codes, because starting one also reads the exit codes of others."""
+"""Lock for starting processes and reading exit codes, because starting a job also reads exit codes of others."""
 
 
 def run_in_subprocess(
@@ -49,11 +49,11 @@ def run_in_subprocess(
 ) -> int:
     """Run ``target(*args)`` in ``directory``; return its exit code, or the negative signal number if it was killed.
 
-    Its output is appended to ``log``. When ``stop()`` becomes true, the process receives SIGTERM, and the function
-    waits for its end.
+    The output of the process is appended to ``log``. When ``stop()`` becomes true, the process receives SIGTERM, and
+    the function waits for its end.
     """
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
-        # A joblib worker has its own start method, which is unknown to a process that the worker starts.
+        # A joblib worker sets its own start method, which is not available in a process that the worker starts.
         multiprocessing.set_start_method("forkserver", force=True)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
@@ -112,9 +112,9 @@ class Job:
     """
 
     name: str
-    """Unique among the jobs; its record and log are FOLDER/NAME.json and FOLDER/NAME.log."""
+    """Name that is unique among the jobs; the record and the log are FOLDER/NAME.json and FOLDER/NAME.log."""
     title: str
-    """The name that is shown to users."""
+    """Description of the job for users."""
     target: Callable[..., Mapping[str, Any] | None]
     args: tuple[Any, ...] = ()
     identity: Mapping[str, Any] | None = None

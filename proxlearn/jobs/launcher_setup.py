@@ -65,7 +65,7 @@ def batch_size(master: DictConfig, jobs: int) -> int:
 
 
 def threads_per_job(master: DictConfig, jobs: int) -> int | None:
-    """Return the number of threads of each of the concurrent jobs; None leaves the number to torch."""
+    """Return the number of threads per concurrent job; with None, torch chooses the number."""
     name = launcher_name(master)
     settings: Any = OmegaConf.to_container(master.hydra.launcher, resolve=True)
     if name == "submitit_slurm":
@@ -102,7 +102,7 @@ def end_workers_with_command(master: DictConfig, launcher: Any) -> None:
         return
     from joblib import Parallel
 
-    # Versions of joblib before 1.5 pass nothing on to their workers.
+    # Versions of joblib before 1.5 do not pass these arguments on to their workers.
     if "backend_kwargs" in inspect.signature(Parallel.__init__).parameters:
         launcher.joblib |= {"initializer": end_with_parent, "initargs": (os.getpid(),)}
 

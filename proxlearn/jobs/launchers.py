@@ -74,7 +74,7 @@ def quote_for_hydra(text: str) -> str:
 
 @dataclass(frozen=True)
 class LocalPool:
-    """A pool of at most ``parallel`` concurrent jobs with ``threads`` threads each; None leaves the number to torch."""
+    """A pool of at most ``parallel`` concurrent jobs with ``threads`` threads each; with None, torch chooses."""
 
     parallel: int = 1
     threads: int | None = None

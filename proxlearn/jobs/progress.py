@@ -22,7 +22,7 @@ LINE_SECONDS = 30.0
 
 
 class JobsWatcher:
-    """A watcher that follows the records of the jobs and shows a bar on a terminal, otherwise a line per ended job.
+    """A watcher that reads the records of the jobs, and shows a progress bar (on a terminal) or a line per ended job.
 
     The launcher keeps the main thread busy, so the records are read in another thread. An error in that thread (for
     example a full disk) stops the jobs and is raised at the end.

@@ -1,7 +1,7 @@
 """Records of the states of jobs: FOLDER/NAME.json for each job, next to FOLDER/NAME.log with its output.
 
 A killed job cannot report its end, and its supervisor may be a process on another machine. Therefore, files in a folder
-that all of them can read hold the states, the results and the request to stop. This module does not import torch.
+that all processes can read hold the states, the results and the request to stop. This module does not import torch.
 """
 
 from __future__ import annotations

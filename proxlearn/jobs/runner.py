@@ -66,7 +66,7 @@ class JobLauncher(Protocol):
         """Return how many of ``jobs`` jobs are launched together."""
 
     def threads_per_job(self, jobs: int) -> int | None:
-        """Return the number of threads per job if ``jobs`` jobs run together; None leaves the number to torch."""
+        """Return the number of threads per job if ``jobs`` jobs run together; with None, torch chooses the number."""
 
     def launch(self, batch: JobBatch) -> None:
         """Run the jobs of a batch and return when all have ended."""
@@ -77,7 +77,7 @@ class JobLauncher(Protocol):
 
 @dataclass(frozen=True)
 class JobsOutcome:
-    """The outcome of the jobs of one call of ``run_jobs``."""
+    """The outcome of all jobs in one call of ``run_jobs``."""
 
     records: dict[str, JobRecord]
     """Records by job name; a job that was not started, or whose result was cached, has none."""
@@ -151,7 +151,7 @@ def run_jobs(
                 launcher.close()
         except KeyboardInterrupt:
             # This is the second signal: the first one requested the jobs to stop, and this one ends them.
-            # The request to stop stays, so that no supervisor starts another job meanwhile.
+            # The stop request is kept, so that no supervisor starts another job in the meantime.
             for process in multiprocessing.active_children():
                 process.terminate()
             raise

@@ -1,7 +1,7 @@
 """A substitute for `sacct` on clusters without accounting, which prints the columns that submitit reads.
 
-The columns are obtained from `scontrol`. SLURM forgets a job some minutes after its end, but submitit polls often
-enough to see the end before that.
+The columns are obtained from `scontrol`. SLURM deletes the record of a job some minutes after the job has ended,
+but submitit polls often enough to detect the end before then.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Loggers that copy a run's metrics to TensorBoard or MLflow; metrics.csv is always written."""
+"""Loggers that copy the metrics of a run to TensorBoard, MLflow or Weights & Biases; metrics.csv is always written."""

@@ -1,8 +1,8 @@
 """The MLflow logger: a run in the store that ``logger.uri`` names, by default a folder on this machine.
 
 The default is a folder instead of MLflow's database, because the jobs of a sweep can write to it at the same time, even
-on a cluster's file system, and because mlflow-skinny supports it. MLflow cannot delete logged values, so a value that
-it holds is not sent again.
+on a cluster's file system, and because mlflow-skinny supports it. MLflow cannot delete logged values, so a stored
+value is not sent again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _unanswered_since: dict[str, float] = {}
 
 
 class MlflowLogger:
-    """A logger to MLflow: metrics by step, trajectory settings as parameters, other settings as tags, and artifacts."""
+    """An MLflow logger: metrics by step, trajectory settings as parameters, other settings as tags, and artifacts."""
 
     def __init__(self, config: LoggerConfig, info: RunInfo, warn: Callable[[str], None]) -> None:
         assert config.uri is not None, "the schema requires a uri"
@@ -77,7 +77,7 @@ class MlflowLogger:
             self._send_settings()
             self._send(read_rows(metrics))
         except Exception as error:
-            # MLflow's own errors, those of files and networks, and a bare Exception if a store has disappeared.
+            # Errors of MLflow, of files and of networks, and a bare Exception if a store no longer exists.
             if self._local is None and _is_timeout(error):
                 self._disable(error)
                 return

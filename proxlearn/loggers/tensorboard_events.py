@@ -32,7 +32,7 @@ class TensorBoardLogger:
         self._info, self._folder = info, info.folder / EVENTS_FOLDER
         self._file: BinaryIO | None = None
         self._logged: set[tuple[str, int]] = set()
-        """Logged plots by name, and settings by their text, each with its step."""
+        """Names of plots and texts of settings that have been logged, each with its step."""
 
     def begin(self, metrics: Path) -> None:
         rows = {int(row["step"] or 0): row for row in read_rows(metrics)}
@@ -50,7 +50,7 @@ class TensorBoardLogger:
     def log_row(self, row: Row) -> None:
         numbers = {name: value for name, value in row.items() if name != "step" and value is not None}
         values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in numbers.items()]
-        # One record per row, so that a row is never logged in part.
+        # One record per row, so that a row is never partially logged.
         self._write(int(row["step"] or 0), summary=Summary(value=values))
 
     def log_plots(self, paths: Iterable[Path], step: int) -> None:
@@ -69,7 +69,7 @@ class TensorBoardLogger:
             self._file = None
 
     def _read(self) -> set[int]:
-        """Return the logged steps as TensorBoard reads them; store the logged plots and settings in ``_logged``."""
+        """Return the logged steps, read with TensorBoard; store the logged plots and settings in ``_logged``."""
         if not self._files():
             return set()
         all_events = dict.fromkeys((SCALARS, IMAGES, TENSORS), 0)

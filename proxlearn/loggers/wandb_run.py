@@ -35,7 +35,7 @@ class WandbLogger:
 
     def begin(self, metrics: Path) -> None:
         run_id, self._last_step = self._read_state()
-        # wandb names the folder of an offline run by its second and id: in the same second it would replace another.
+        # wandb names the folder of an offline run by second and id, so a session in the same second would replace it.
         while run_id and any((self._store / "wandb").glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-{run_id}")):
             time.sleep(0.1)
         try:

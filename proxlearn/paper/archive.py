@@ -73,7 +73,7 @@ class ArchivedRun:
 
     @cached_property
     def free_energy(self) -> pd.DataFrame | None:
-        """The free energy of the stored clouds of the run, with the columns of free_energy.py, or None."""
+        """The free energy of the stored clouds of the run, with the columns ``free_energy.COLUMNS``; None if absent."""
         table = self.packed.free_energy
         return None if table is None else pd.read_csv(io.StringIO(table.text()), index_col=False)
 
@@ -97,7 +97,7 @@ class ArchivedRun:
 
     def model(self, step: int) -> Model:
         """Return the model with the archived cloud of ``step``, in float64."""
-        assert self.packed.model is not None, "a run whose clouds are kept has the description of its model"
+        assert self.packed.model is not None, "a run with archived clouds has a model description"
         return build_model(dict(self.packed.model), self.clouds[step].to("cpu", torch.float64))
 
 

@@ -1,4 +1,4 @@
-"""Read and write the files of the archive, each of which contains data of all runs of one experiment.
+"""Read and write the files of the archive, each of which contains data on all runs of one experiment.
 
     runs.jsonl            one JSON object per run: its name, status (state, step, version, data_sha256, command, ...),
                           config (seed, ...), confusion matrices, and the description of its model
@@ -118,7 +118,7 @@ def read_packed_runs(folder: Path) -> dict[str, PackedRun]:
 
 
 def write_packed_runs(folder: Path, runs: Iterable[PackedRun]) -> None:
-    """Write the files of one experiment, which replace the existing ones."""
+    """Write the files of one experiment, and replace existing files."""
     ordered = sorted(runs, key=lambda run: natural_order(run.name))
     folder.mkdir(parents=True, exist_ok=True)
     points = {points_id(run.points): run.points for run in ordered if run.points is not None}
@@ -199,7 +199,8 @@ def _read_clouds(path: Path) -> dict[str, dict[int, PointCloud]]:
         for key in tensors:
             if match := CLOUD_KEY.fullmatch(key):
                 name, step = match[1], int(match[2])
-                # Cloned, because views of the file's bytes are not aligned, and a sum may depend on the alignment.
+                # The tensors are cloned, because views of the file's bytes are not aligned, and a sum may depend on the
+                # alignment.
                 theta, log_rho = (tensors[f"{name}@{step}/{part}"].clone() for part in ("theta", "log_rho"))
                 clouds.setdefault(name, {})[step] = PointCloud(theta, log_rho, step)
         return clouds

@@ -1,8 +1,8 @@
-"""Write the page that compares the estimators with five of scikit-learn on tables that need no download.
+"""Write the page that compares the estimators with five scikit-learn estimators on tables that need no download.
 
-Half of the tables are for development: candidates and defaults of the selection were settled on them. No fit of ours
-was made on the other half before that, and its ranks are the ones that count. A later change of the selection must not
-be settled on the untouched tables.
+Half of the tables are for development: the candidates and the defaults of the selection were chosen on them. The other
+tables were not used for this choice (but earlier versions of the selection were tried on wdbc), so the ranks on these
+tables are the decisive ones. Later changes to the selection must not be based on the untouched tables either.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from proxlearn.jobs.runner import run_jobs
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.run.lock import FolderLock
 
-NAME, TITLE = "estimators", "The estimators beside five of scikit-learn"
+NAME, TITLE = "estimators", "The estimators compared with five estimators of scikit-learn"
 FOLDS = 5
 OURS, MLP = "proxlearn", "mlp"
 REVISION = 1
-"""Revision of the results of our estimators; raised when the recursion or the selection changes them."""
+"""Revision of the results of our estimators, increased whenever a change to the recursion or the selection alters
+them."""
 PRELOAD = ("proxlearn.paper.estimators_page", "proxlearn.core.fused.fused_step")
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -121,11 +122,12 @@ FIGURES = {
     "cpu_seconds": "CPU seconds of a fit",
 }
 HIGHER = ("score",)
-ROLES = ("untouched", "development")
+ROLE_HEADING, ROLES = "used in development", {"untouched": "no", "development": "yes"}
+"""Heading of the column that shows the role of a table, and its cells by role."""
 
 
 def make_model(method: str, task: str) -> Any:
-    """Return the estimator of a method with its default settings, on standardised features where it needs them."""
+    """Return the estimator of a method with its default settings, including a scaler if the method needs one."""
     from sklearn import ensemble, linear_model, neural_network, svm
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.pipeline import make_pipeline
@@ -149,7 +151,7 @@ def make_model(method: str, task: str) -> Any:
 
 
 def measure_folds(table: str, method: str) -> Result:
-    """Fit a method to every fold of a table, and return its test figures and CPU seconds; the function of a job."""
+    """Fit a method on every fold of a table, and return its test metrics and CPU seconds; this runs as a job."""
     compared = TABLES[table]
     X, y = compared.load()
     splitter = StratifiedKFold if compared.task == "classes" else KFold
@@ -161,7 +163,7 @@ def measure_folds(table: str, method: str) -> Result:
         model = make_model(method, compared.task)
         start = time.process_time()
         with warnings.catch_warnings():
-            # scikit-learn's network warns where its default number of iterations ends it.
+            # scikit-learn's network warns if it reaches its default maximum number of iterations.
             warnings.simplefilter("ignore")
             model.fit(X[train], y[train])
         seconds = time.process_time() - start
@@ -228,12 +230,12 @@ def write(folder: Path) -> Path | None:
 
 
 def ranks(stored: dict[str, dict[str, Result]], figure: str, role: str) -> dict[str, dict[str, float]]:
-    """Return the rank of every method (1 is best, ties share their mean) on the tables of a role with this figure."""
+    """Return the rank of every method by one metric (1 is best, ties share their mean) for each table of a role."""
     ranked = {}
     for table, row in stored.items():
         if TABLES[table].role == role and figure in row[OURS]:
             means = np.array([mean(row[method][figure]) for method in METHODS])
-            # Figures that the page shows as equal are ties.
+            # Values that the page shows as equal are ties.
             order = rankdata(np.round(-means if figure in HIGHER else means, 4))
             ranked[table] = dict(zip(METHODS, order.tolist(), strict=True))
     return ranked
@@ -244,7 +246,7 @@ def median_rank(stored: dict[str, dict[str, Result]], figure: str, role: str, me
 
 
 def cpu_ratios(stored: dict[str, dict[str, Result]], role: str) -> list[float]:
-    """Return our CPU seconds divided by those of the MLP, per table of a role."""
+    """Return our CPU seconds divided by the CPU seconds of the MLP, for each table of a role."""
     return [
         mean(row[OURS]["cpu_seconds"]) / mean(row[MLP]["cpu_seconds"])
         for table, row in stored.items()
@@ -253,14 +255,15 @@ def cpu_ratios(stored: dict[str, dict[str, Result]], role: str) -> list[float]:
 
 
 def page_body(stored: dict[str, dict[str, Result]]) -> str:
-    sections = [conclusion(stored), "## Median ranks of six", _rank_table(stored)]
+    sections = [conclusion(stored), "## Median ranks among six methods", _rank_table(stored)]
     for figure, title in FIGURES.items():
-        rows = [["table", "role", *(TITLES[method] for method in METHODS)]]
+        rows = [["table", ROLE_HEADING, *(TITLES[method] for method in METHODS)]]
         digits = 2 if figure == "cpu_seconds" else 4
         for role in ROLES:
             for table, row in stored.items():
                 if figure in row[OURS] and TABLES[table].role == role:
-                    rows.append([table, role, *(f"{mean(row[method][figure]):.{digits}f}" for method in METHODS)])
+                    cells = (f"{mean(row[method][figure]):.{digits}f}" for method in METHODS)
+                    rows.append([table, ROLES[role], *cells])
         sections += [f"## {title}", markdown_table(rows).rstrip()]
     tables = "\n".join(f"  - {name}: {table.what}" for name, table in TABLES.items())
     return "\n\n".join([*sections, NOTES.format(tables=tables)])
@@ -272,34 +275,36 @@ def conclusion(stored: dict[str, dict[str, Result]]) -> str:
     role = TABLES[next(iter(tested))].role
     by_score, by_log_loss = (median_rank(stored, figure, role) for figure in ("score", "log_loss"))
     ratios = cpu_ratios(stored, role)
+    purpose = "not used" if role == "untouched" else "used"
     return (
-        f"On {len(tested)} {role} tables ProxLearn has the median rank {by_score:g} of {len(METHODS)} by score and "
-        f"{by_log_loss:g} by log-loss, with {median(ratios):.1f} times the CPU seconds of the MLP in the median "
-        f"({min(ratios):.1f} to {max(ratios):.1f} times)."
+        f"On {len(tested)} tables that were {purpose} in development, ProxLearn has the median rank {by_score:g} of "
+        f"{len(METHODS)} by score and {by_log_loss:g} by log-loss, and a fit takes a median of {median(ratios):.1f} "
+        f"times as many CPU seconds as a fit of the MLP (range: {min(ratios):.1f} to {max(ratios):.1f} times)."
     )
 
 
 def _rank_table(stored: dict[str, dict[str, Result]]) -> str:
-    rows = [["figure", "role", *(TITLES[method] for method in METHODS)]]
+    rows = [["metric", ROLE_HEADING, *(TITLES[method] for method in METHODS)]]
     for figure in ("score", "log_loss", "calibration_error"):
         for role in ROLES:
             if ranks(stored, figure, role):
                 medians = [f"{median_rank(stored, figure, role, method):g}" for method in METHODS]
-                rows.append([figure.replace("_", " "), role, *medians])
+                rows.append([figure.replace("_", " "), ROLES[role], *medians])
     return markdown_table(rows).rstrip()
 
 
 NOTES = """\
-- Means over 5 folds (stratified for classes); the same folds for all methods, one thread. All methods have their
-  default settings (linear: logistic regression or ridge; boosting: gradient boosting); ProxLearn selects its own on the
-  rows of each fold. CPU seconds were measured on a machine that other processes kept busy, so that they are higher
-  than on an idle one, and their ratios are uncertain.
-- The candidates and the defaults of the selection were settled on three folds of the development tables and of two more
-  of make_classification (800 x 120 with 8 informative features; 1500 x 16 with 12 classes). The untouched tables were
-  computed once, after that. Earlier versions of the selection were tried on wdbc.
-- The SVM's probabilities are a logistic curve of cross-validated scores. Every probability is at least 1e-6.
-- CPU seconds include the selection, and not the loading of compiled passes.
-- Tables (scikit-learn's, random_state 0):
+- Values are means over 5 folds (stratified for classes), with the same folds for all methods and one thread. All
+  methods use their default settings (linear: logistic regression or ridge; boosting: gradient boosting); ProxLearn
+  selects its hyperparameters on the training rows of each fold. The CPU seconds were measured on a machine with other
+  busy processes, so they are higher than on an idle machine, and their ratios are uncertain.
+- The candidates and defaults of the selection were chosen on three folds of the tables used in development and of two
+  further tables from make_classification (800 x 120 with 8 informative features; 1500 x 16 with 12 classes). The other
+  tables were computed once, afterwards; however, earlier versions of the selection had been tried on wdbc.
+- The probabilities of the SVM come from a logistic curve fitted to cross-validated scores. No probability is below
+  1e-6.
+- CPU seconds include the selection but not the loading of compiled passes.
+- Tables (from scikit-learn, random_state 0):
 {tables}
-- All figures per fold: estimators/results.jsonl (`proxlearn paper runs estimators`).
+- All results per fold: estimators/results.jsonl (`proxlearn paper runs estimators`).
 """

@@ -30,7 +30,8 @@ from proxlearn.views.style import (
 def fig2(archive: Archive) -> list[Path]:
     """Draw the risk on WDBC over the recursions k: a line for beta=0.05 and a shaded range over all beta.
 
-    The left panel shows the risk on the training rows, as the published figure does, although the paper says test data.
+    The left panel shows the risk on the training rows, as the published figure does, although the paper says that it
+    shows test data.
     """
     panels = (archive.runs("table1-float64", "table1"), archive.runs("table2"))
     with house_style():
@@ -133,7 +134,7 @@ def _line_and_range(axes: Axes, main: list[ArchivedRun], runs: list[ArchivedRun]
 
 
 def _published_points(axes: Axes, panel: PublishedPanel, runs: list[ArchivedRun], estimate: str) -> None:
-    """Draw the points of a published curve, and state their largest distance from the run at the lower left."""
+    """Draw the points of a published curve, and write their largest distance from the run in the lower left corner."""
     curve = published_curve(panel.figure, estimate)
     marker = {"weighted": "o", "unweighted": "x"}[estimate]
     colour = ESTIMATE_COLOURS[estimate]
@@ -157,7 +158,7 @@ def _side_by_side(runs: list[ArchivedRun], column: str) -> pd.DataFrame:
 
 def _headline(drawing: Figure, panel: Axes, text: str) -> None:
     """Put the title and the legend above the panels, because there may be no space inside them."""
-    # The second, empty line of the title keeps the space in which the legend is drawn.
+    # The second, empty line of the title reserves space for the legend.
     drawing.suptitle(f"{text}\n", fontsize=9, x=0.02, y=0.985, ha="left")
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.01, 0.945), "borderpad": 0.2}
     drawing.legend(*panel.get_legend_handles_labels(), ncols=4, **place)

@@ -1,9 +1,9 @@
 """Measure the paper's free energy F_beta along a run, from the clouds that the run stored.
 
 F_beta = F - H / beta, where F is the training risk of the plain mean of the particles and H is the entropy of their
-distribution, estimated from nearest neighbours. Standard errors are those of the jackknife: the particles are divided
-into groups, and every figure is computed again without each group, so that a change between two clouds has an error
-that accounts for their common particles.
+distribution, estimated from nearest neighbours. Standard errors are computed with the jackknife: the particles are
+divided into groups, and every quantity is recomputed without each group. The error of a change between two clouds
+therefore accounts for the particles that they share.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def _groups(cloud: PointCloud) -> list[Tensor]:
 
 
 def jackknife_error(values: Tensor) -> float:
-    """Return the standard error of an estimate, given its values without each of the groups."""
+    """Return the standard error of an estimate, given its values with each group left out."""
     count = len(values)
     return math.sqrt((count - 1) / count * float((values - values.mean()).square().sum()))
 
 
 def weights_correlation(cloud: PointCloud) -> float:
-    """Return the correlation of log rho with the log density by nearest neighbours; NaN for equal weights."""
+    """Return the correlation of log rho with the nearest-neighbour log density; NaN for equal weights."""
     log_density = -entropy_terms(cloud.theta)
     log_rho = cloud.log_rho[queried(len(cloud.theta))]
     if float(log_rho.std()) < 1e-12 * max(1.0, float(log_rho.abs().max())):

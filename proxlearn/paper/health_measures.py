@@ -23,7 +23,7 @@ def proximal_rows(run: ArchivedRun) -> pd.DataFrame:
 
 
 def identity_start(run: ArchivedRun) -> float:
-    """Return the first logged step from which the kernel is always the identity up to rounding, or infinity."""
+    """Return the first logged step from which the kernel stays the identity up to rounding, or infinity if none."""
     logged = proximal_rows(run)
     moving = logged.loc[logged["kernel_offdiag"] >= UNIT[run.status["dtype"]], "step"]
     later = logged.loc[logged["step"] > (moving.max() if len(moving) else 0), "step"]
@@ -51,7 +51,7 @@ def kappa(run: ArchivedRun) -> float:
 
 
 def contraction(run: ArchivedRun) -> float:
-    """Return the largest measured contraction factor of the rounds times 1 + kappa, which is at most 1 in theory."""
+    """Return the largest measured contraction factor of the rounds, multiplied by 1 + kappa (at most 1 in theory)."""
     return float(run.metrics["sinkhorn_contraction"].max() * (1 + kappa(run)))
 
 
@@ -112,7 +112,7 @@ def range_text(values: Sequence[float]) -> str:
 
 
 def free_energy_verdicts(run: ArchivedRun) -> tuple[int, int, int]:
-    """Return how many changes of F_beta between consecutive clouds are falls, rises, and within two standard errors."""
+    """Return the numbers of falls, rises and insignificant changes of F_beta between consecutive clouds."""
     assert run.free_energy is not None
     changes = run.free_energy.dropna(subset=["change"])
     clear = changes["change"].abs() > 2 * changes["change_error"]
@@ -121,19 +121,19 @@ def free_energy_verdicts(run: ArchivedRun) -> tuple[int, int, int]:
 
 
 def free_energy_rises(run: ArchivedRun) -> list[int]:
-    """Return the steps of the clouds whose F_beta is above that of the previous cloud by two standard errors."""
+    """Return the steps of the clouds whose F_beta exceeds the previous cloud's by more than two standard errors."""
     assert run.free_energy is not None
     rises = run.free_energy[run.free_energy["change"] > 2 * run.free_energy["change_error"]]
     return [int(step) for step in rises["step"]]
 
 
 def first_and_last(run: ArchivedRun, column: str) -> tuple[float, float]:
-    """Return a figure of the free energy's table at the first and at the last cloud."""
+    """Return the first and the last value in a column of the free-energy table."""
     assert run.free_energy is not None
     return float(run.free_energy[column].iloc[0]), float(run.free_energy[column].iloc[-1])
 
 
 def change(run: ArchivedRun, column: str) -> float:
-    """Return the change of a figure of the free energy's table from the first to the last cloud."""
+    """Return the change in a column of the free-energy table from the first to the last cloud."""
     first, last = first_and_last(run, column)
     return last - first

@@ -1,4 +1,4 @@
-"""Write the health page, on the effect of the proximal step on weights and results in the paper's experiments."""
+"""Write the health page: the effect of the proximal step on weights and results in the paper's experiments."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ from proxlearn.paper.health_measures import (
 )
 from proxlearn.paper.result_table import cell_text, length_text, markdown_table, sources_note, write_sources
 from proxlearn.paper.table4 import majority
+from proxlearn.views.tables import enumeration
 
 LEAST_POINTS, LEAST_SHARE = 0.5, 0.01
-"""Smallest relevant differences: half a percentage point of accuracy (one test row of WDBC is 0.6), and 1 % of a
-risk."""
+"""Smallest relevant differences: half a percentage point of accuracy (one test row of WDBC corresponds to 0.6 points),
+and 1 % of a risk."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def health(archive: Archive) -> list[Path]:
         free_energy=free_energy_text(archive.runs(*FREE_ENERGY)),
         objectives=markdown_table([OBJECTIVES_HEAD, *(objectives_row(*item) for item in groups.items())]),
         results=markdown_table([RESULTS_HEAD, *(results_row(g, groups[g], effects[g]) for g in GROUPS)]),
-        effects=markdown_table([EFFECTS_HEAD, *(effects_row(*item) for item in effects.items())]),
+        estimates=markdown_table([ESTIMATES_HEAD, *(estimates_row(*item) for item in effects.items())]),
+        step=markdown_table([STEP_HEAD, *(step_row(*item) for item in effects.items() if item[1].gained)]),
         sources=sources_note("health"),
     )
     write_atomically(path, page.encode())
@@ -121,20 +123,23 @@ def conclusion(groups: dict[HealthGroup, list[ArchivedRun]], effects: dict[Healt
     """Return a one-line summary of the page."""
     present = {group: runs for group, runs in groups.items() if runs}
     frozen = sum(all(math.isfinite(identity_start(run)) for run in runs) for runs in present.values())
-    differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()})
+    differing = _split({group.name: effect.estimates_differ for group, effect in effects.items()}, " experiments")
     changing = _split({group.name: effect.step_matters for group, effect in effects.items()})
     return (
         f"The proximal step stops changing the weights in {frozen} of {len(present)} experiments. The weighted and "
-        f"the unweighted estimates differ in {differing}; results with and without the proximal step differ in "
+        f"unweighted estimates differ in {differing}, and the results with and without the proximal step differ in "
         f"{changing}."
     )
 
 
-def _split(answers: dict[str, str]) -> str:
-    """Return the number and the names of the positive answers among those that are based on several runs."""
+def _split(answers: dict[str, str], noun: str = "") -> str:
+    """Return the number and the names of the positive answers among those that are based on several runs.
+
+    ``noun`` follows the numbers.
+    """
     decided = [name for name, answer in answers.items() if answer.startswith(("yes", "no "))]
     positive = [name for name in decided if answers[name].startswith("yes")]
-    return f"{len(positive)} of {len(decided)}" + (f" ({'; '.join(positive)})" if positive else "")
+    return f"{len(positive)} of {len(decided)}{noun}" + (f" ({'; '.join(positive)})" if positive else "")
 
 
 def measure_effect(archive: Archive, group: HealthGroup, runs: Sequence[ArchivedRun]) -> Effect:
@@ -195,7 +200,7 @@ def objectives_row(group: HealthGroup, runs: Sequence[ArchivedRun]) -> list[str]
 FREE_ENERGY = ("free-energy-wdbc", "free-energy", "free-energy-sine")
 """Plan entries of the runs whose free energy was measured."""
 TRACKING = 0.5
-"""Correlation of the weights with the density above which the entropy from the weights is shown."""
+"""The entropy from the weights is shown only if the correlation of the weights with the density exceeds this value."""
 
 
 def free_energy_text(runs: Sequence[ArchivedRun]) -> str:
@@ -205,35 +210,33 @@ def free_energy_text(runs: Sequence[ArchivedRun]) -> str:
     fallen = [run for run in runs if change(run, "free_energy") < 0]
     risen = [run for run in runs if run not in fallen]
     shares = [-100 * change(run, "entropy") / run["beta"] / change(run, "free_energy") for run in fallen]
-    answer = f"From the first to the last cloud F_β fell on {_datasets(fallen)}" + (
-        f" ({min(shares):.0f} to {max(shares):.0f} % of it is the spread of the particles, which nothing confines)"
+    answer = f"From the first to the last cloud, F_β fell on {_datasets(fallen) or 'no dataset'}" + (
+        f"; {min(shares):.0f} to {max(shares):.0f} % of the decrease comes from the entropy of the particles, which "
+        "nothing confines."
         if fallen
-        else ""
+        else "."
     )
-    rises = {run["dataset"]["name"]: free_energy_rises(run) for run in runs}
-    answer += f", and rose on {_datasets(risen)}. " + " ".join(
-        f"On {name} it rose beyond two standard errors {len(steps)} times, from k = {steps[0]} on."
-        for name, steps in rises.items()
-        if steps
-    )
-    falls = [["experiment", "clouds to k", "fell / rose / neither", "F_β", "risk", "entropy (nats)"]]
+    for run in runs:
+        steps = free_energy_rises(run)
+        if run in risen or steps:
+            times = (
+                f" (by more than two standard errors at {len(steps)} of the clouds, from k = {steps[0]} on)"
+                if steps
+                else ""
+            )
+            answer += f" On {run['dataset']['name']}, it rose{'' if run in risen else ' in between'}{times}."
+    falls = [["experiment", "clouds, last k", "fell / rose / neither", "F_β", "risk", "entropy (nats)"]]
     tracks = [["experiment", "p", "kappa", "correlation, last cloud", "entropy", "entropy from the weights"]]
     for run in runs:
         assert run.free_energy is not None
         name, last = str(run["dataset"]["name"]), run.free_energy.iloc[-1]
         spans = (
-            f"{first:.{digits}f} to {final:.{digits}f}"
-            for (first, final), digits in (
-                (first_and_last(run, "free_energy"), 1),
-                (first_and_last(run, "risk"), 2),
-                (first_and_last(run, "entropy"), 1),
-            )
+            "{:.{digits}f} to {:.{digits}f}".format(*first_and_last(run, quantity), digits=digits)
+            for quantity, digits in (("free_energy", 1), ("risk", 2), ("entropy", 1))
         )
         counts = " / ".join(str(count) for count in free_energy_verdicts(run))
-        falls.append([name, f"{len(run.free_energy)} to {int(last['step'])}", counts, *spans])
-        features = dataset_info(name).features
-        assert features is not None, "the paper's datasets have a fixed number of features"
-        p = features + len(("a", "b"))
+        falls.append([name, f"{len(run.free_energy)}, {int(last['step'])}", counts, *spans])
+        p = (dataset_info(name).features or 0) + len(("a", "b"))
         correlation = last["weights_correlation"]
         from_weights = f"{last['entropy_from_weights']:.2f}" if correlation > TRACKING else ""
         figures = ("" if math.isnan(correlation) else f"{correlation:.2f}", f"{last['entropy']:.2f}", from_weights)
@@ -242,11 +245,10 @@ def free_energy_text(runs: Sequence[ArchivedRun]) -> str:
 
 
 def _datasets(runs: Sequence[ArchivedRun]) -> str:
-    names = [str(run["dataset"]["name"]) for run in runs]
-    return " and ".join((", ".join(names[:-1]), names[-1]) if len(names) > 1 else names) or "no dataset"
+    return enumeration([str(run["dataset"]["name"]) for run in runs])
 
 
-RESULTS_HEAD = ["experiment", "figure", "majority class", "weighted", "unweighted"]
+RESULTS_HEAD = ["experiment", "metric", "majority class", "weighted", "unweighted"]
 
 
 def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: Effect) -> list[str]:
@@ -259,12 +261,16 @@ def results_row(group: HealthGroup, runs: Sequence[ArchivedRun], effect: Effect)
     ]
 
 
-EFFECTS_HEAD = ["experiment", "between estimates", "differ?", "by the step", "differ?"]
+ESTIMATES_HEAD = ["experiment", "weighted − unweighted", "differ?"]
+STEP_HEAD = ["experiment", "with − without the step", "differ?"]
 
 
-def effects_row(group: HealthGroup, effect: Effect) -> list[str]:
-    apart, gained = (cell_text(summarise(values), 3) for values in (effect.apart, effect.gained))
-    return [group.name, apart, effect.estimates_differ, gained, effect.step_matters]
+def estimates_row(group: HealthGroup, effect: Effect) -> list[str]:
+    return [group.name, cell_text(summarise(effect.apart), 3), effect.estimates_differ]
+
+
+def step_row(group: HealthGroup, effect: Effect) -> list[str]:
+    return [group.name, cell_text(summarise(effect.gained), 3), effect.step_matters]
 
 
 PAGE = """\
@@ -272,7 +278,7 @@ PAGE = """\
 
 {conclusion}
 
-docs/reproduction.md explains the conclusions from these numbers.
+docs/reproduction.md draws the conclusions from these numbers.
 
 ## The effect of the proximal step on the weights
 
@@ -282,19 +288,19 @@ docs/reproduction.md explains the conclusions from these numbers.
   others. From there on, the kernel is the identity, and the weights do not change.
 - *Changed*: the number of recursions in which weights changed. Each logged recursion represents all recursions since
   the previous logged one.
-- *ESS*: the effective sample size at the end, as a share of N.
+- *ESS*: the effective sample size at the end, in per cent of N.
 - *Mass drift*: the largest relative change of the total mass.
 
 ## The fixed point
 
 {solver}
-- *Rounds* and *converged* refer to the logged recursions in which there was something to solve. *Converged* requires
-  an error of log rho below delta, which is stricter than the paper's criterion. *Beyond L*: the number of recursions,
+- *Rounds* and *converged* refer to the logged recursions whose kernel is not the identity. *Converged* requires an
+  error of log rho below delta, which is stricter than the paper's criterion. *Beyond L*: the number of recursions,
   logged or not, that did not meet the paper's criterion within L rounds.
 - *Contraction*: the largest measured ratio of the change of log z in the second round to that in the first. In theory,
   it is at most 1/(1 + kappa), so the column is at most 1.
 
-## Falls and rises of the objectives
+## Decreases and increases of the objectives
 
 {objectives}
 - *prox_objective* is the objective that a proximal step minimises. Its value after the step is compared with its value
@@ -306,22 +312,23 @@ docs/reproduction.md explains the conclusions from these numbers.
 ## Does the free energy fall?
 
 {free_energy}
-- The paper's abstract says that the algorithm descends the free energy F_β = F − H/β. Here F is the training risk of
-  the plain mean of the particles, and H the entropy of their law by nearest neighbours (Kozachenko and Leonenko, third
-  neighbour). One seed of each experiment, clouds at five log-spaced k per decade. A fall or a rise is a change since
-  the previous cloud beyond two standard errors (jackknife over 20 groups of particles).
+- According to the paper's abstract, the algorithm decreases F_β = F − H/β. F is the training risk of the plain mean of
+  the particles. H is the entropy of their distribution, estimated from nearest neighbours (Kozachenko and Leonenko,
+  third neighbour). The table shows one seed of each experiment, with clouds at five log-spaced k per decade. A fall or
+  a rise is a change from the previous cloud by more than two standard errors (jackknife over 20 groups of particles).
 - The estimate of H is biased in high dimension: on Gaussians with N = 1000 by less than 0.11 nats for p up to 10, and
-  by +3.2 in 32 dimensions (tests/core/test_entropy.py). The entropy of wdbc grows by 50 times that.
-- *wdbc*: the paper's first weights have a total mass of 2.3e-5, so that the particles feel the data but not each other,
-  and the mean of the neurons grows without bound. Its sign classifies, and its squared error is the risk.
-- β is that of the noise. With dataset.noise_scale = s it is β/s², since the noise of a step is s √(2h/β); the proximal
-  step keeps β. In these runs s = 1.
-- SHD is left out: 100 particles with p = 2560 parameters say nothing about an entropy (in 64 dimensions the bias is
-  10 nats with N = 1000), and F_β would have to be taken at β/s² = 5000, where the proximal step has β = 0.5.
-- The second table is of the last cloud. *Correlation*: of log rho with the log-density by nearest neighbours; empty
-  where all weights are equal. *Entropy from the weights*: −log ∫p² − mean log(N w), which is the entropy if the
-  weights are proportional to the density p, with ∫p² by a kernel of variance ε; shown where the correlation is above
-  0.5. Elsewhere the weights say nothing about the density.
+  by +3.2 in 32 dimensions (tests/core/test_entropy.py). The entropy of wdbc grows by more than 50 times this bias.
+- *wdbc*: the paper's initial weights have a total mass of 2.3e-5, so the particles are affected by the data but not by
+  each other, and the mean of the neurons grows without bound. Its sign classifies, while the risk, its squared error,
+  grows.
+- β is the inverse temperature of the noise. With dataset.noise_scale = s it is β/s², because the noise of a step is
+  s √(2h/β); the proximal step uses β. In these runs s = 1.
+- SHD is left out, because the entropy in 2560 dimensions cannot be estimated from 100 particles (in 64 dimensions, the
+  bias is 10 nats with N = 1000). F_β would also need β/s² = 5000, while the proximal step uses β = 0.5.
+- The second table describes the last cloud. *Correlation*: between log rho and the log-density estimated from nearest
+  neighbours; it is empty if all weights are equal. *Entropy from the weights*: −log ∫p² − mean log(N w), which is the
+  entropy if the weights are proportional to the density p, where ∫p² is estimated with a kernel of variance ε. It is
+  shown if the correlation is above 0.5; otherwise, the weights carry no information about the density.
 
 ## Test results
 
@@ -330,11 +337,13 @@ docs/reproduction.md explains the conclusions from these numbers.
 
 ## The effect of the weights on the result
 
-{effects}
-- *Between estimates*: the weighted minus the unweighted estimate of the same cloud on the test part, in percentage
+{estimates}
+{step}
+- *Weighted − unweighted*: the difference between the two estimates of the same cloud on the test part, in percentage
   points of accuracy (for the sine: hundredths of the test risk, where lower is better).
-- *By the step*: the result with the proximal step minus that without it (`weights=uniform`), for the same seed. It
-  includes the effect of the weights on the paths of the particles. It is empty if no such pair of equal length was run.
+- *With − without the step*: the result with the proximal step minus that without it (`weights=uniform`), for the same
+  seed. It includes the effect of the weights on the motion of the particles. An experiment is left out if there is no
+  pair of runs of equal length.
 - *Yes*: the mean difference exceeds half a percentage point (1 % of the risk) and twice its standard error. A single
   run has no standard error and therefore no verdict.
 - {sources}

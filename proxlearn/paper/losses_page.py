@@ -21,6 +21,7 @@ from proxlearn.paper.result_table import cell_text, markdown_table
 from proxlearn.run.experiment import build_experiment
 from proxlearn.training.fit import fit
 from proxlearn.training.successive_halving import select
+from proxlearn.views.tables import enumeration
 
 FIGURES = {"log_loss": "log-loss", "accuracy": "accuracy", "calibration_error": "calibration error"}
 SPLITS = 5
@@ -60,14 +61,13 @@ def page_body(results: Mapping[str, list[FitResult]]) -> str:
             label = f"{dataset} ({fits[0]['likelihood']['loss']})"
             rows.append([label, str(len(fits)), *values, "" if interval is None else interval.text(4)])
             if interval is not None and interval.excludes_zero:
-                better = (interval.mean > 0) == (name == "accuracy")
-                clear.append(f"{'better' if better else 'worse'} {title} on {dataset}")
+                clear.append(f"a {'higher' if interval.mean > 0 else 'lower'} {title} on {dataset}")
         tables[name] = markdown_table(rows)
     means = [[mean(result[kind]["log_loss"] for result in fits) for kind in KINDS] for fits in results.values()]
     lower = sum(likelihood < quadratic for quadratic, likelihood in means)
     conclusion = (
         f"The likelihood losses have the lower test log-loss on {lower} of {len(results)} datasets. "
-        f"Clear differences: {', '.join(clear) or 'none'}."
+        f"Clear differences from the quadratic loss: {enumeration(clear) or 'none'}."
     )
     return BODY.format(conclusion=conclusion, splits=SPLITS, **tables)
 
@@ -89,11 +89,11 @@ BODY = """\
   random halves per dataset; shd has the paper's split with {splits} seeds. Each loss has its own settings, selected on
   the training part.
 - The likelihood loss is the logistic loss for two classes and cross-entropy for more classes.
-- Differences are likelihood minus quadratic on paired splits, with half-widths of 95 % intervals: ± Student's, which is
-  too narrow because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one. * marks a
-  difference whose corrected interval does not contain 0.
-- Probabilities of the quadratic loss: a logistic curve or softmax of the outputs times a slope, which is fitted to the
-  quarter that the selection holds out. No probability is below 1e-6.
+- Differences are the likelihood loss minus the quadratic loss on paired splits. ± is the half-width of Student's 95 %
+  interval, which is too narrow because random splits of one dataset overlap; the half-width in brackets is Nadeau and
+  Bengio's corrected one. * marks a difference whose corrected interval does not contain 0.
+- The probabilities of the quadratic loss come from a logistic curve or softmax of the outputs times a slope, which is
+  fitted to the quarter that the selection holds out. No probability is below 1e-6.
 - Settings, data checksums and versions of all fits: losses/results.jsonl (`make losses`).
 """
 

@@ -76,7 +76,7 @@ def pack_run(run: PlannedRun) -> PackedRun:
 
 
 def _free_energy(folder: RunFolder) -> TextTable:
-    """Return the free energy of the clouds that are kept for films, and of the first and the last one."""
+    """Return the free energy of the clouds that are stored for films, and of the last cloud."""
     experiment = build_experiment(folder.read_config())
     clouds = _stored_clouds(folder)
     steps = [step for step in clouds if is_film(step) or step == max(clouds)]

@@ -50,14 +50,14 @@ class FitMeasurement:
     fit: Callable[[TrainConfig], FitResult]
     """Function that fits one split and returns its results; it must be importable."""
     revision: int
-    """Revision of the recursion and the selection; raised when their results change."""
+    """Revision of the recursion and the selection, increased whenever their results change."""
     body: Callable[[Mapping[str, list[FitResult]]], str]
     """Function that returns the text of the page below its title, given the results per dataset."""
     common: tuple[str, ...] = ()
-    """Overrides of every fit."""
+    """Overrides that apply to every fit."""
     further: tuple[FitMeasurement, ...] = ()
-    """Measurements of the same splits with other settings. Their results are stored in the same file, and those of each
-    split are added to the result of that split; a page must expect that some are missing."""
+    """Measurements of the same splits with other settings. Their results are stored in the same file and are merged
+    into the results of the same split; the page must allow for missing results."""
 
     def config(self, dataset: str, split: int) -> TrainConfig:
         """Return the config of one fit, before hyperparameters are selected."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ PARTIAL = "no verdict: partial"
 
 
 def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete: bool) -> str:
-    """Return the verdict: two means agree within ``allowance`` or twice their joint standard deviation."""
+    """Return the verdict on two means, which agree within ``allowance`` or twice their joint standard deviation."""
     if not complete or math.isnan(ours.mean):
         return PARTIAL
     difference = f"{without_negative_zero(ours.mean - paper.mean, digits):+.{digits}f}"
@@ -37,11 +38,18 @@ def verdict(ours: MeanSd, paper: MeanSd, allowance: float, digits: int, complete
     return f"differs by {difference}{one_run}"
 
 
-def conclusion(verdicts: Mapping[str, str], noun: str) -> str:
-    """Return one line that states how many results agree and which do not; ``verdicts`` maps subjects to verdicts."""
+def conclusion(verdicts: Mapping[str, str], noun: str, unit: str = "") -> str:
+    """Return one line that states how many results agree and which do not.
+
+    ``verdicts`` maps subjects to verdicts; ``unit`` is appended to the number of each difference.
+    """
     decided = {name: words for name, words in verdicts.items() if words != PARTIAL}
     partial = [name for name in verdicts if name not in decided]
-    different = [f"{name} {words}" for name, words in decided.items() if words.startswith("differs")]
+    different = [
+        f"{name} {re.sub('^differs by [^ ]+', lambda words: words[0] + unit, words)}"
+        for name, words in decided.items()
+        if words.startswith("differs")
+    ]
     if not decided:
         return f"There is no verdict, because the runs are shorter than the paper's ({len(partial)} {noun})."
     agreeing = len(decided) - len(different)
@@ -69,12 +77,12 @@ def length_text(runs: Sequence[ArchivedRun], steps: int | None = None) -> str:
 
 
 SOURCES = "sources.txt"
-"""File with the commands behind the pages of a folder, one section per page."""
+"""File with the commands that produced the pages of a folder, in one section per page."""
 
 
 @dataclass(frozen=True)
 class LabelledCell:
-    """A cell with a value for the CSV file and another text for readers, for example if some runs diverged."""
+    """A cell with a value for the CSV file and a different text for the page, for example if some runs diverged."""
 
     value: str | float | MeanSd
     text: str

@@ -41,7 +41,7 @@ class PlannedRun:
 
     @property
     def command(self) -> str:
-        """The command that makes the run."""
+        """The command that trains the run."""
         return shlex.join(["proxlearn", "train", *self.overrides, f"hydra.run.dir={self.folder}"])
 
     @property
@@ -64,7 +64,8 @@ class PlanEntry:
     keeps_points: bool = False
     """Whether the archive keeps the data points of the runs, because a table needs them."""
     keeps_free_energy: bool = False
-    """Whether the archive keeps a table of the free energy of the runs' clouds, which are too large to be kept."""
+    """Whether the archive keeps the free energy of the runs' clouds; the clouds themselves are too large to be
+    archived."""
 
     @cached_property
     def jobs(self) -> tuple[tuple[str, ...], ...]:
@@ -111,7 +112,8 @@ PLAN = (
     PlanEntry("fig4", "fig4", ("films=true",), cloud_steps=FIG4_STEPS),
     PlanEntry("fig5", "fig5", quick_seeds=2, cloud_steps=(3200,)),
     PlanEntry("table4", "table4"),
-    # One seed of each experiment whose particles have few enough parameters for an estimate of their entropy.
+    # These runs use one seed of each experiment whose particles have few enough parameters for an estimate of their
+    # entropy.
     PlanEntry("free-energy-sine", "table5", ("N=1000", "seed=0", "films=true"), keeps_free_energy=True),
     PlanEntry("free-energy", "table4", ("seed=0", "films=true"), keeps_free_energy=True),
     PlanEntry(
@@ -128,7 +130,7 @@ PLAN = (
     PlanEntry("table1", "table1", ("device.dtype=float32",)),
     PlanEntry("table1-seeds", "table1", ("device.dtype=float32", "beta=0.05", "seed=1,2"), quick_seeds=0),
     PlanEntry("table1-float64", "table1", ("beta=0.05",)),
-    # The same runs without the proximal step, to measure the effect of the weights.
+    # These are the same runs without the proximal step, to measure the effect of the weights.
     PlanEntry("table5-uniform", "table5", ("weights=uniform", "N=1000")),
     PlanEntry("table4-uniform", "table4", ("weights=uniform", "dataset=banana,twonorm")),
     PlanEntry("diabetes-uniform", "table4", ("weights=uniform", "dataset=diabetes", "seed=0")),
@@ -137,12 +139,12 @@ PLAN = (
     PlanEntry("fig3-cloud", "fig3", ("seed=0", "steps=0")),
     PlanEntry("fig3-start", "fig3", ("steps=3000", "init_from={root}/runs/fig3-cloud/seed0"), quick_seeds=2),
     PlanEntry("fig3", "fig3", ("seed=0",)),
-    # The paper's line is a mean over runs; its distance from single runs is largest before this recursion.
+    # The paper's line is a mean over runs; its distance from single runs is largest before recursion 60000.
     PlanEntry("fig3-seeds", "fig3", ("seed=1,2,3,4", "steps=60000"), quick_seeds=0),
     PlanEntry("table3-seeds", "table3", ("epsilon=0.1,0.5,5,10", "seed=1,2"), quick_seeds=0),
     PlanEntry("table2-more", "table2", ("beta=0.03,0.07", "seed=1,2"), quick_seeds=0),
 )
-"""All entries; those whose runs take only minutes come first."""
+"""All entries; entries whose runs take only minutes come first."""
 
 
 def plan_entry(name: str) -> PlanEntry:

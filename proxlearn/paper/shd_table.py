@@ -44,14 +44,14 @@ def shd_table(archive: Archive) -> ResultTable:
     return ResultTable(
         "shd",
         "SHD: accuracy after a million recursions",
-        conclusion(verdicts, "accuracies"),
+        conclusion(verdicts, "accuracies", " points"),
         (
-            TableColumn("runs of"),
+            TableColumn("runs of", short="runs"),
             TableColumn("part"),
-            TableColumn("runs"),
+            TableColumn("runs", short="number"),
             TableColumn("recursions"),
             TableColumn("majority class (%)"),
-            TableColumn("a particle (%)"),
+            TableColumn("a particle (%)", short="mean (%)"),
             TableColumn("paper's", short="the paper"),
             TableColumn("verdict"),
             TableColumn("ensemble, weighted (%)", short="weighted (%)"),
@@ -60,7 +60,9 @@ def shd_table(archive: Archive) -> ResultTable:
             TableColumn("paper's hours for 1e6", 1),
         ),
         (
-            PageSection("Mean accuracy of a particle", ("runs of", "part", "a particle (%)", "paper's", "verdict")),
+            PageSection(
+                "Accuracy of single particles, averaged", ("runs of", "part", "a particle (%)", "paper's", "verdict")
+            ),
             PageSection(
                 "Accuracy of the ensemble",
                 ("runs of", "part", "ensemble, weighted (%)", "ensemble, unweighted (%)", "majority class (%)"),
@@ -75,10 +77,10 @@ def shd_table(archive: Archive) -> ResultTable:
         (
             f"Verdict: an accuracy agrees if it is within {ALLOWED_POINTS:g} points of the paper's. A row with "
             "unfinished runs has no verdict.",
-            "A particle: the accuracy of a single particle's predictions, averaged over the particles, which is the "
-            "accuracy that the paper states. Ensemble: the most probable class under the mean over the particles.",
+            "Mean: the accuracy of the predictions of a single particle, averaged over the particles; "
+            "the paper states this accuracy. Ensemble: the most probable class under the mean of the particles.",
             MAJORITY_NOTE,
-            "The paper made 30 runs of 10^6 recursions. Here, one run is that long, and 30 short runs show the "
+            "The paper made 30 runs of 10^6 recursions. Here, one run has this length, and 30 short runs show the "
             "spread at the start.",
         ),
     )

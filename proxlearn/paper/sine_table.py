@@ -29,14 +29,14 @@ from proxlearn.paper.result_table import (
 ALLOWED_SHARE = 0.15
 """Largest relative deviation from the paper's value that counts as agreement."""
 DIVERGED_FACTOR = 100
-"""Multiple of its first value above which the final test risk of a run counts as diverged."""
+"""A run has diverged if its final test risk exceeds its first test risk by more than this factor."""
 DIGITS = 5
 DATA = {
     "table5": "100 points, weights 1/N",
     "table5-points": "1000 points, weights 1/N",
     "table5-pdf": "100 points, weights 1/12 (pdf)",
 }
-"""Assumptions about the data and the weights, by the plan entry whose runs are based on them."""
+"""Assumptions about the data and the weights, by plan entry."""
 
 
 def mean_square(run: ArchivedRun, normalised: bool) -> float:
@@ -53,7 +53,7 @@ def mean_square(run: ArchivedRun, normalised: bool) -> float:
 
 
 def norm(square: float, run: ArchivedRun) -> float:
-    """Return 0.5/n ||y - f||, the risk of the published code, given the mean square; n is the number of points."""
+    """Return 0.5/n ||y - f||, the risk of the published code, given the mean squared error over the n points."""
     return 0.5 * math.sqrt(square / run["dataset"]["points"])
 
 
@@ -78,7 +78,7 @@ class Reading:
     quantity: str
     figures: Mapping[int, MeanSd]
     diverged: Mapping[int, str]
-    """String with the number of diverged runs, for each N with which a run diverged."""
+    """String with the number of diverged runs, for each N at which a run diverged."""
     runs: Sequence[ArchivedRun]
 
     @cached_property
@@ -113,7 +113,7 @@ def table5(archive: Archive) -> ResultTable:
     numbers = [f"N={N}" for N in paper]
     columns = (
         TableColumn("data and weights"),
-        TableColumn("figure"),
+        TableColumn("figure", short="quantity"),
         *(TableColumn(number, DIGITS) for number in numbers),
         TableColumn("slope against 1/N", short="slope"),
         TableColumn("intercept", 4),
@@ -142,13 +142,12 @@ def table5(archive: Archive) -> ResultTable:
         ),
         [paper_row, *(reading.row() for reading in readings)],
         (
-            "The paper does not state how many points its sine has, how they are spaced, or what exactly its final "
-            "value is; each row is one reading.",
+            "The paper does not state the number of points on the sine, their spacing, or the definition of its final "
+            "value; each row is one reading.",
             f"{TOTAL_MASS}: the output is not divided by the total mass, which is 1 if the weights are 1/N.",
             "Distance: the root mean square of log(ours / paper's) over the four N; 0.14 corresponds to 15 %.",
-            "Slope and intercept: of a least-squares line through the values against 1/N; the paper's values have "
-            "the slope "
-            f"{slope:.2f} and the intercept {intercept:.4f}.",
+            "Slope and intercept: those of a least-squares line through the values as a function of 1/N; for the "
+            f"paper's values, they are {slope:.2f} and {intercept:.4f}.",
             f"Diverged: the final test risk is above {DIVERGED_FACTOR} times its first value; table5.csv contains "
             "the numbers.",
         ),
@@ -183,14 +182,14 @@ def reading_verdict(readings: Sequence[Reading]) -> str:
         return "There is no verdict on the best reading, because some runs are shorter than the paper's."
     best = min(complete, key=lambda reading: reading.distance)
     agrees = best.distance <= math.log(1 + ALLOWED_SHARE)
-    start = "One reading agrees with the paper" if agrees else "No reading agrees with the paper; the closest one"
-    slopes = f"slope {best.line[0]:.3g} against the paper's {line(published.TABLE5)[0]:.3g}"
-    words = f"{start}: {best.data}; {best.quantity} (distance {best.distance:.2f}, {slopes})."
+    start = "One reading agrees with the paper:" if agrees else "No reading agrees with the paper. The closest one is"
+    slopes = f"slope {best.line[0]:.3g}, the paper's {line(published.TABLE5)[0]:.3g}"
+    words = f"{start} {best.data}; {best.quantity} (distance {best.distance:.2f}; {slopes})."
     ratios = {N: best.figures[N].mean / paper - 1 for N, paper in published.TABLE5.items()}
     within = [f"N={N} ({ratio:+.0%})" for N, ratio in ratios.items() if abs(ratio) <= ALLOWED_SHARE]
     beyond = [f"N={N} ({ratio:+.0%})" for N, ratio in ratios.items() if abs(ratio) > ALLOWED_SHARE]
     parts = [f"within {ALLOWED_SHARE:.0%} of the paper's at {', '.join(within)}"] if within else []
-    parts += [f"beyond it at {', '.join(beyond)}"] if beyond else []
+    parts += [f"more than {ALLOWED_SHARE:.0%} away from it at {', '.join(beyond)}"] if beyond else []
     return f"{words} It is {' and '.join(parts)}."
 
 

@@ -32,7 +32,9 @@ def table4(archive: Archive) -> ResultTable:
         cells: list[Cell] = [name, len(runs), length_text(runs, steps)]
         for estimate, paper in (("weighted", weighted), ("unweighted", unweighted)):
             ours = summarise(run.final(f"test_accuracy_{estimate}") for run in runs)
-            verdicts[f"{name} {estimate}"] = words = verdict(ours, paper, 0.0, 3, is_complete(runs, steps))
+            verdicts[f"the {estimate} accuracy on {name}"] = words = verdict(
+                ours, paper, 0.0, 3, is_complete(runs, steps)
+            )
             cells += [ours, paper, words]
         cells += [majority(runs), *published.TABLE4_QUOTED[name], summarise(run.seconds for run in runs)]
         rows.append(TableRow(cells, runs))
@@ -65,7 +67,7 @@ def table4(archive: Archive) -> ResultTable:
                 ("dataset", "unweighted", "paper's unweighted", "verdict on unweighted", "majority class"),
             ),
             PageSection(
-                "Other methods, and the runs",
+                "Quoted results of other methods, and the runs",
                 (
                     *("dataset", "JKO-ICNN (quoted)", "SWGF + RealNVP (quoted)"),
                     *("runs", "recursions", "seconds a run"),
@@ -74,8 +76,8 @@ def table4(archive: Archive) -> ResultTable:
         ),
         rows,
         (
-            "Verdict: a mean agrees if it differs from the paper's by at most twice the spread, which is the root of "
-            "the sum of our and the paper's squared standard deviations. A row with unfinished runs has no verdict.",
+            "Verdict: a mean agrees if it differs from the paper's by at most twice the spread, the square root of the "
+            "sum of our squared standard deviation and the paper's. A row with unfinished runs has no verdict.",
             MAJORITY_NOTE,
             "Quoted: the paper's Table 4 takes these values from Table 1 of Bonet et al. (2022); they were not run "
             "here.",

@@ -30,7 +30,7 @@ GROUPS = {
     "all": (*TARGETS, *MEASUREMENTS),
 }
 RUNS = "runs"
-"""The argument that requests missing runs to be made before the targets are built."""
+"""The argument that requests training of the missing runs before the targets are built."""
 
 
 def parse_targets(words: Iterable[str], quick: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Make the runs of the paper as jobs, with one process per run.
+"""Train the runs of the paper as jobs, with one process per run.
 
 A run that is finished, in the archive or in its folder, is skipped. A partial run in a folder is continued, and any
 other run starts from its first step. Finished runs are packed into the archive.
@@ -39,7 +39,7 @@ PRELOAD = ("proxlearn.paper.training_runs", "proxlearn.core.fused.fused_step")
 
 
 def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, parallel: int = 1) -> int:
-    """Make the missing runs, pack the finished ones, and return an exit code.
+    """Train the missing runs, pack the finished runs, and return an exit code.
 
     A run that fails does not stop the others.
     """
@@ -66,7 +66,7 @@ def make_runs(entries: Iterable[PlanEntry], archive: Archive, quick: bool, paral
 
 
 def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel: int) -> int:
-    """Make runs that do not depend on each other, and return an exit code."""
+    """Train runs that do not depend on each other, and return an exit code."""
     prepared, code = [], 0
     for run in runs:
         try:
@@ -86,7 +86,7 @@ def _run_stage(runs: Iterable[PlannedRun], records: Path, quick: bool, parallel:
 
 
 def _run_job(run: PlannedRun, config: TrainConfig) -> Job:
-    """Return the job that makes one run."""
+    """Return the job that trains one run."""
     args = (config, run.folder, run.command)
     return Job(run.name.replace("/", "_"), run.name, train_run, args, run_folder=run.folder)
 
@@ -98,7 +98,7 @@ def _batch_job(number: int, batch: Sequence[tuple[PlannedRun, TrainConfig]]) -> 
 
 
 def train_run(config: TrainConfig, folder: Path, command: str) -> None:
-    """Train one run like `proxlearn train`, but without plots; this is the function of a job."""
+    """Train one run like `proxlearn train`, but without plots; this function runs as a job."""
     outcome = train(config, folder, command)
     if outcome.signal is not None:
         raise JobStopped(f"stopped at step {outcome.step}", outcome.signal)
@@ -119,7 +119,7 @@ def train_batch(batch: Sequence[tuple[TrainConfig, Path, str]]) -> None:
 
 
 def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[PlannedRun]:
-    """Return the runs without checkpoints from which some of ``runs`` start, because the archive lacks their clouds."""
+    """Return the planned runs that must be trained first, because some of ``runs`` start from their clouds."""
     folders = {run.init_from for run in runs if run.init_from is not None}
     missing = [folder for folder in folders if not list_checkpoints(RunFolder(folder).checkpoints)]
     planned = (run for entry in PLAN for run in entry.runs(root, quick))
@@ -127,7 +127,7 @@ def starting_runs(runs: Iterable[PlannedRun], root: Path, quick: bool) -> list[P
 
 
 def is_finished(run: PlannedRun, archive: Archive) -> bool:
-    """Return whether the archive or the folder has all steps of a run; raise InputError if its settings differ."""
+    """Return whether the archive or the folder contains all steps of a run; raise InputError if its settings differ."""
     # The initial cloud of the run is left out, because only training needs it.
     overrides = tuple(override for override in run.overrides if not override.startswith("init_from="))
     config = planned_config(replace(run, overrides=overrides))

@@ -27,14 +27,16 @@ from proxlearn.run.experiment import Experiment, build_experiment
 from proxlearn.training.fit import fit
 from proxlearn.training.settings import Settings
 from proxlearn.training.successive_halving import select
+from proxlearn.views.tables import enumeration
 
 UPDATES: tuple[Weights, ...] = ("proximal", "uniform", "fisher_rao")
 SELECTED = "fisher_rao, own selection"
 """Name of the fits whose hyperparameters were selected with weights=fisher_rao."""
 OTHERS = ("uniform", SELECTED)
-"""The fits with which the proximal weights are compared; the last table adds fisher_rao with their hyperparameters."""
+"""The fits with which the proximal weights are compared; the third table adds fisher_rao with the same
+hyperparameters."""
 DIVERGED_RISK = 10.0
-"""Test risk above which a fit has diverged; the risk of always predicting 0 is about 1."""
+"""Test risk above which a fit counts as diverged; the risk of always predicting 0 is about 1."""
 
 
 def measure_updates(config: TrainConfig) -> FitResult:
@@ -50,7 +52,7 @@ def measure_updates(config: TrainConfig) -> FitResult:
 
 
 def measure_own_selection(config: TrainConfig) -> FitResult:
-    """Return the test metrics of the weighted estimate with hyperparameters that suit the config's weight update."""
+    """Return the test metrics of the weighted estimate with hyperparameters selected for the config's weight update."""
     experiment = build_experiment(config)
     start = time.monotonic()
     selected = select(experiment.source, experiment.settings, seed=config.seed, threads=1).settings
@@ -143,20 +145,32 @@ def difference_rows(results: Mapping[str, list[FitResult]], figure: str) -> list
 
 def conclusion(results: Mapping[str, list[FitResult]]) -> str:
     """Return one line that lists the differences whose corrected intervals exclude 0."""
-    sentences = []
-    for other in OTHERS:
-        clear = [
-            f"{'better' if (interval.mean > 0) == (figure == 'accuracy') else 'worse'} {figure} on {dataset}"
+    uniform, own = (clear_differences(results, other) for other in OTHERS)
+    first = f"have {uniform} than weights=uniform" if uniform else "show no clear difference from weights=uniform"
+    second = f"have {own}" if own else "show no clear difference on any dataset"
+    return (
+        f"Over {len(results)} datasets, proximal weights {first}{'' if uniform else ' on any dataset'}"
+        f"{divergence_note(results, 'uniform')}. Compared with fisher_rao (own selection), they {second}"
+        f"{divergence_note(results, SELECTED)}."
+    )
+
+
+def clear_differences(results: Mapping[str, list[FitResult]], other: str) -> str:
+    """Return an enumeration of the clear differences between the proximal and another update, or an empty string."""
+    return enumeration(
+        [
+            f"a clearly {'higher' if interval.mean > 0 else 'lower'} {figure} on {dataset}"
             for dataset, fits in results.items()
             for figure in ("accuracy", "risk")
             if (interval := difference(dataset, fits, figure, other)) is not None and interval.excludes_zero
         ]
-        answer = f"a clear difference: {', '.join(clear)}" if clear else "no clear difference on any dataset"
-        lost = [name for name, fits in results.items() if diverged(fits, other)]
-        answer += f" (some fits diverged on {' and '.join(lost)})" if lost else ""
-        sentences.append(f"compared with weights={other}, {answer}")
-    text = "; ".join(sentences)
-    return f"Proximal weights, over {len(results)} datasets: {text}."
+    )
+
+
+def divergence_note(results: Mapping[str, list[FitResult]], other: str) -> str:
+    """Return a remark that names the datasets on which fits diverged, or an empty string."""
+    lost = [name for name, fits in results.items() if diverged(fits, other)]
+    return f" (some {other.partition(',')[0]} fits diverged on {enumeration(lost)})" if lost else ""
 
 
 BODY = """\
@@ -168,23 +182,23 @@ BODY = """\
 ## Test accuracy (higher is better)
 
 {accuracy}
-## Fisher-Rao weights with the hyperparameters of the proximal ones
+## Fisher-Rao weights with the hyperparameters of the proximal weights
 
 {shared}
 ## Majority class and effective sample size
 
 {references}
 - Settings: recipe=tuned loss=quadratic, N = 500. Results of the weighted estimate on the test part. The splits are
-  paired: proximal, uniform and the fisher_rao of the third table share the rows, the initial cloud, the noise and the
-  hyperparameters, which are selected with weights=proximal. "Own selection" is fisher_rao with hyperparameters that are
-  selected with weights=fisher_rao, by the same rules on the same rows.
-- Differences are proximal minus the other update, with half-widths of 95 % intervals over the splits: ± Student's,
-  which is too narrow because random splits of one dataset overlap, and in brackets Nadeau and Bengio's corrected one
-  ({ratio} times as wide for halves), which decides here and in compare.md. * marks a clear difference, whose corrected
-  interval does not contain 0.
-- Measured with revision 1 of the recursion (version 0.1), "own selection" with revision 2, which has different noise
-  and different last bits, but the same distribution.
-- Diverged: fits with a test risk above 10; the risk of always predicting 0 is about 1.
+  paired: proximal, uniform and the fisher_rao of the third table use the same rows, initial cloud, noise and
+  hyperparameters, which are selected with weights=proximal. "Own selection" is fisher_rao with hyperparameters selected
+  with weights=fisher_rao, by the same rules on the same rows.
+- Differences are proximal minus the other update. ± is the half-width of Student's 95 % interval over the splits, which
+  is too narrow because random splits of one dataset overlap. The half-width in brackets is Nadeau and Bengio's
+  corrected one ({ratio} times as wide for halves), which decides the verdicts here and in compare.md. * marks a clear
+  difference: its corrected interval does not contain 0.
+- The fits were made with revision 1 of the recursion (version 0.1), those of "own selection" with revision 2, whose
+  noise and last bits differ but whose results have the same distribution.
+- Diverged: number of fits with a test risk above 10; always predicting 0 has a risk of about 1.
 - Majority class: the accuracy of always predicting the more frequent class of the training part.
 - sine has one split and 20 seeds, whose results are independent, so both intervals are the same.
 - Settings, data checksums and versions of all fits: weights/results.jsonl (`make weights`).
@@ -202,7 +216,7 @@ WEIGHTS = FitMeasurement(
     measure_updates,
     1,
     page_body,
-    # The selection and the schedules of revision 1.
+    # These overrides restore the selection and the schedules of revision 1.
     common=(
         "loss=quadratic",
         "confinement=0",

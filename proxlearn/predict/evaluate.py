@@ -88,7 +88,7 @@ def _locate(model: Model, cells: list[str], first: int, row: int) -> str:
 
 
 def _build_samples(model: Model, target: np.ndarray) -> Samples:
-    """Build the samples for the scores of the task; they have no features, because the scores use only the targets."""
+    """Build the samples from which scores are computed; they have no features, because scores use only the targets."""
     X = torch.empty(len(target), 0, dtype=torch.float64)
     if not model.classes:
         if target.ndim == 2:

@@ -41,13 +41,13 @@ class Prediction:
     probabilities: np.ndarray
     """Class probabilities, shape (n, C); for a real target, shape (n, 0)."""
     errors: np.ndarray
-    """Standard errors over the particles (``core.estimates.standard_error``) of the probabilities, shape (n, C), or of
+    """Standard errors over the particles (``core.tasks.standard_error``) of the probabilities, shape (n, C), or of
     the values.
     """
 
     @property
     def spread(self) -> np.ndarray:
-        """The standard error of the prediction, which is a value or the probability of the predicted class."""
+        """The standard error of the predicted value, or of the probability of the predicted class."""
         if not self.probabilities.shape[1]:
             return self.errors
         spread: np.ndarray = np.take_along_axis(self.errors, self.predicted[:, None], axis=1)[:, 0]
@@ -66,7 +66,7 @@ class Model:
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     target: str | None = None
-    """The name of the target column, if it had one; None for several targets."""
+    """The name of the target column; None if the target has no name, or if there are several targets."""
     targets: tuple[str, ...] = ()
     """The names of all target columns."""
     rows: RowEncoder | None = None
@@ -104,7 +104,7 @@ class Model:
         return Prediction(values, np.empty((len(X), 0)), _squeeze_single(deviations / self.target_scaler.factor))
 
     def read_rows(self, X: Any) -> np.ndarray:
-        """Return the features of rows to predict, n x n_x in float64: a matrix, or a data frame with named columns."""
+        """Convert rows (a matrix, or a data frame with named columns) to an n x n_x matrix of float64 features."""
         names = getattr(X, "columns", None)
         encoder = self.rows if names is not None and self.rows and not self.rows.encoder.is_identity else None
         columns = self.columns if encoder is None else encoder.inputs

@@ -1,4 +1,4 @@
-"""The tables of `predict` and `evaluate`: the new rows that they read, and the predictions that are written."""
+"""The tables of `predict` and `evaluate`: input tables with new rows, and output tables with predictions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def row_encoder_of(model: Model, options: argparse.Namespace) -> RowEncoder:
-    """Return the conversion of a table's columns to features, as in training or with the options of the command."""
+    """Return the row encoder of a model, with the number format that the options request, if any."""
     from proxlearn.data.feature_encoding import FeatureEncoder
     from proxlearn.data.new_rows import RowEncoder
 
@@ -107,7 +107,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
             columns["spread"] = prediction.spread
         if chunk.complete is not None:
             count = int((~chunk.complete).sum())
-            notice(f"rows with a missing value have no prediction, as in training (missing=drop): {count}")
+            notice(f"rows with a missing value are not predicted, because the run uses missing=drop: {count}")
             columns = {name: _spread_out(values, chunk.complete) for name, values in columns.items()}
         for name in chunk.kept:
             if name in columns:
@@ -120,7 +120,7 @@ def write_predictions(model: Model, chunks: Iterable[Chunk], estimate: str, file
 
 
 def _spread_out(values: Any, complete: Any) -> Any:
-    """Return the values of the complete rows at the positions of these rows, and None elsewhere."""
+    """Return an array with the values at the positions of the complete rows, and None elsewhere."""
     import numpy as np
 
     column = np.full(len(complete), None, dtype=object)

@@ -33,13 +33,13 @@ class MetricsPosition:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run after a step, from which the run can be continued with bit-identical results."""
+    """The state of a run after a step; a run that continues from it gives bit-identical results."""
 
     cloud: PointCloud
     generator: Tensor
     """State of the noise generator, as bytes."""
     run: str
-    """Identity of the run (Experiment.identity), which reveals a file of another run."""
+    """Identity of the run (Experiment.identity); a file with a different identity belongs to another run."""
     unmet: int = 0
     """Number of proximal steps that did not reach their tolerance within L rounds."""
     switched_at: int | None = None
@@ -49,17 +49,17 @@ class Checkpoint:
     revision: int = REVISION
     """Revision of the recursion that computed the cloud (core/step.py)."""
     proximal: Mapping[str, Number] | None = None
-    """Metrics of the step that led to the cloud, which cannot be computed from the cloud; a run that ends here logs
-    them. Empty if the step has no such metrics, and None if they are unknown (checkpoints of version 0.1.0).
+    """Metrics of the step that led to the cloud; they cannot be computed from the cloud and are logged if the run ends
+    at this step. Empty if the step has no such metrics, and None if they are unknown (checkpoints of version 0.1.0).
     """
 
 
 def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = None) -> Path:
     """Write one checkpoint and return its path; raise RunError if a tensor is not finite.
 
-    ``shards`` holds the checksums of the parts of the cloud, in the order of their rows, if the ranks have written them
-    with ``save_shard``. The file then names these parts instead of holding the cloud. It is written last, so that a
-    checkpoint is complete or does not exist.
+    If the ranks have already written the parts of the cloud with ``save_shard``, ``shards`` holds the checksums of
+    these parts in row order, and the file lists the checksums instead of containing the cloud. It is written last, so
+    that a checkpoint is either complete or does not exist.
     """
     cloud = checkpoint.cloud
     tensors = {"generator": checkpoint.generator}
@@ -86,7 +86,7 @@ def save(folder: Path, checkpoint: Checkpoint, shards: Sequence[str] | None = No
 
 
 def save_shard(folder: Path, checkpoint: Checkpoint, rows: slice) -> str:
-    """Write the part of a checkpoint that holds some rows of its cloud, and return its checksum."""
+    """Write the given rows of the cloud of a checkpoint to a separate file, and return the checksum of the file."""
     cloud = checkpoint.cloud
     state = {"step": cloud.step, "run": checkpoint.run, "rows": [rows.start, rows.stop]}
     blob = _encode_tensors(_cloud_tensors(cloud, rows))
@@ -97,7 +97,7 @@ def save_shard(folder: Path, checkpoint: Checkpoint, rows: slice) -> str:
 
 
 def _cloud_tensors(cloud: PointCloud, rows: slice) -> dict[str, Tensor]:
-    """Return the tensors of some rows of a cloud by name; raise RunError if one of them is not finite."""
+    """Return the tensors of the given rows of a cloud, by name; raise RunError if a tensor is not finite."""
     tensors = {"theta": cloud.theta, "rho": cloud.rho, "log_rho": cloud.log_rho}
     if cloud.screen is not None:
         # Cloned, because the reference may be the cloud itself, and safetensors rejects tensors that share memory.
@@ -124,7 +124,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
-    """Parse a checkpoint file whose checksum matches; raise InvalidCheckpoint if one of its values is not valid."""
+    """Parse a checkpoint file with a verified checksum; raise InvalidCheckpoint if one of its values is not valid."""
     try:
         # Cloned, because views into the file's bytes are not aligned, and the bits of a sum may depend on alignment.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
@@ -146,7 +146,7 @@ def parse_checkpoint(file: CheckpointFile) -> Checkpoint:
             and all(_is_finite(tensor) for tensor in tensors.values())
         )
         if not is_valid:
-            raise InvalidCheckpoint("its tensors or its state do not belong to a run")
+            raise InvalidCheckpoint("its tensors or its state have invalid types, shapes or values")
         screen = _parse_screen(tensors.get("reference"), file.state["radius"], theta)
         cloud = PointCloud(theta, log_rho, step, screen, _parse_positive(file.state.get("epsilon"), "epsilon"))
         proximal = _parse_proximal(file.state.get("proximal"))
@@ -195,7 +195,7 @@ def move_to_device(checkpoint: Checkpoint, device: torch.device) -> Checkpoint:
 
 
 def _join_shards(shards: Collection[bytes]) -> dict[str, Tensor]:
-    """Return the tensors of a whole cloud from those of its parts."""
+    """Concatenate the tensors of the parts of a cloud, and return them by name."""
     parts = [safetensors.torch.load(shard) for shard in shards]
     return {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
@@ -213,11 +213,11 @@ def _parse_screen(reference: Tensor | None, radius: object, theta: Tensor) -> Sc
 
 
 def _parse_proximal(values: object) -> dict[str, Number] | None:
-    """Return the metrics of the last step, or None for a checkpoint of version 0.1.0, which does not store them."""
+    """Return the metrics of the last step, or None for a checkpoint of version 0.1.0, which does not contain them."""
     if values is None:
         return None
     if not isinstance(values, dict) or not all(isinstance(value, Number) for value in values.values()):
-        raise InvalidCheckpoint("its metrics for the last step are not numbers")
+        raise InvalidCheckpoint("its metrics of the last step are not numbers")
     return values
 
 

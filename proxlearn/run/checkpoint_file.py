@@ -1,7 +1,7 @@
 """The file format of checkpoints: safetensors with a JSON state and a sha256 of the whole file in the header.
 
-The checksum is computed with zeros in its place, so that a change of any byte is detected. This module does not import
-torch: a command can read the state of a run's newest checkpoint without waiting seconds for the import.
+The checksum is computed with zeros in its place, so that a change to any byte is detected. This module does not import
+torch, so a command can read the state of the newest checkpoint of a run without waiting seconds for the import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxlearn.portability import physical_memory
 
 FORMAT = "proxlearn-cloud-2"
 MANIFEST_FORMAT = "proxlearn-cloud-3"
-"""Format of a checkpoint whose cloud is in the files of the ranks that wrote it; the state holds their checksums."""
+"""Format of a checkpoint whose cloud is divided among files, one per rank; the state holds their checksums."""
 SHARD_FORMAT = "proxlearn-shard-1"
 FILE_NAME = re.compile(r"cloud-(\d{9,18})\.safetensors")
 SHARD_NAME = re.compile(r"cloud-(\d{9,18})-[0-9a-f]{16}\.shard")
@@ -30,7 +30,7 @@ CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 MAX_HEADER_BYTES = 2**20
 """Maximum length of a header; the header of five tensors and a state takes about two kilobytes."""
 PARSE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors that reading and parsing a file of unknown content can raise."""
+"""Errors that can occur while a file with unknown content is read and parsed."""
 
 
 class InvalidCheckpoint(Exception):
@@ -39,7 +39,7 @@ class InvalidCheckpoint(Exception):
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """The content of a checkpoint file whose checksum matches."""
+    """The content of a checkpoint file with a verified checksum."""
 
     blob: bytes
     sha256: str
@@ -54,22 +54,22 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def shard_path(folder: Path, step: int, sha256: str) -> Path:
-    """Return the path of a part of a cloud; its name contains the checksum, so that other content never replaces it."""
+    """Return the path of a part of a cloud; its name contains the checksum, so no other content replaces it."""
     return folder / f"cloud-{step:09d}-{sha256[:16]}.shard"
 
 
 def list_shards(folder: Path) -> list[tuple[int, Path]]:
-    """Return the steps and paths of the parts of clouds in a folder, in no particular order."""
+    """Return the step and the path of every part of a cloud in a folder, in no particular order."""
     matches = ((SHARD_NAME.fullmatch(path.name), path) for path in folder.glob("cloud-*.shard"))
     return [(int(match[1]), path) for match, path in matches if match]
 
 
 def shard_names(state: dict[str, Any]) -> list[str]:
-    """Return the checksums of the parts that a state names, or an empty list for a checkpoint of one file."""
+    """Return the checksums of the parts that a state lists, or an empty list for a checkpoint in a single file."""
     names = [str(sha256) for sha256 in state.get("shards", ())]
-    # They are parts of paths, so nothing else is accepted.
+    # The checksums become parts of paths, so other strings are rejected.
     if not all(re.fullmatch("[0-9a-f]{64}", name) for name in names):
-        raise InvalidCheckpoint("it names a part by something other than a checksum")
+        raise InvalidCheckpoint("its list of parts contains a value that is not a checksum")
     return names
 
 
@@ -102,15 +102,15 @@ def checksum_of(content: bytes) -> str:
 
 
 def read_checkpoint_file(path: Path, named: bool = True) -> CheckpointFile:
-    """Read a checkpoint, which is a single file or a file together with the parts of the cloud that it names.
+    """Read a checkpoint file and, if it lists parts of the cloud, the files of these parts.
 
-    Raise InvalidCheckpoint if a checksum or, if ``named``, the file's name does not match.
+    Raise InvalidCheckpoint if a checksum does not match, or if ``named`` is true and the file name does not match.
     """
     file = _read_file(path, (FORMAT, MANIFEST_FORMAT))
     try:
         step = file.state["step"] if named or "shards" in file.state else 0
         if named and checkpoint_path(path.parent, step) != path:
-            raise InvalidCheckpoint("its name does not match its step")
+            raise InvalidCheckpoint("its file name does not match its step")
         names = shard_names(file.state)
         parts = [shard_path(path.parent, step, sha256) for sha256 in names]
         return replace(file, shards=tuple(_read_shard(part, name) for part, name in zip(parts, names, strict=True)))
@@ -125,12 +125,12 @@ def _read_shard(path: Path, sha256: str) -> bytes:
     except InvalidCheckpoint as error:
         raise InvalidCheckpoint(f"its part {path.name} is not valid: {error}") from error
     if file.sha256 != sha256:
-        raise InvalidCheckpoint(f"its part {path.name} is another one")
+        raise InvalidCheckpoint(f"its part {path.name} has a different checksum")
     return file.blob
 
 
 def _read_file(path: Path, formats: tuple[str, ...]) -> CheckpointFile:
-    """Read one file of one of ``formats``; raise InvalidCheckpoint if its checksum does not match."""
+    """Read a file in one of ``formats``; raise InvalidCheckpoint if its checksum does not match."""
     try:
         blob = _read_whole_file(path)
         metadata = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
@@ -147,7 +147,7 @@ def _read_file(path: Path, formats: tuple[str, ...]) -> CheckpointFile:
 
 
 def unused_shards(folder: Path, step: int) -> list[Path]:
-    """Return the parts of clouds, up to a step, that no checkpoint in the folder names.
+    """Return the files of cloud parts up to ``step`` that no checkpoint in the folder lists.
 
     They belong to checkpoints that were deleted, or that were not completed because a rank was killed.
     """

@@ -1,4 +1,4 @@
-"""Conversion of a composed config into a validated TrainConfig, and the resolver of the name of a run."""
+"""Conversion of a composed config into a validated TrainConfig, and the resolver for the name of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def validate_config(composed: DictConfig) -> TrainConfig:
     for key in SWEEP_KEYS:
         flag(key, values.pop(key, False))
     if isinstance(values.get("dataset"), dict):
-        # The recipe has taken its defaults from these values; the hyperparameters of the run are at the root.
+        # The recipe has copied these defaults to the root of the config, which holds the hyperparameters of the run.
         values["dataset"].pop("default_hyperparameters", None)
     source = values.get("init_from")
     if isinstance(source, str):
@@ -68,7 +68,7 @@ def _import_plugins(config: TrainConfig) -> None:
 
 
 def _refuse_renamed_keys(values: Any) -> None:
-    """Raise InputError for keys of an earlier version; for old run folders, ``build`` ignores some of them."""
+    """Raise InputError for keys of earlier versions, some of which ``build`` ignores in old run folders."""
     for old_name in RENAMED_KEYS:
         group, _, key = old_name.partition(".")
         if isinstance(values.get(group), dict) and key in values[group]:

@@ -39,7 +39,7 @@ class Experiment:
     """The config, settings, data and device of a run, which do not change during its steps."""
 
     config: TrainConfig
-    """The config as the user gave it; values that it leaves to selection are in ``settings`` once selected."""
+    """The config of the user; a value that is left to the selection is None here and is stored in ``settings``."""
     settings: Settings
     source: Risk
     """The problem in float64 on the CPU."""
@@ -58,7 +58,7 @@ class Experiment:
 
     @property
     def identity(self) -> str:
-        """The identifier of everything that affects the result: the settings, the data and the selected values."""
+        """The identifier of the run; it depends on everything that affects the result: settings, data and selection."""
         selected = [repr(getattr(self.settings, key)) for key in self.config.selected if key != "steps"]
         return "-".join((self.config_identity, *selected))
 
@@ -94,7 +94,7 @@ class Experiment:
 
     @property
     def link_slope(self) -> float | None:
-        """The slope of the link of the quadratic loss's class probabilities, if the selection has fitted one."""
+        """The slope that converts outputs of the quadratic loss to class probabilities, if the selection fitted one."""
         loss = self.source.loss
         return loss.link_slope if isinstance(loss, Quadratic) else None
 
@@ -117,10 +117,9 @@ class Experiment:
 
 
 def build_experiment(config: TrainConfig) -> Experiment:
-    """Load the data of a config and return its experiment on its device."""
+    """Load the data that a config names, and return the experiment on the device of the config."""
     device = torch.device(resolve_device(config.device.device))
-    # A weight update of another package that cannot be used is rejected before the data are read, instead of at the
-    # first step.
+    # An unusable weight update of another package is rejected before the data are read, instead of at the first step.
     UPDATES[config.weights]
     table = registry.load(config.dataset)
     prepared = prepare(table, config.dataset, config.split_seed, config.validation_fraction)
@@ -141,10 +140,10 @@ def build_experiment(config: TrainConfig) -> Experiment:
 
 
 def settings_from_config(config: TrainConfig) -> Settings:
-    """Return the settings of a fit from a config; values that selection chooses stay None."""
+    """Convert a config to the settings of a fit; values that the selection chooses stay None."""
     values: dict[str, Any] = {"noise_scale": config.dataset.noise_scale, "dtype": config.device.dtype}
     values |= {field.name: getattr(config, field.name) for field in fields(Settings) if field.name not in values}
-    # The literal algorithm has no confinement, and a selection alone can choose one.
+    # null means 0, unless a selection chooses the value; the literal algorithm has no confinement.
     if values["confinement"] is None and ("confinement" not in config.selected or config.solver == "literal"):
         values["confinement"] = 0.0
     if values["horizon"] is None and values["h_schedule"] == "cosine" and "horizon" not in config.selected:
@@ -153,7 +152,7 @@ def settings_from_config(config: TrainConfig) -> Settings:
 
 
 def sample_rows(samples: Samples, most: int | None) -> Samples:
-    """Return a fixed random sample of at most ``most`` rows, in their order; None stands for all rows."""
+    """Return a fixed random sample of at most ``most`` rows, in their original order; None means all rows."""
     if most is None or len(samples) <= most:
         return samples
     rows = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))[:most]
@@ -210,7 +209,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
     coordinates = experiment.problem.neuron.coordinates(experiment.problem.samples.X.shape[1])
     for block in coordinates if config.init == "box" else ():
         if block not in config.dataset.initial:
-            raise InputError(f"dataset.initial gives no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
+            raise InputError(f"dataset.initial has no interval for `{block}`", f"try +dataset.initial.{block}=[-1,1]")
     if config.init_sha256 is None and config.init == "normal":
         cloud = initial_fit(experiment.source, experiment.settings, config.seed).cloud
     elif config.init_sha256 is None:
@@ -229,7 +228,7 @@ def first_checkpoint(experiment: Experiment) -> Checkpoint:
 
 
 def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) -> PointCloud:
-    """Return the cloud of the checkpoint with this checksum in another run's folder, as an initial cloud."""
+    """Load the initial cloud of a run from the checkpoint with this checksum in the folder of another run."""
     for file in checkpoint_file.valid_checkpoints(Path(folder) / "checkpoints") if folder else ():
         if file.sha256 == sha256:
             cloud = checkpoints.parse_checkpoint(file).cloud
@@ -237,7 +236,7 @@ def load_initial_cloud(folder: str | None, sha256: str, shape: tuple[int, int]) 
                 # Its epsilon and its neighbour list are left out, because they belong to the settings of the other run.
                 return PointCloud(cloud.theta, cloud.log_rho)
             N, p = cloud.theta.shape
-            remedy = f"set N={N}" if shape[0] != N else "start from a run on the same kind of data"
+            remedy = f"set N={N}" if shape[0] != N else "start from a run with the same neuron and features"
             problem = f"init_from={folder} has {N} particles with {p} coordinates"
             raise InputError(f"{problem}, but this run needs {shape[0]} with {shape[1]}", remedy)
     raise InputError(

@@ -1,7 +1,7 @@
 """Recognition of the folders of runs, sweeps and comparisons, so that other files are never replaced.
 
-A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, and a comparison by a
-plan, a split or a cell, including the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
+A run folder is recognised by its config.yaml or status.json, a sweep folder by its sweep.yaml, and a comparison by its
+plans, splits or cells, including the formats of version 0.1.0. One intact file is enough, so that a damaged run can be
 started again. A config.yaml alone may be a user's copy; in that case, every other file that a run would replace must be
 recognised as well.
 """
@@ -31,7 +31,7 @@ PLAN_START = re.compile(rb'\{\s*"command":\s*"proxlearn compare')
 SPLIT_START = re.compile(rb'\{\s*"format":\s*"proxlearn-split-')
 CELL_START = re.compile(rb'\{\s*"format":\s*"proxlearn-cell-')
 RESULTS_START = re.compile(rb'\{"format": "proxlearn-results-\d+"\}\n')
-"""First bytes of the files of a comparison (compare/); files per split and per cell are those of version 0.1.0."""
+"""First bytes of the files of a comparison (compare/); only version 0.1.0 wrote a file per split and per cell."""
 RUN_FILE_STARTS = {
     "model.json": re.compile(rb'\{\s*"format":\s*"proxlearn-model-'),
     "selection.json": re.compile(rb'\{\s*"format":\s*"proxlearn-selection-'),
@@ -47,7 +47,7 @@ MAX_BYTES = 2**20
 
 def is_run(folder: Path) -> bool:
     """Return whether ``folder`` holds a run of proxlearn, complete or not."""
-    # During an overwrite, the run's files are in a stage.
+    # During an overwrite, the files of the run are in the folder of a stage.
     return any(_has_marker(path) for path in (folder, *(folder / stage for stage in STAGES[1:3])))
 
 
@@ -103,7 +103,9 @@ def refuse_stages(folder: Path) -> None:
     """Raise InputError if a folder is inside a stage of an overwrite, which will be deleted."""
     for name in STAGES:
         if name in folder.parts:
-            raise InputError(f"{folder} contains {name}, a name reserved for proxlearn", "choose another folder")
+            raise InputError(
+                f"the path {folder} contains {name}, a name that is reserved for proxlearn", "choose another folder"
+            )
 
 
 def require_sweep_or_empty(folder: Path) -> None:
@@ -189,7 +191,7 @@ def _is_transient(entry: os.DirEntry[str]) -> bool:
     if entry.name == ".lock":
         return is_lock(path)
     if entry.name == "selection.json":
-        # It is written before the config, so that the selection is kept if the run is killed in between.
+        # A file of this name is a leftover of a run only if it has the format of a selection.
         return str(_read_json(path).get("format", "")).startswith("proxlearn-selection-")
     return is_temporary(path)
 
@@ -223,7 +225,7 @@ def check_writable(path: Path, remedy: str = "choose another hydra.run.dir") -> 
             existing = existing.parent
         usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError) as error:
-        # The name is too long, or contains a zero byte.
+        # The name is too long, or contains a null byte.
         raise InputError(f"{str(path)!r:.100} is not a valid folder name", remedy) from error
     if not usable:
         raise InputError(f"cannot write to {existing}, which is needed for the run folder {path}", remedy)

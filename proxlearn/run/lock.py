@@ -1,4 +1,4 @@
-"""A lock that allows one writer per run folder, also where the system has no file locks.
+"""A lock that allows one writer per run folder, even on a system without file locks.
 
 The lock on the file `.lock` is taken with `filelock` on a descriptor that this module opens (flock on POSIX, LockFileEx
 on Windows), so that the file can also name its holder. Processes of version 0.1.0 take the same flock on the same file
@@ -32,8 +32,8 @@ from proxlearn.portability import NO_WAIT, PLAIN, process_exists
 NAME = ".lock-owner"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
-"""Age of its time stamp, in seconds, above which an owner is considered gone. A time stamp that lies further than this
-in the future counts as old.
+"""Age in seconds of the time stamp in a lock file above which the owner is considered gone. A time stamp that lies
+further than this in the future counts as old.
 """
 MOST_BYTES = 1000
 """Maximum length of a signature."""
@@ -132,7 +132,7 @@ class OwnerFile:
             os.close(self._handle)
 
     def _remove(self, content: bytes) -> None:
-        """Remove the file of an owner that has ended, if it still has this content.
+        """Remove the file of an owner that has ended, if the file still has this content.
 
         The file is renamed first, because two processes may try to remove it at the same time.
         """
@@ -165,8 +165,8 @@ LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """Error numbers of a file system without locks."""
 
 LOCK_ATTEMPTS, RETRY_SECONDS = 3, 0.005
-"""Number of attempts to take the lock, because `is_locked` in another process holds it for an instant, and their
-interval.
+"""Number of attempts to take the lock, and the seconds between them. Several attempts are needed because `is_locked` in
+another process holds the lock for an instant.
 """
 
 
@@ -209,8 +209,8 @@ class FolderLock:
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | PLAIN, 0o666)
             try:
                 self._take()
-                # A holder removes the file when it ends, so a lock on a file opened before that would not exclude other
-                # processes.
+                # A holder removes the file when it ends, so a lock on a file that was opened earlier would not exclude
+                # other processes.
                 if self._is_current():
                     self.left_by = self._owner.left_by if self._owner else self._holder()
                     self._sign()
@@ -230,7 +230,7 @@ class FolderLock:
         self._close()
 
     def require_current(self) -> None:
-        """Raise FolderLost if the lock file at the folder's path is no longer the one that this process holds."""
+        """Raise FolderLost if this process no longer holds the lock file at the path of the folder."""
         if not self._is_current():
             problem = f"{self._folder} was moved, or its lock file was removed"
             raise FolderLost(problem, "resume the run from its current folder (this process has stopped writing)")
@@ -307,7 +307,7 @@ def _try_lock(handle: int) -> bool:
 
 
 def _open_existing(path: Path) -> int:
-    """Open a lock file to inspect its lock, for writing if possible, because NFS requires this for exclusive locks."""
+    """Open a lock file to test its lock; use write access if possible, because NFS requires it for exclusive locks."""
     try:
         return os.open(path, os.O_RDWR | PLAIN | NO_WAIT)
     except FileNotFoundError:

@@ -20,7 +20,7 @@ from proxlearn.terminal.streams import notice
 
 @contextlib.contextmanager
 def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str], None]) -> Iterator[RunLogger]:
-    """Open the logger of the run for the block; an exception in the block closes it with the state ``failed``."""
+    """Open the logger of a run for a ``with`` block; an exception closes the logger with the state ``failed``."""
     logger = open_logger(choice, run_info(folder), warn) if choice.names else NoLogger()
     try:
         yield logger
@@ -30,7 +30,7 @@ def logger_session(choice: LoggerConfig, folder: RunFolder, warn: Callable[[str]
 
 
 def log_session_end(choice: LoggerConfig, path: Path, drawn: Iterable[Path]) -> None:
-    """Log the plots at the end of a session, and the rows that the logger does not have yet."""
+    """Log the plots at the end of a session, and the rows that have not been logged yet."""
     if not choice.names:
         return
     folder, snapshot = RunFolder(path), take_snapshot(path)
@@ -63,8 +63,8 @@ def run_info(folder: RunFolder) -> RunInfo:
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return ``{"dataset": {"name": "sine"}}`` as ``{"dataset.name": "sine"}``, with values converted to strings.
 
-    Unlike ``flat_settings``, it does not convert tuples to lists, because MLflow requires the same parameters in every
-    session of a run.
+    Unlike ``flat_settings``, this function does not convert tuples to lists, because MLflow requires the same
+    parameters in every session of a run.
     """
     flat: dict[str, str] = {}
     for key, value in values.items():

@@ -25,7 +25,7 @@ class RunState:
         self.checkpoint = checkpoint
         """The state after the newest step, but with the ``generator`` and ``metrics`` of the start of the session."""
         self.info: Info | None = None
-        """Diagnostics of the step that led to the cloud, if this session made it."""
+        """Diagnostics of the step that led to the cloud, if this session computed that step."""
         self.row: Row | None = None
         """The row of metrics.csv for this step, if it is logged."""
         self.generator = torch.Generator()

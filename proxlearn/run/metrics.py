@@ -1,10 +1,10 @@
-"""The file metrics.csv, with one row per logged step, and the conversion of its earlier version.
+"""The file metrics.csv, with one row per logged step, and the conversion of the earlier version of this file.
 
 The columns h, beta and epsilon, which exist if these values change during the run, and the columns of the proximal step
 describe the step that led to the row; they are empty in the row of step 0. Files of version 0.1.0 hold other values in
 these columns (see below).
 
-A run keeps the columns that it began with: a metric that was added later is left out of a file without its column.
+The columns of a file do not change: metrics that a later version adds are not written to a file without their columns.
 
 If h, beta and epsilon change during a run, metrics.csv has a column for each. In version 1 (proxlearn 0.1.0), these
 columns are last and hold the values of the *next* step. In version 2, they follow `step` and hold the values of the
@@ -120,7 +120,7 @@ class MetricsConversion:
 
 
 Position = tuple[int, str]
-"""A length of metrics.csv in bytes, and the sha256 of that many bytes."""
+"""A position in metrics.csv: the number of bytes before it, and their sha256."""
 
 
 def metrics_position(content: bytes, size: int) -> Position:
@@ -139,7 +139,7 @@ def converted_positions(old: bytes, new: bytes, positions: list[Position]) -> di
 
 
 def read_converted_positions(path: Path) -> dict[Position, Position]:
-    """Return the current positions by the positions before the conversion; empty if there was no conversion."""
+    """Return a mapping from the positions before a conversion to the current ones, empty without a conversion."""
     try:
         stored = read_json(path)
         if stored["format"] != MARKS_FORMAT:
@@ -161,10 +161,10 @@ def measure(
     hyper: Hyper,
     divided: bool = False,
 ) -> Row:
-    """Return every metric of a cloud on the parts of the data, which include ``train``.
+    """Compute all metrics of a cloud on the parts of the data, one of which is ``train``.
 
-    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any. If
-    ``divided``, the cloud is divided among several ranks and measured block by block.
+    ``proximal`` holds the metrics of the proximal step that led to the cloud, if any. If ``divided``, the cloud is
+    divided among several ranks and measured block by block.
     """
     used = hyper_of_last_step(hyper, cloud)
     row: Row = {"step": cloud.step}
@@ -186,10 +186,10 @@ def measure(
 
 
 def entropy_figures(problem: Risk, cloud: PointCloud, hyper: Hyper, train_risk: Number) -> Row:
-    """Return the entropy of the particles' law and the free energy, given the training risk of the plain mean.
+    """Return the entropy of the particle distribution and the free energy; ``train_risk`` is the unweighted risk.
 
-    Both are None in more than ``MOST_DIMENSIONS`` dimensions, and if the cloud has no finite entropy. Above
-    ``MOST_QUERIES`` particles the entropy is that of a sample, so that it takes half a second at most for N = 100000.
+    Both are None in more than ``MOST_DIMENSIONS`` dimensions, and if the cloud has no finite entropy. With more than
+    ``MOST_QUERIES`` particles, the entropy is estimated from a sample, in at most half a second for N = 100000.
     """
     value = float(entropy(cloud.theta)) if cloud.theta.shape[1] <= MOST_DIMENSIONS else math.nan
     if train_risk is None or not math.isfinite(value):
@@ -242,7 +242,7 @@ class MetricsLog:
         return bool(_closing_row(self._content(), mark, closing))
 
     def foreign_lines(self, mark: MetricsPosition) -> list[str]:
-        """Return the lines after ``mark`` that no session wrote, because they are not rows of later steps.
+        """Return the lines after ``mark`` that are not rows of later steps, so that no session can have written them.
 
         ``start`` removes these lines from the file.
         """
@@ -273,7 +273,7 @@ class MetricsLog:
         return closing is not None and not closing_row
 
     def write(self, row: Row, scheduled: bool = True) -> None:
-        """Append a row; a row that is not ``scheduled`` is the last one of a run and is replaced by a longer run."""
+        """Append a row; a row that is not ``scheduled`` is the final row, which is removed if the run is extended."""
         assert self._handle is not None
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")

@@ -15,7 +15,7 @@ from proxlearn.data.csv_file import TableFormat
 from proxlearn.data.feature_encoding import FeatureEncoder
 from proxlearn.data.new_rows import RowEncoder
 from proxlearn.errors import refuse_newer_format
-from proxlearn.files.safe_read import REMEDY, UnreadableFile, read_json
+from proxlearn.files.safe_read import UnreadableFile, read_json
 from proxlearn.run.run_folder import MODEL_FORMAT
 
 TEXT_LISTS = ("columns", "classes")
@@ -36,10 +36,11 @@ def read_description(path: Path) -> dict[str, Any]:
     """Return the values of model.json; raise AbsentFile or UnreadableFile if it is missing or not valid."""
     values = read_json(path)
     refuse_newer_format(path, values.get("format"), MODEL_FORMAT)
-    for kind, registry in (("neuron", NEURONS), ("loss", LOSSES)):
+    for kind, module, registry in (("neuron", "neurons", NEURONS), ("loss", "losses", LOSSES)):
         name = values.get(kind)
         if isinstance(name, str) and name not in registry:
-            raise UnreadableFile(path, f"its {kind} {name!r:.40} is unknown", f"{INSTALL_PACKAGE}, or {REMEDY}")
+            in_python = f"or call proxlearn.{module}.register in Python before load_run"
+            raise UnreadableFile(path, f"its {kind} {name!r:.40} is unknown", f"{INSTALL_PACKAGE}, {in_python}")
     try:
         problem = _problem(values)
     except KeyError as error:
@@ -81,7 +82,7 @@ def _problem(values: dict[str, Any]) -> str:
     image = values.get("image")
     is_size = isinstance(image, list) and len(image) == 2 and all(type(side) is int and side > 0 for side in image)
     if image is not None and not (is_size and math.prod(image) == len(columns)):
-        return "the number of pixels of its image differs from the number of columns"
+        return "its image is not a height and a width whose product is the number of columns"
     if not isinstance(values.get("scaled_apart", False), bool):
         return "its scaled_apart is neither true nor false"
     slope = values.get("link_slope")
@@ -102,7 +103,7 @@ def _encoding_problem(values: dict[str, Any]) -> str:
 
 
 def row_encoder(values: dict[str, Any]) -> RowEncoder:
-    """Return the encoding of rows in a description; raise TypeError, KeyError or ValueError if it is not valid."""
+    """Return the row encoder that a description defines; raise TypeError, KeyError or ValueError if it is not valid."""
     if values.get("encoding") is None:
         return RowEncoder(FeatureEncoder(tuple(values["columns"])))
     reading = values.get("reading") or {}

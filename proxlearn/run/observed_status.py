@@ -31,12 +31,12 @@ class Outcome:
     """The signal that stopped the session, if one did."""
     already_finished: bool = False
     longest_steps: int = 0
-    """The largest number of steps that the run was ever given."""
+    """The largest number of steps that was ever requested for the run."""
 
 
 SILENT_SECONDS = 120.0
-"""Age of its status, in seconds, above which a run on another machine is considered dead. A time stamp that lies
-further than this in the future counts as old. The status is written every two seconds, but the first compilation or a
+"""Age in seconds of status.json above which a run on another machine is considered dead. A time stamp that lies further
+than this in the future counts as old. The status is written every two seconds, but the first compilation or a
 step of a very large cloud takes longer.
 """
 TAIL_BYTES = 16384
@@ -58,7 +58,7 @@ class RunSnapshot:
     steps: int = 0
     seconds: float = 0.0
     session_rate: float | None = None
-    """Recursions per second of the newest session, excluding compilation; 0 if not measured yet, None in old runs."""
+    """Recursions per second of the newest session, excluding compilation; 0 if not measured yet, None for old runs."""
     started: str = ""
     pid: int = 0
     host: str = ""
@@ -69,9 +69,9 @@ class RunSnapshot:
     kappa: float | None = None
     """beta epsilon / h of the newest step; None without a proximal step, and in runs of earlier versions."""
     newest: dict[str, float] = field(default_factory=dict)
-    """The metrics of NEWEST in the newest row of metrics.csv."""
+    """The values of the metrics in NEWEST, from the newest row of metrics.csv."""
     newest_step: int | None = None
-    """The step of that row; ``step`` is from status.json, which may be ahead of the row or behind it."""
+    """The step of that row; it may differ from ``step``, which is read from status.json."""
 
     @property
     def rate(self) -> float:
@@ -82,7 +82,7 @@ class RunSnapshot:
 
     @property
     def seconds_left(self) -> float | None:
-        """The estimated time to the end, or None if the run is not running or its rate is unknown."""
+        """The estimated seconds to the end of the run, or None if it is not running or its rate is unknown."""
         return (self.steps - self.step) / self.rate if self.state == "running" and self.rate > 0 else None
 
 

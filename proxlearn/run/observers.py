@@ -33,7 +33,7 @@ class MetricsRows(Observer):
         self.parts: dict[str, Samples] = {}
 
     def start(self, state: RunState) -> None:
-        # Drawn once per session: the rows do not depend on the precision, to which a later step may switch.
+        # Drawn once per session, because the choice of rows does not depend on the precision.
         self.parts = state.experiment.metric_samples
         lacks_final_row = self.log.start(state.checkpoint.metrics, final_row_step(state.step, state.experiment))
         if lacks_final_row:
@@ -63,7 +63,7 @@ class MetricsRows(Observer):
 
 
 def is_stored_within(state: RunState) -> bool:
-    """Return whether a checkpoint of the step is written now; that of the last step is written at the end."""
+    """Return whether a checkpoint is written after this step; the checkpoint of the last step is written at the end."""
     config = state.experiment.config
     return is_stored(state.step, config.checkpoint_every, config.films) and not state.is_last
 
@@ -106,7 +106,7 @@ class Checkpoints(Observer):
 
     def _save(self, state: RunState) -> None:
         self.folder.require_held()
-        # A checkpoint relies on the rows before it.
+        # A checkpoint refers to the rows before it, which must therefore be on disk first.
         self.log.sync()
         proximal = state.proximal_figures()
         generator = state.generator.get_state()
@@ -209,7 +209,7 @@ class Callbacks(Observer):
 
     def after_step(self, state: RunState) -> None:
         event = StepEvent(state.step, state.cloud, state.info, state.row)
-        # Steps run with gradients disabled, but a callback may need them.
+        # Steps run with gradients disabled, but a callback may need gradients.
         with torch.enable_grad():
             for callback in self.callbacks:
                 if callback(event):

@@ -1,4 +1,4 @@
-"""Overwriting of a run; the old run is kept until the new one is complete.
+"""Overwrite a run; the old run is kept until the new one is complete.
 
 The new run is created in a stage inside the run folder, then exchanged with the old one:
 
@@ -7,11 +7,12 @@ The new run is created in a stage inside the run folder, then exchanged with the
     .proxlearn-old      the old run's files are moved here, then the new run's files are moved out of .proxlearn-ready.
     .proxlearn-placed   .proxlearn-ready, empty: the new run is in its place, and .proxlearn-old can be deleted.
 
-Nothing is deleted before the rename from "ready" to "placed". After an earlier failure or kill, the exchange is undone,
-and the old run remains. Undoing needs the names of the files that were moved out of "ready", so they are first listed
-in .proxlearn-old. The stages are inside the run folder, so that its lock covers them, files of the user stay where they
-are, and a folder that cannot be renamed (a mount point, the working directory of a shell) can be overwritten as well.
-Only a process that holds the lock completes or undoes an overwrite; a command that only reads changes nothing.
+Nothing is deleted before the rename from "ready" to "placed". If the process fails or is killed before that, the
+exchange is undone, and the old run remains. Undoing needs the names of the files that were moved out of "ready", so
+they are first listed in .proxlearn-old. The stages are inside the run folder, so that its lock covers them, files of
+the user stay where they are, and a folder that cannot be renamed (a mount point, the working directory of a shell) can
+be overwritten as well. Only a process that holds the lock completes or undoes an overwrite; a command that only reads
+changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NEW, READY, OLD, PLACED = STAGES
 NEW_FILES_LIST = "new-files.json"
 """Name of the file in .proxlearn-old that lists the files of the new run."""
 SWAP_SECONDS = 2.0
-"""Seconds that a reader waits for another process that is exchanging the runs, which takes milliseconds."""
+"""Maximum seconds that a reader waits while another process exchanges the runs; an exchange takes milliseconds."""
 
 
 @contextlib.contextmanager
@@ -176,7 +177,7 @@ def _stage_files(folder: Path) -> list[PurePosixPath]:
 
 
 def _read_new_files(old: Path) -> list[PurePosixPath]:
-    """Return the names of the new run's files, without names that lead out of the folder."""
+    """Return the names of the new run's files, without names that point outside the folder."""
     try:
         files = read_json(old / NEW_FILES_LIST)["files"]
     except (UnreadableFile, KeyError):

@@ -14,7 +14,7 @@ COUNT = integer(at_least=0, example=0)
 
 @dataclass(frozen=True)
 class PreviousSession:
-    """The record of the earlier sessions of a run; the defaults describe a run without any."""
+    """The record of the earlier sessions of a run; the defaults describe a run without earlier sessions."""
 
     finished_at: int | None = None
     """The last step, if the run has finished."""
@@ -28,7 +28,7 @@ class PreviousSession:
     run: str | None = None
     """Identity of the run (Experiment.identity)."""
     settings: dict[str, Any] | None = None
-    """The settings that determine the trajectory, as of the start of the run; they reveal later edits."""
+    """The settings that determine the trajectory, stored at the start of the run to detect later edits."""
     figures_step: int | None = None
     """The step of the scores in accuracy.csv and confusion.csv, or None if it is unknown."""
     retention: dict[str, Any] | None = None
@@ -38,10 +38,10 @@ class PreviousSession:
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], retention: dict[str, Any] | None) -> PreviousSession:
-        """Return the record that the values of status.json describe.
+        """Create the record from the values of status.json.
 
         ``retention`` is used if the values lack it (version 0.1.0). Raise KeyError, TypeError or InputError if the
-        values are not those of a run.
+        values do not describe a run.
         """
         return cls(
             finished_at=COUNT("step", status["step"]) if status["state"] == "finished" else None,
@@ -68,7 +68,7 @@ def figures_step(status: Mapping[str, Any]) -> int | None:
     """Return the step of the scores in accuracy.csv and confusion.csv as recorded in status.json, or None.
 
     Both files are written at the end of a session. While the next session runs, or after it was killed, they belong to
-    an earlier step than the run. Earlier versions did not store this step; if such a session ended, the scores belong
+    a step before the newest one. Earlier versions did not store this step; if such a session ended, the scores belong
     to the newest step of the run.
     """
     has_ended = status.get("state") in ("finished", "stopped")

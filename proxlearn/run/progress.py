@@ -15,7 +15,7 @@ from proxlearn.terminal.streams import try_write
 
 
 class StepRate:
-    """A counter of steps and their time, without the steps during which code is compiled or loaded.
+    """A counter of steps and their duration, excluding steps during which code is compiled or loaded.
 
     Such a step takes as long as thousands of others and would distort the estimate of the time left.
     """
@@ -33,7 +33,7 @@ class StepRate:
 
     @property
     def rate(self) -> float:
-        """Recursions per second, or 0 before the first step that counts."""
+        """Recursions per second, or 0 before the first counted step."""
         return self._steps / self._seconds if self._seconds > 0 else 0.0
 
 

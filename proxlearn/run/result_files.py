@@ -25,7 +25,7 @@ from proxlearn.run.run_folder import MODEL_FORMAT, PLAIN_MODEL_FORMAT, RunFolder
 PART_ORDER = ("test", "validation", "train")
 """Order of the parts in accuracy.csv."""
 MOST_POINTS = 2000
-"""Maximum number of rows of points.csv, enough for a plot."""
+"""Maximum number of rows of points.csv, which is enough for a plot."""
 
 
 def write_model(
@@ -88,7 +88,7 @@ def write_points(folder: RunFolder, prepared: PreparedData) -> None:
 def write_figures(
     folder: RunFolder, problem: Risk, parts: Mapping[str, Samples], cloud: PointCloud, divided: bool = False
 ) -> None:
-    """Write the scores of a cloud to accuracy.csv and, for classification, confusion.csv; ``divided``: see measure.
+    """Write the scores of a cloud to accuracy.csv and, for classes, confusion.csv; for ``divided``, see ``measure``.
 
     The last row of each part is a reference: the scores of the best constant prediction for the training part.
     """
@@ -99,7 +99,7 @@ def write_figures(
         samples = parts[part]
         outputs = (evaluate_blocks if divided else evaluate_cloud)(problem.neuron, cloud, samples, task)
         values = outputs.scores(task, samples)
-        # The two estimates come first, then further accuracies (a stricter count, the votes of the particles).
+        # The two estimates come first, then the additional accuracies (saturated, per particle).
         names = dict.fromkeys((*ESTIMATES, *(name.split("_", 1)[1] for name in values if "accuracy_" in name)))
         C = task.classes(outputs.means[ESTIMATES[0]])
         reference = "majority_class" if C else "mean"
@@ -117,10 +117,10 @@ def write_figures(
 
 
 def constant_scores(task: Task, classes: int, train: Samples, samples: Samples, name: str) -> dict[str, float]:
-    """Return the scores of a prediction that is the same for every row, with ``name`` in place of the estimate.
+    """Return the scores of the best constant prediction; ``name`` replaces the estimate in the names of the scores.
 
-    For classes, it is the most frequent class of the training part, with the class frequencies as probabilities; for
-    real targets, it is their mean over the training part.
+    For classes, the prediction is the most frequent class of the training part, with the class frequencies as
+    probabilities; for real targets, it is their mean over the training part.
     """
     if train.labels is None or samples.labels is None:
         mean = train.y.mean(dim=-1, keepdim=True)

@@ -1,6 +1,6 @@
 """The checkpoint from which a run continues, or the reason why every checkpoint is rejected.
 
-If no checkpoint can be used, a new run does not replace the results that the folder still holds.
+If no checkpoint can be used, an error is raised, so that no new run replaces the results in the folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_identity(folder: RunFolder) -> str | None:
         status = read_json(folder.status)
         if isinstance(status.get("run"), str):
             return str(status["run"])
-        # Version 0.1.0 did not store the identity in status.json; the checkpoint of the step named there has it.
+        # Version 0.1.0 did not store the identity in status.json; the checkpoint of the step given there does.
         if type(status.get("step")) is not int:
             return None
         path = checkpoint_file.checkpoint_path(folder.checkpoints, status["step"])
@@ -70,7 +70,7 @@ def warn_foreign(path: Path, why: InvalidCheckpoint) -> None:
 
 @cache
 def _warn_once(path: Path, why: str) -> None:
-    """Print the notice once per process, because every plot of a run searches for the newest checkpoint."""
+    """Print a notice once per process, because every plot of a run searches for the newest checkpoint."""
     notice(f"skipping the checkpoint {path.name}: {why}")
 
 
@@ -117,14 +117,18 @@ def generator_state(checkpoint: Checkpoint) -> Tensor:
 
 @dataclass(frozen=True)
 class ResumePoints:
-    """The checkpoints in the folder of a run, from which ``load`` chooses the one to continue from."""
+    """The checkpoints in a run folder; ``load`` returns the checkpoint from which the run continues."""
 
     folder: RunFolder
     experiment: Experiment
     previous: PreviousSession
 
     def load(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """Return the newest checkpoint from which the run continues bit for bit, or None if the run has not started."""
+        """Return the newest checkpoint from which the run can continue, or None if the run has not started.
+
+        The run continues bit for bit, unless an earlier revision of the recursion wrote the checkpoint; ``warn`` then
+        receives a message.
+        """
         steps = self.experiment.steps
         rejected: list[tuple[Path, InvalidCheckpoint]] = []
         checkpoint = checkpoints.newest_valid(
@@ -233,7 +237,7 @@ class ResumePoints:
         )
 
     def _refuse(self, rejected: list[InvalidCheckpoint]) -> None:
-        """Raise an InputError with the reasons why no checkpoint is usable, unless the run has not made any step."""
+        """Raise an InputError that lists why no checkpoint is usable, unless the run has not made any step."""
         path = self.folder.path
         if not rejected:
             if self.previous.step > 0 or has_rows_beyond_first(self.folder.metrics):
@@ -251,7 +255,7 @@ class ResumePoints:
 def load_resume_point(
     folder: RunFolder, experiment: Experiment, previous: PreviousSession, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Return the newest checkpoint from which the run continues bit for bit, or None if the run has not started."""
+    """Return the newest checkpoint from which the run can continue, as ``ResumePoints.load``."""
     return ResumePoints(folder, experiment, previous).load(warn)
 
 

@@ -1,4 +1,4 @@
-"""The run folder: the names of its files, functions that read and write the small ones, and edited settings.
+"""The run folder: the names of its files, reading and writing of the small ones, and detection of edited settings.
 
 The run folder is the only interface between a run and every command that reads its results later.
 """
@@ -53,7 +53,7 @@ def refuse_edited_settings(folder: RunFolder, config: TrainConfig, status: Mappi
 
 
 def describe_difference(config: TrainConfig, stored: Any, original_digest: str) -> tuple[str, str] | None:
-    """Return the settings that differ as two strings, with the values at the start of the run and those in ``config``.
+    """Return the differing settings as two strings: with their values at the start of the run, and in ``config``.
 
     ``stored`` holds the settings in status.json. Return None if ``original_digest`` is not their digest, because the
     original values are then unknown.
@@ -66,7 +66,7 @@ def describe_difference(config: TrainConfig, stored: Any, original_digest: str) 
 
 
 def _digest_in_checkpoints(folder: RunFolder, expected: str) -> str | None:
-    """Return ``expected`` if a checkpoint has this digest, else the digest in the newest one, or None without any."""
+    """Return ``expected`` if a checkpoint has this digest, otherwise the digest of the newest checkpoint, if any."""
     newest = None
     for file in checkpoint_file.valid_checkpoints(folder.checkpoints):
         settings_part = str(file.state.get("run"))[:DIGEST_LENGTH]
@@ -92,17 +92,19 @@ FILE_CONTENTS = {
     "status.json": "state (running, finished, stopped, failed), step, selected values, seconds, engine, precision, "
     "threads, versions, sha256 of the data, command",
     "metrics.csv": "one row of metrics per logged step",
-    "metrics-marks.json": "of a run of version 0.1.0: positions in the old metrics.csv and in the converted one",
-    "accuracy.csv": "scores of the newest cloud, for programs",
-    "accuracy.md": "scores of the newest cloud, for people",
-    "confusion.csv": "confusion matrices of a classification",
+    "metrics-marks.json": "for a run of version 0.1.0: positions in the old metrics.csv and in the converted one",
+    "accuracy.csv": "scores of the newest cloud, machine-readable",
+    "accuracy.md": "scores of the newest cloud, as a readable table",
+    "confusion.csv": "confusion matrices, for classification",
     "model.json": "neuron, scaling, columns and classes; with a checkpoint, all that a prediction needs",
-    "points.csv": "data of one or two dimensions: the points in the plots",
+    "points.csv": "data with one or two features: the points in the plots",
     "train.log": "sessions, warnings and errors",
-    RUN_ID_FILE: "with `logger=mlflow`: the run of MLflow",
-    WANDB_FILE: "with `logger=wandb`: the run of wandb",
+    RUN_ID_FILE: "with `logger=mlflow`: the id of the run in MLflow",
+    WANDB_FILE: "with `logger=wandb`: the id of the run in wandb, and its last logged step",
 }
-"""Every file that training writes into its folder, except plots, checkpoints and event files, with its content."""
+"""Description of the content of each file that training writes into the run folder; plots, checkpoints, candidates of
+a selection and event files are not listed.
+"""
 PLOT_CONTENTS = {
     "risk": "risk curve",
     "health": "effective sample size and kernel share",
@@ -228,7 +230,8 @@ class RunFolder:
         """Raise InputError if the folder holds a run with different settings."""
         if self.config.exists() and trajectory(self.read_config()) != trajectory(config):
             raise InputError(
-                f"{self.path} holds a run with other settings", "choose another folder, or set overwrite=true"
+                f"{self.path} holds a run with other settings",
+                "choose another folder, or set overwrite=true (`fit`: --set overwrite=true)",
             )
 
     def refuse_links(self) -> None:

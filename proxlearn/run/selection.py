@@ -1,8 +1,8 @@
 """The selection of a run: selection.json with the chosen values, and the stored results of its candidates.
 
-The files have the format of checkpoints, are in the same folder, and are deleted when the selection is complete. A file
-is used only for the same fit: its key holds the run's settings and data, the candidate's settings, and the rung (the
-round of successive halving).
+The results are stored in the format and folder of the checkpoints, and are deleted when the selection is complete. A
+file is used only for the same fit: its key holds the run's settings and data, the candidate's settings, and the rung
+(the round of successive halving).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SelectionFiles:
                 return None
             if file.state["error"] is not None:
                 return RunError(*file.state["error"])
-            # The tensors are cloned for their alignment, as in a checkpoint.
+            # The tensors are cloned so that they are aligned in memory, as in a checkpoint.
             tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(file.blob).items()}
             radius, step, epsilon = (file.state[name] for name in ("radius", "step", "epsilon"))
             screen = None if radius is None else Screen(tensors["reference"], radius)
@@ -92,11 +92,11 @@ class SelectionFiles:
 POSITIVE = real(above=0, example=1.0)
 CHECKS = dict.fromkeys(("init_scale", "h", "beta", "epsilon"), POSITIVE) | {"steps": integer(at_least=0, example=1)}
 ADDED_CHECKS = {"confinement": strengths, "horizon": optional(integer(at_least=1, example=1000))}
-"""Checks of selected values that the selection.json of an earlier version lacks."""
+"""Checks of selected values that are missing in the selection.json of earlier versions."""
 
 
 def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experiment | None:
-    """Return the experiment with the values that an earlier session selected, or None if selection must run first."""
+    """Return the experiment with the values that an earlier session selected, or None if no values are stored yet."""
     if not experiment.config.selected:
         return experiment
     try:
@@ -112,7 +112,7 @@ def with_stored_selection(experiment: Experiment, folder: RunFolder) -> Experime
 
 
 def read_link_slope(folder: RunFolder) -> float | None:
-    """Return the slope of the link of class probabilities in selection.json; None if there is none."""
+    """Return the slope in selection.json that converts outputs to class probabilities, or None if there is none."""
     try:
         slope = read_json(folder.selection).get("link_slope")
         return None if slope is None else float(POSITIVE("link_slope", slope))
@@ -158,7 +158,7 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
             notice_time = time.monotonic()
             notice(text)
 
-    # Steps are selected even if they are given, because a later command may leave them out.
+    # The number of steps is selected even if it is given, because a later command may leave it out.
     base = replace(experiment.settings, steps=None)
     # The config marks the folder as a run folder, so that an interrupted selection can be continued.
     folder.create(experiment.config)
@@ -198,15 +198,15 @@ def run_selection(experiment: Experiment, folder: RunFolder, threads: int, stop:
     part = "the training part" if most is None or rows <= most else f"{most} of the {rows} training rows"
     notice(f"selected {numbers} in {seconds:.1f} s, on a held-out quarter of {part} (selection.json)")
     if selection.end in ENDS and "steps" in config.selected:
-        notice(ENDS[selection.end].format(step=selected["steps"]))
+        notice(ENDS[selection.end].format(step=selected["steps"], more=2 * selected["steps"]))
     return experiment.with_selection(selected, selection.link_slope)
 
 
 ENDS = {
-    "step cap": "the validation score was still falling at the end of the selection (step {step}); more steps=... may "
-    "give a better model",
-    "fewest steps": "the validation score is lowest after {step} steps already: the features may hardly determine the "
-    "target",
+    "step cap": "the validation score was still falling slightly at the last step of the selection ({step}); more"
+    " steps (steps={more}, or --set steps={more} with `fit`) may improve the model a little",
+    "fewest steps": "the validation score is lowest after only {step} steps; the features may contain little "
+    "information about the target",
 }
 """Notices about the step at which the validation score is lowest."""
 

@@ -39,7 +39,7 @@ class QuietFileHandler(logging.FileHandler):
 
 
 class TerminalFormatter(logging.Formatter):
-    """A formatter that writes a record as one line without control characters, as it may quote a damaged file."""
+    """A formatter that writes a record as one line without control characters, because it may quote a damaged file."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -100,16 +100,16 @@ def run_session(
             journal.warning(warning)
         if foreign_lines:
             count = "a line" if len(foreign_lines) == 1 else f"{len(foreign_lines)} lines"
-            journal.warning("metrics.csv ended with %s that the run did not write; moved to train.log", count)
+            journal.warning("metrics.csv ended with %s that the run did not write; the text is in train.log", count)
             for line in foreign_lines:
                 journal.info("not a row of metrics.csv: %s", line)
         _write_model_and_points(experiment, folder)
         for part, total in (("training", len(experiment.problem.samples)), ("test", len(experiment.test))):
             most = experiment.config.metric_rows
             if most is not None and total > most:
-                sample = f"the metrics of logged steps are of {most} of the {total} {part} rows (metric_rows={most})"
+                sample = f"the metrics of logged steps use {most} of the {total} {part} rows (metric_rows={most})"
                 journal.info(sample)
-                notice(f"{sample}; the figures at the end are of all rows")
+                notice(f"{sample}; the final scores use all rows")
         status.write("running", checkpoint)
         journal.info("%s: from step %d to %d", status.values["command"], checkpoint.cloud.step, experiment.steps)
         with out_of_memory_as_run_error(), logger_session(experiment.config.logger, folder, journal.warning) as logger:

@@ -21,7 +21,7 @@ from typing import Any
 from proxlearn.terminal.streams import try_write
 
 GRACE_SECONDS = 1.2
-"""Time after a signal in which interruptible work ends by itself, otherwise the process is ended."""
+"""Seconds that interruptible work has after a signal to end by itself, before the process is ended."""
 
 
 class Interrupted(BaseException):
@@ -43,7 +43,7 @@ class StopRequest:
     """
 
     def __init__(self, among_ranks: bool = False) -> None:
-        """Prepare the handlers; ``among_ranks`` ignores further signals, because a launcher repeats the terminal's."""
+        """Prepare the handlers; if ``among_ranks``, ignore later signals, because a launcher repeats the first one."""
         self.signal: int | None = None
         self._among_ranks = among_ranks
         self._interruptible = False
@@ -53,8 +53,8 @@ class StopRequest:
         self._watch: tuple[socket.socket, int] | None = None
 
     def __enter__(self) -> StopRequest:
-        # Only the main thread can set handlers; in other threads (a notebook's worker, a launcher), signals are left
-        # alone.
+        # Only the main thread can set handlers; in other threads (a notebook's worker, a launcher), signals are not
+        # handled.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
@@ -73,7 +73,7 @@ class StopRequest:
     def _start_watch(self) -> None:
         """Start the thread that ends the process if interruptible work does not end after a signal.
 
-        The interpreter writes the number of a signal to the socket at once, whatever the main thread does.
+        The interpreter writes the number of a signal to the socket at once, even while the main thread is busy.
         """
         receiver, sender = socket.socketpair()
         sender.setblocking(False)
@@ -89,7 +89,7 @@ class StopRequest:
                     continue
                 self._left.clear()
                 if self._interruptible and not self._left.wait(GRACE_SECONDS):
-                    try_write("proxlearn: stopped; the same command continues\n", sys.stderr)
+                    try_write("proxlearn: stopped; the same command continues the run\n", sys.stderr)
                     os._exit(128 + number)
 
     @contextlib.contextmanager

@@ -114,7 +114,7 @@ class Status(Observer):
 
     @contextmanager
     def writing_figures(self, checkpoint: Checkpoint) -> Iterator[None]:
-        """Set ``figures_step`` to null while the score files are replaced; a kill may leave them inconsistent."""
+        """Set ``figures_step`` to null while the score files are replaced, as a kill may leave them inconsistent."""
         self.values["figures_step"] = None
         self.write("running", checkpoint)
         yield

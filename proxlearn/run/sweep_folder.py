@@ -24,7 +24,7 @@ from proxlearn.run.observed_status import NEWEST, RunSnapshot, take_snapshot
 RESERVED = frozenset(("job", "state", "step", "error", "seconds", "started", "folder", "runs", *NEWEST))
 """Columns of the tables of a sweep; no swept key may have one of these names."""
 MOST_PLAN = 2**24
-"""Maximum size of sweep.yaml in bytes; each job takes about two hundred."""
+"""Maximum size of sweep.yaml in bytes; each job takes about two hundred bytes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SweepJob:
     same_as: int | None = None
     """Number of a job with the same run and at least as many steps; only that job is run."""
     settings_sha256: str | None = None
-    """Digest of the settings that determine the trajectory, which reveals another run in the folder; None in sweeps of
+    """Digest of the settings that determine the trajectory, to detect another run in the folder; None in sweeps of
     version 0.1.0.
     """
 
@@ -146,6 +146,8 @@ def _is_newer(record: JobRecord | None, run: RunSnapshot) -> bool:
 def _parse_job(values: Any) -> SweepJob:
     """Parse a job of sweep.yaml, which is not trusted; raise TypeError or ValueError if the job is not valid."""
     job = SweepJob(**values)
+    if not isinstance(job.values, dict):
+        raise TypeError("the values of a job are not a mapping")
     numbers = (job.number, 0 if job.steps is None else job.steps, 0 if job.same_as is None else job.same_as)
     texts = (*job.values.items(), (job.folder or "", job.error or "", job.settings_sha256 or ""))
     if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
@@ -158,5 +160,5 @@ def _parse_job(values: Any) -> SweepJob:
 
 
 def has_finished(run: RunSnapshot, steps: int | None) -> bool:
-    """Return whether a run has finished at least ``steps`` steps; None means the number that it selected."""
+    """Return whether a run has finished at least ``steps`` steps; None means the number that the run selected."""
     return run.state == DONE and (steps is None or run.step >= steps)

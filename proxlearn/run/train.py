@@ -65,7 +65,7 @@ def train(
             return _train(config, path, command, options or SessionOptions(), stop, resources, world)
     except Interrupted as stopped:
         # The new run of an overwrite is not in place before the first step.
-        remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} continues"
+        remedy = OLD_RUN_UNCHANGED if config.overwrite else f"{SAME_COMMAND} continues the run"
         raise StoppedBySignal(stopped.signal, "stopped before the first step of this session", remedy) from stopped
 
 
@@ -91,8 +91,8 @@ def _train(
     if world is not None:
         check_same_data(world, experiment.prepared.table.sha256)
         check_visible(world, path)
-    # Checked before the run is reported as finished, because its figures do not belong to a file that was edited since
-    # then.
+    # Checked before the run is reported as finished, because its results do not apply to data that were edited since
+    # the start of the run.
     if previous.data_sha256 not in (None, experiment.prepared.table.sha256):
         raise InputError(
             f"the data of {path} has changed since the run started", "restore the data, or set overwrite=true"
@@ -112,20 +112,20 @@ def _train(
         previous=previous.engine,
         ranks=world is not None,
     )
-    # The bits of the compiled engines do not depend on the number of threads. In plain torch, the order of a sum does,
-    # so such a run keeps the number with which it started.
+    # The results of the compiled engines do not depend on the number of threads. In plain torch, the order of a sum
+    # does, so such a run keeps the number of threads with which it started.
     kept = None if engine in ("fused", "sharded") else previous.threads
     threads = kept or config.threads or torch.get_num_threads()
     torch.set_num_threads(usable_threads(threads))
     warnings = [f"took over the folder from {lock.left_by}, which is no longer running"] if lock.left_by else []
     if config.threads not in (None, threads):
         warnings.append(
-            f"the run keeps threads={threads} from its start, because results of engine={engine} depend on it"
+            f"the run keeps threads={threads}, with which it started, because results of engine={engine} depend on it"
         )
     if previous.engine == "fused" and engine == "sharded":
         warnings.append(
-            "the run goes on with the engine of several ranks, which agrees with the one before to rounding, not bit"
-            " for bit, and which the run keeps"
+            "the run switches permanently to the engine for several ranks, which agrees with the previous engine up to"
+            " rounding, but not bit for bit"
         )
     if complete is None and world is not None and world.size > 1:
         warnings.append("the selection ran on rank 0 alone, while the other ranks waited")
@@ -135,7 +135,9 @@ def _train(
     checkpoint = load_resume_point(work, experiment, previous, warnings.append) or first_checkpoint(experiment)
     if options.progress and checkpoint.cloud.step == 0:
         kappa = first_kappa(experiment.hyper, checkpoint.cloud)
-        warnings += [text] if kappa is not None and (text := blind_step_notice(kappa)) else []
+        # The tuned recipe selects kappa for the risk of the network; the summary of the run explains it.
+        text = None if kappa is None or config.recipe == "tuned" else blind_step_notice(kappa)
+        warnings += [text] if text else []
     if experiment.steps < previous.steps:
         warnings.append(
             f"the run was set to {previous.steps} steps and now ends at {experiment.steps};"
@@ -186,7 +188,7 @@ def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) ->
         experiment = build_experiment(config)
     check_same_data(world, experiment.prepared.table.sha256)
     check_visible(world, path)
-    # Rank 0 may select settings first, for longer than an exchange may take.
+    # Rank 0 may first select settings, which can take longer than the timeout of an exchange.
     world.await_event(STARTED)
     world.gather()
     start: Start | None = world.share()
@@ -196,7 +198,7 @@ def _follow(config: TrainConfig, path: Path, stop: StopRequest, world: World) ->
     torch.set_num_threads(usable_threads(start.threads))
     threads, shards = start.threads, make_shards(config.N, world)
     state = RunState(replace(experiment, settings=start.settings), start.checkpoint, shards)
-    # Deleted, because it holds the first cloud, which the state holds until the first step.
+    # Deleted, so that the memory of the first cloud is freed after the first step.
     del start
     with disk_errors_as_run_error(path), torch.no_grad(), out_of_memory_as_run_error():
         return follow(state, RunFolder(path), stop, threads, world)

@@ -120,7 +120,7 @@ def follow(state: RunState, folder: RunFolder, stop: StopRequest, threads: int, 
 def _iterate(
     state: RunState, engine: str, threads: int, on_switch: Callable[[PointCloud], None] = lambda bad: None
 ) -> Steps:
-    """Return the steps that remain of a run, from its present cloud."""
+    """Return an iterator over the remaining steps of a run, starting from its current cloud."""
     experiment, fallback = state.experiment, state.experiment.config.device.fallback_dtype
     return iterate(
         experiment.source,
@@ -142,7 +142,7 @@ def make_shards(N: int, world: World | None) -> Shards:
 
 
 def until_any_stopped(steps: Steps, generator: torch.Generator, world: World) -> Steps:
-    """Yield the steps until a rank receives a signal, which ends them on all ranks, even in the middle of a step."""
+    """Yield the steps until a rank receives a signal, which stops all ranks, even in the middle of a step."""
     while not world.any_stop_request():
         generator_state = generator.get_state()
         try:

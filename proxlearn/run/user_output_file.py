@@ -30,7 +30,7 @@ DESCRIPTOR = re.compile(r"/dev/(?:(std(?:in|out|err))|fd/(\d{1,6}))|/proc/(?:sel
 OWN_TASK = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d{1,6})")
 MOST_LINKS = 40
 DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Error numbers of a failed disk, which lead to exit code 1, as for a run folder."""
+"""Error numbers of a full or failing disk, which lead to exit code 1, as for a run folder."""
 REMEDY = "choose another -o FILE"
 NAMES = RUN_FILES | {"checkpoints", "jobs", "sweep.yaml", "summary.csv", "summary.md", ".lock", OWNER_FILE}
 """Names of files of runs and sweeps."""
@@ -72,7 +72,7 @@ def check_replaced(output: Path, is_ours: Callable[[bytes], bool], command: str)
 
 
 def same_file(status: os.stat_result, source: Path | int) -> bool:
-    """Return whether ``source`` is a regular file and ``status`` belongs to it, possibly under another name."""
+    """Return whether ``source`` is a regular file and ``status`` is the status of the same file, whatever its path."""
     try:
         other = os.stat(source)
     except (OSError, ValueError):
@@ -159,7 +159,7 @@ def _descriptor(output: Path) -> int | None:
     path = os.path.abspath(output)
     for _ in range(MOST_LINKS):
         # abspath keeps a leading //, which means the same as /. Links in the folder are resolved, but not those of
-        # /proc and /dev/fd, which would turn into the name of the process or of the file behind the descriptor.
+        # /proc and /dev/fd, which would resolve to the name of the process or of the file behind the descriptor.
         path = "/" + path.lstrip("/")
         number = _named_descriptor(path)
         if number is not None:

@@ -1,7 +1,7 @@
-"""The trials of `proxlearn search` by Optuna's ask and tell, each an ordinary run in the folder of the search.
+"""The trials of `proxlearn search`, which are ordinary runs; Optuna's ask-and-tell interface chooses their values.
 
 The study is a journal file in the folder. Every trial has a lock file, which its process holds while it trains. After
-a kill, the trial is still unfinished in the journal and its lock is free, so the next process that looks for work
+a kill, the trial is still unfinished in the journal and its lock is free, so the next process that needs a trial
 continues the run of this trial from its newest checkpoint. No trial is lost, and none is run twice.
 """
 
@@ -102,7 +102,10 @@ def create_folder(folder: Path, plan: SearchPlan, command: str) -> None:
 def require_optuna() -> None:
     """Raise InputError if Optuna is not installed."""
     if find_spec("optuna") is None:
-        raise InputError("`proxlearn search` needs the package optuna", "run `pip install 'proxlearn[search]'`")
+        raise InputError(
+            "`proxlearn search` needs the package optuna, which is not installed",
+            "run `pip install 'proxlearn[search]'`",
+        )
 
 
 class JournalLock:
@@ -120,7 +123,7 @@ class JournalLock:
 
 
 def load_study(folder: Path, plan: SearchPlan) -> Any:
-    """Return the study in a folder; the file is created if it does not exist."""
+    """Open the study in a folder and return it; create its file if necessary."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -131,7 +134,7 @@ def load_study(folder: Path, plan: SearchPlan) -> Any:
         path.touch()
         content = path.read_bytes()
         if content and not content.endswith(b"\n"):
-            # A killed process has left part of a line, which the next one would continue.
+            # A killed process has left an incomplete line, to which the next line would be appended.
             with path.open("r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=10)
@@ -200,7 +203,7 @@ def sampler_of(plan: SearchPlan, *place: int) -> Any:
     """Return a sampler whose random numbers depend on the trial, and on the parameter if one is given.
 
     A sampler that starts again after a kill would otherwise repeat the values of the first trials, and a trial that
-    was killed before all of its values were drawn would get others.
+    was killed before all of its values were drawn would get different ones.
     """
     import optuna
 
@@ -300,7 +303,7 @@ def _state(name: str) -> Any:
 
 
 def default_metric(config: TrainConfig) -> str:
-    """Return the metric by which a search chooses: the log-loss for classes, the RMSE for a real target."""
+    """Return the default metric of a search: the log-loss for classes, the RMSE for a real target."""
     from proxlearn.data import registry
 
     try:

@@ -15,12 +15,12 @@ from proxlearn.errors import InputError
 Kind = Literal["log", "uniform", "int", "choice"]
 RANGE = re.compile(r"\s*(log|uniform|int|choice)\s*\((.*)\)\s*", re.DOTALL)
 NOT_SEARCHED = ("dataset", "dataset.path", "dataset.target", "validation_fraction", "split_seed", "overwrite", "logger")
-"""Keys that change the validation rows or the data, so that scores of different values could not be compared."""
+"""Keys that cannot be searched; most of them change the data or the validation rows, and thus the scores."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A key with the values among which the search chooses: a range of numbers, or a list of values."""
+    """A key and the values from which the search chooses: a range of numbers, or a list of values."""
 
     key: str
     kind: Kind
@@ -55,7 +55,7 @@ def parse_space(words: Sequence[str]) -> tuple[list[str], dict[str, Parameter]]:
         if name not in ALL_KEYS:
             raise InputError(f"unknown key `{name}`", suggest_key(name, ALL_KEYS))
         if name in NOT_SEARCHED:
-            raise InputError(f"{name} cannot be searched: its values have other validation rows", f"set one {name}")
+            raise InputError(f"{name} cannot be searched: scores would not be comparable", f"give {name} one value")
         if name in space:
             raise InputError(f"{name} is given twice", "give one range")
         space[name] = _parse_parameter(name, matched[1], matched[2])

@@ -1,4 +1,4 @@
-"""A sweep, ``proxlearn train -m``: its jobs are composed and checked, and those that are not finished are run."""
+"""A sweep, ``proxlearn train -m``: its jobs are composed and checked, and unfinished jobs are run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from proxlearn.validators import flag
 
 MAX_JOBS = 10_000
 NOTICE_JOBS = 50
-"""Number of jobs from which a notice is printed first, because composing takes a tenth of a second per job."""
+"""Minimum number of jobs for which a notice is printed first; composing a job takes a tenth of a second."""
 NOT_NAMED = ("fail_fast", "logger.uri")
 """Further keys that do not affect any trajectory; the name of the sweep folder does not depend on them."""
 
@@ -63,7 +63,11 @@ class SweepPlan:
     fail_fast: bool
 
     def missing(self) -> list[int]:
-        """Return the numbers of the jobs that are not finished."""
+        """Return the job numbers that the sweep has to run.
+
+        A finished job is run again if it has overwrite=true or if its data file has changed. Invalid jobs and jobs with
+        the settings of another job are left out.
+        """
         runnable = [job for job in self.jobs if job.number in self.configs and job.same_as is None]
         checksums: dict[str, str | None] = {}
         return [job.number for job in runnable if not self._is_finished(job, checksums)]
@@ -80,7 +84,7 @@ class SweepPlan:
 
 
 def plan_sweep(master: DictConfig, loader: ConfigLoader) -> SweepPlan:
-    """Return the plan of a sweep with all its jobs checked; raise an InputError if no job is valid."""
+    """Check all jobs of a sweep and return its plan; raise InputError if no job is valid."""
     overrides = task_overrides(master, loader)
     swept = [override.get_key_element() for override in overrides if override.is_sweep_override()]
     count = count_combinations(overrides, MAX_JOBS)
@@ -164,7 +168,7 @@ def refuse_shared_folders(jobs: list[SweepJob], sweep: SweepFolder) -> None:
 
 
 def share_runs(jobs: list[SweepJob]) -> list[SweepJob]:
-    """Set ``same_as`` of jobs that share a run folder to the number of the longest one, the only one that runs."""
+    """Set ``same_as`` of jobs that share a run folder to the number of the longest job, the only one to run."""
     longest: dict[str, SweepJob] = {}
     for job in jobs:
         folder = job.folder

@@ -106,7 +106,7 @@ def try_write(text: str, stream: TextIO | None) -> None:
 
 
 class Notices:
-    """A flag that is set if this process prints notices; of several ranks, only one does."""
+    """A flag that silences the notices of this process; of several ranks, only one prints notices."""
 
     silent = False
 

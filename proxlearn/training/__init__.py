@@ -1,1 +1,1 @@
-"""Training in memory, on scaled arrays: selection, and the loop shared by runs, estimators and the bench."""
+"""Training on scaled arrays in memory: selection, and the training loop of runs, estimators and the bench."""

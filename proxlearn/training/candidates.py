@@ -16,7 +16,7 @@ CANDIDATES: tuple[dict[str, Any], ...] = tuple(
 
 
 def candidates_of(problem: Risk, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
-    """Return the candidates for a problem: those of its loss, without a confinement of blocks that theta lacks."""
+    """Return the candidates for the problem's loss, without the confinement of blocks that theta does not have."""
     scaled = scaled_candidates(problem.loss, candidates)
     if "w" in problem.blocks:
         return scaled
@@ -26,8 +26,8 @@ def candidates_of(problem: Risk, candidates: tuple[dict[str, Any], ...] = CANDID
 def scaled_candidates(loss: Loss, candidates: tuple[dict[str, Any], ...] = CANDIDATES) -> tuple[dict[str, Any], ...]:
     """Return the candidates for a loss, with h, beta and confinement scaled according to its smoothness.
 
-    A loss divided by c has the same trajectories if h and beta are multiplied by c and the confinement is divided by
-    it. With this scaling, losses that differ only by a factor have equivalent candidates.
+    If a loss and the confinement are divided by c, and h and beta are multiplied by c, the trajectories are the same.
+    With this scaling, losses that differ only by a factor have equivalent candidates.
     """
     factor = quadratic.smoothness / loss.smoothness
 

@@ -30,7 +30,7 @@ from proxlearn.terminal.streams import notice
 from proxlearn.training.thread_choice import ThreadChoice
 
 LONG_SECONDS = 2.0
-"""Duration in seconds above which a compilation is reported when it has ended."""
+"""Duration in seconds above which the end of a compilation is reported."""
 
 
 class Step(Protocol):
@@ -84,12 +84,14 @@ def choose_engine(
 def _choose_sharded(obstacle: str | None, solver: str, compile: str, previous: str | None) -> str:
     """Return the engine for ranks; raise InputError if it cannot run or would change the results of a run."""
     if solver == "literal" or previous == "literal":
-        raise InputError("solver=literal runs in one process", "leave out solver=literal, or start it without torchrun")
+        remedy = "leave out solver=literal, or start the run without torchrun or srun"
+        raise InputError("solver=literal runs in one process", remedy)
     if obstacle or compile == "off":
         problem = f"ranks need the compiled engine, but {obstacle or 'compile=off is set'}"
-        raise InputError(problem, "use device=cpu and compile=auto, or start it without torchrun")
+        raise InputError(problem, "use device=cpu and compile=auto, or start the run without torchrun or srun")
     if previous == "eager":
-        raise InputError("this run uses the eager engine, which runs in one process", "continue it without torchrun")
+        problem = "this run uses the eager engine, which runs in one process"
+        raise InputError(problem, "start the run without torchrun or srun")
     return "sharded"
 
 
@@ -158,7 +160,7 @@ class CompiledStep:
         if before == 1 < torch_threads:
             torch.set_num_threads(1)
         try:
-            # The caller detects a cloud that leaves the finite range and reports it.
+            # The caller detects and reports a cloud that is no longer finite.
             with np.errstate(all="ignore"), CompilationReport():
                 result = self.fused_step(cloud, noise, z0)
         finally:
@@ -172,9 +174,9 @@ class CompiledStep:
 
 
 class CompilationReport:
-    """A context manager that reports the passes that Numba compiles in its block, but no other slow steps.
+    """A context manager that reports when Numba compiles passes in its block, but not other causes of slow steps.
 
-    It is a class instead of a generator, because it is entered at every step.
+    It is a class because a generator would take longer, and the block is entered at every step.
     """
 
     def __enter__(self) -> None:
@@ -195,4 +197,4 @@ class CompilationReport:
 
     def _announce(self) -> None:
         COMPILE_TIME.on_start = None
-        notice("compiling the fused passes (once per version and processor) ...")
+        notice("compiling the fused passes (once per kind of problem, version and processor) ...")

@@ -1,4 +1,4 @@
-"""Fits in memory, which train a cloud and record its history, with optional early stopping."""
+"""Training of a cloud in memory, with a history and optional early stopping."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class FitState:
 
 
 def validation_score(row: Row) -> float:
-    """Return the number by which fits and their steps are ranked: the log-loss for classes, otherwise the risk.
+    """Return the score by which fits and their steps are ranked: the log-loss for classes, and otherwise the risk.
 
-    The risk of a loss that defines probabilities is their log-loss. For the quadratic loss, the row has the log-loss
-    of a fitted link. A row without a validation part has the score infinity.
+    The risk of a loss that defines probabilities is their log-loss. For the quadratic loss, the row holds the log-loss
+    of a fitted link. The score of a row without a validation part is infinite.
     """
     return row.get("validation_log_loss", row.get("validation_risk", np.inf))
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """Raised if the user interrupts a fit; ``fitted`` is the state that the fit had reached."""
+    """Raised if the user interrupts a fit; ``fitted`` is the state of the fit at that moment."""
 
     def __init__(self, fitted: FitState) -> None:
         super().__init__(f"interrupted after step {fitted.newest.step}")
@@ -110,7 +110,7 @@ def fit(
     problem = problem if settings.confinement is None else problem.with_parts(confinement=settings.confinement)
     start = start or initial_fit(problem, settings, seed)
     number = steps if steps is not None else settings.steps
-    assert number is not None, "neither the call nor the settings give the number of steps"
+    assert number is not None, "the number of steps is set neither in the call nor in the settings"
     generator = torch.Generator()
     generator.set_state(start.generator)
     hyper, dtype = settings.hyper, start.newest.theta.dtype
@@ -155,7 +155,7 @@ def risk_of(problem: Risk, cloud: PointCloud, samples: Samples) -> float:
 
 
 def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples) -> Row:
-    """Return the risk on held-out samples; for the quadratic loss and classes, also a fitted link and its log-loss."""
+    """Return the risk on held-out samples and, for classes and the quadratic loss, a fitted link and its log-loss."""
     f = _outputs_of(problem, cloud, samples)
     row = {"validation_risk": _mean_loss(problem.loss, f, samples)}
     if not needs_link(problem.loss, samples):
@@ -168,9 +168,9 @@ def validation_figures(problem: Risk, cloud: PointCloud, samples: Samples) -> Ro
 
 
 def needs_link(loss: Loss, samples: Samples) -> bool:
-    """Whether class probabilities need a fitted link: the quadratic loss regresses -1 and +1, or one-hot vectors.
+    """Return whether class probabilities need a fitted link, as with the quadratic loss and -1, +1 or one-hot targets.
 
-    The outputs of the paper's softmax neuron, whose targets are 1 throughout, are probabilities already.
+    The outputs of the paper's softmax neuron, whose targets are all 1, are already probabilities.
     """
     y = samples.y
     return loss.name == "quadratic" and samples.labels is not None and (y.ndim == 2 or bool((y < 0).any()))

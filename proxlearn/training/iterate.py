@@ -53,7 +53,7 @@ def iterate(
     threads = threads or torch.get_num_threads()
     step = Stepper(functional, hyper, engine, threads, generator, fallback, on_switch, shards)
     while until is None or cloud.step < until:
-        # Not a decorator of this function, which would hold the first cloud, an argument, until the last step.
+        # As a decorator of this function, no_grad would keep the first cloud, an argument, until the last step.
         with torch.no_grad():
             cloud, info = step(cloud)
         yield cloud, info

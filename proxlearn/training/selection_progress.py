@@ -1,4 +1,4 @@
-"""Progress of a selection: the rung, the candidate, the step and the time left, as lines of text."""
+"""Progress reports of a selection: lines of text with the rung, the candidate, the step and the time left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEWEST_DONE = 0.01
 
 
 class SelectionProgress:
-    """Calls a function with a line of text when a candidate starts, and at intervals while it is trained.
+    """A reporter that passes lines of text to a function when a candidate starts and while it is trained.
 
     The time left is estimated from the steps so far. It is an upper bound: a candidate may stop early.
     """
@@ -30,18 +30,18 @@ class SelectionProgress:
         self._overhead = COMPILE_TIME.overhead
 
     def plan(self, steps: int) -> None:
-        """Announce further steps of all candidates together."""
+        """Add ``steps`` to the planned number of steps of all candidates."""
         self._planned += steps
 
     def start(self, rung: int, rungs: int, place: int, count: int, last_step: int, more: int) -> None:
-        """Announce a candidate of a rung, which is trained for ``more`` steps until ``last_step``."""
+        """Report the start of a candidate, which is trained in a rung for ``more`` steps, up to ``last_step``."""
         self._done += self._more
         self._last_step, self._more = last_step, more
         self._text = f"selection: rung {rung + 1} of {rungs}, candidate {place + 1} of {count}"
         self._line(last_step - more)
 
     def step(self, cloud: PointCloud, row: object) -> None:
-        """Report a logged step of the present candidate; the signature is that of a fit's callback."""
+        """Report a logged step of the current candidate; the signature is that of a fit's callback."""
         if time.monotonic() - self._shown > INTERVAL:
             self._line(cloud.step)
 

@@ -1,4 +1,4 @@
-"""The settings of a fit besides data, neuron and seed, as plain values that can be stored."""
+"""The settings of a fit, except for data, neuron and seed, as plain values that can be stored."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from proxlearn.core.confinement import Confinement
 from proxlearn.core.hyper import Hyper, Hyperparameters
 
 DEFAULT_HORIZON = 1000
-"""The horizon of a fit that has none. With the cosine schedule, its step size stays constant."""
+"""Horizon of the schedules of a fit without one; the cosine schedule of h is then replaced by a constant h."""
 MOST_WHOLE_ROWS = 2**15
-"""With more rows than this, batch_size=auto draws mini-batches."""
+"""Number of rows above which batch_size=auto draws mini-batches."""
 AUTO_BATCH = 2**12
 """Number of rows of the mini-batches that batch_size=auto draws: a step then takes milliseconds, and the noise of its
-gradient is small beside the differences between steps."""
+gradient is small compared with the differences between steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,12 @@ class Settings(Hyperparameters[float | None]):
 
     @property
     def hyper(self) -> Hyper:
-        """The hyperparameters of the steps; beta, h and epsilon must be filled in."""
+        """The hyperparameters of the steps; beta, h and epsilon must have been set."""
         values = {field.name: getattr(self, field.name) for field in fields(Hyper)}
-        # A fit replaces the rule by a number; with few rows, and where no samples are known, all rows are used.
+        # A fit has already replaced "auto" if it draws mini-batches; otherwise, all rows are used.
         values["batch_size"] = None if self.batch_size == "auto" else self.batch_size
         if self.horizon is None:
-            # The number of steps cannot be the horizon, because a fit that is continued has more of them.
+            # The number of steps cannot be the horizon, because continuing a fit increases it.
             values["horizon"] = DEFAULT_HORIZON
             values["h_schedule"] = "constant" if self.h_schedule == "cosine" else self.h_schedule
         missing = [name for name, value in values.items() if value is None and name in ("beta", "h", "epsilon")]

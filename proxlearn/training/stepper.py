@@ -1,6 +1,6 @@
 """One step of training: randomness, schedules, resampling and the switch of precision around the recursion.
 
-The only state is that of the cloud and the generator, so continuing from a stored pair gives the same bits.
+The only state is in the cloud and the generator, so continuing from a stored pair gives the same bits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stepper:
             problem = f"batch_size={hyper.batch_size}, but this functional has no samples"
             raise InputError(problem, "leave out batch_size")
         if engine == "fused" and fused_obstacle("cpu") is None:
-            # Before the first noise is drawn: the first compiled pass launches Numba's threads, and with them torch's.
+            # This must precede the first draw of noise, because the first compiled pass launches Numba's threads.
             from proxlearn.core.fused.thread_layer import set_threads
 
             set_threads(threads)
@@ -103,7 +103,7 @@ class Stepper:
         return self._step(cloud, noise, z0)
 
     def _remedy(self, bad: PointCloud) -> str:
-        """Return the remedy for a non-finite cloud, leaving out settings that the run already uses."""
+        """Return the remedy for a non-finite cloud, without settings that the run already uses."""
         if has_finite_locations(bad):
             if self.engine == "literal":
                 return "use solver=closed_form"
@@ -132,7 +132,7 @@ def draw_noise(
     if engine not in ("fused", "sharded") or fused_obstacle(device.type) is not None:
         return normal(key, cloud.theta.shape, dtype, device), uniform(key, len(cloud.theta), dtype, device)
     # Imported here, because Numba takes a second to import and the other engines do not need it.
-    from proxlearn.core.fused.noise_pass import fill_normal, fill_uniform
+    from proxlearn.core.fused.random_numbers import fill_normal, fill_uniform
 
     rows = slice(None) if shards is None else shards.rows
     noise, z0 = torch.empty_like(cloud.theta[rows]), torch.empty_like(cloud.theta[:, 0])
@@ -151,7 +151,7 @@ def is_finite(cloud: PointCloud) -> bool:
 
 
 def not_finite_error(cloud: PointCloud, remedy: str = "choose a smaller h") -> RunError:
-    """Return the error for a cloud that has left the finite range."""
+    """Return the error for a cloud that is not finite."""
     quantity = "rho" if has_finite_locations(cloud) else "theta"
     return RunError(f"{quantity} is not finite after step {cloud.step}", remedy)
 

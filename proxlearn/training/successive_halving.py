@@ -1,10 +1,10 @@
-"""One selection procedure for every dataset: successive halving on a held-out quarter of the training part.
+"""The selection of hyperparameters by successive halving on a held-out quarter of the training part.
 
 Every candidate starts from the same seed. In each rung, the remaining candidates are trained for more steps than before
 and ranked by their lowest validation score: the log-loss for classes, otherwise the risk. The better ones are kept.
 With h_schedule=cosine and an open horizon, the candidates of a rung start again, their step size falls over the steps
-of the rung, and only its last steps count: a fit with a large step size oscillates, and the step of its lowest score is
-a matter of chance. The final fit on the whole training part uses the winner's settings and ends at the step of its
+of the rung, and only its last steps count: a fit with a large step size oscillates, so the step of its lowest score
+would be random. The final fit on the whole training part uses the winner's settings and ends at the step of its
 lowest score. No test row is used.
 """
 
@@ -25,27 +25,27 @@ from proxlearn.training.selection_progress import SelectionProgress
 from proxlearn.training.settings import Settings
 
 RUNGS: tuple[tuple[int, int], ...] = ((40, 3), (120, 2), (440, 1))
-"""For each rung: the number of further steps per candidate, and the number of candidates that are kept after them."""
+"""For each rung: the number of further steps per candidate, and the number of candidates that are kept afterwards."""
 STEPS_PER_ROW = 3
-"""From the third rung on, the most steps per training row: more would fit the noise of a small table."""
+"""Maximum number of steps per training row from the third rung on; more would fit the noise of a small table."""
 LEAST_GAIN = 0.03
 """Relative decrease of the lowest score from one rung to the next below which the selection ends."""
 NEAR_END = 0.7
-"""Share of the horizon after which the scores count: the step size has fallen to a fifth."""
+"""Share of the horizon after which the scores count; the step size has then fallen to a fifth."""
 PATIENCE = 12
 """Number of logged steps without a lower validation score after which a candidate stops.
 
-Logged steps are log-spaced, 20 per decade, so the number of steps quadruples in the meantime."""
+Logged steps are log-spaced, 20 per decade, so the number of steps quadruples over 12 of them."""
 FEWEST_STEPS = 5
-"""If the lowest score has fewer steps than this, h is too large to stop in time, and smaller values are tried."""
+"""If the lowest score occurs before this step, h is too large for early stopping, and smaller values are tried."""
 REFINED_H = 0.2
-"""Factor of h in such a trial."""
+"""Factor by which h is multiplied in such a trial."""
 MOST_PARTICLES = 200
 """Maximum N of a candidate; in a mean field, good settings do not depend on N, so few particles suffice to rank."""
 FEWEST_ROWS = 8
-"""With fewer rows, a held-out part is uninformative: the first candidate and the steps of the first rung are chosen."""
+"""Number of rows below which nothing is held out: the first candidate and the steps of the first rung are chosen."""
 MOST_ROWS = 20_000
-"""Maximum number of rows of a selection by default; a ranking does not need more."""
+"""Default maximum number of rows of a selection; a ranking does not need more."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Selection:
     link_slope: float | None = None
     """Slope of the link of class probabilities at the selected step, for the quadratic loss."""
     end: str = "minimum"
-    """Where the winner's lowest score is: at a "minimum", at the "step cap", or at the "fewest steps"."""
+    """Where the winner's score is lowest: at a "minimum", near the "step cap", or within the "fewest steps"."""
 
     @property
     def best_step(self) -> int:
@@ -81,7 +81,7 @@ class Selection:
 
 
 class SelectionInterrupted(KeyboardInterrupt):
-    """The user interrupted a selection; ``selection`` and ``fitted`` are those of the best candidate so far."""
+    """Raised if the user interrupts a selection; ``selection`` and ``fitted`` describe the best candidate so far."""
 
     def __init__(self, selection: Selection, fitted: FitState) -> None:
         super().__init__("interrupted during the selection")
@@ -114,7 +114,7 @@ def select(
 ) -> Selection:
     """Choose a candidate for the fields that ``base`` leaves at their defaults, using only the training samples.
 
-    The candidates are by default those of the loss. A field of ``base`` keeps its value if this value is not its
+    The default candidates are those of the loss. A field of ``base`` keeps its value if this value is not its
     default or if the field is named in ``fixed``. If ``base.steps`` is given, it replaces the selected number of steps
     and changes nothing else, so that a run can be extended. ``engine`` and ``threads`` have the same meaning as in
     ``iterate``. At most ``rows`` samples are used, a random sample with each class in proportion. Results that
@@ -133,7 +133,7 @@ def select(
 
 
 Train = Callable[[int, int, int, int], None]
-"""Trains a candidate in a rung, given the numbers of further steps and of all steps up to the end of the rung."""
+"""Function of (rung, candidate, further steps, last step) that trains a candidate in a rung."""
 
 
 class _Search:
@@ -149,10 +149,10 @@ class _Search:
     ) -> None:
         self.problem, self.base, self.names, self.settings, self.rungs = problem, base, names, settings, rungs
         self.restarts = base.h_schedule == "cosine" and base.horizon is None
-        """Whether the candidates of a rung start again, with a step size that falls over its steps."""
+        """Whether candidates start again in each rung, with a step size that decreases over the rung."""
         self.fits: dict[int, FitState] = {}
         self.horizons: dict[int, int | None] = {}
-        """The horizon of the fit of each candidate that has the lowest score."""
+        """For each candidate, the horizon of its fit with the lowest score."""
         self.scores: dict[int, float] = {}
         self.table: list[dict[str, Any]] = []
 
@@ -243,7 +243,7 @@ class _Search:
 
     def _record(self, rung: int, i: int, horizon: int | None, result: FitState | RunError) -> None:
         if isinstance(result, RunError):
-            # A candidate whose step size is too large for the data loses.
+            # A candidate that diverged, because its step size is too large for the data, ranks last.
             self.scores[i] = np.inf
             self.fits.pop(i, None)
             self.table.append(_row(rung, i, self.settings[i], self.names, None, str(result)))
@@ -260,7 +260,7 @@ class _Search:
             self.fits[i], self.scores[i], self.horizons[i] = fitted, score, horizon
 
     def _best_row(self, fitted: FitState, horizon: int | None) -> Row:
-        """Return the row of the lowest score; where the step size falls, among the last steps if there are any."""
+        """Return the row with the lowest score; if the step size decreases, only the last steps count."""
         rows = [row for row in fitted.history if "validation_risk" in row]
         late = [row for row in rows if self.restarts and horizon is not None and row["step"] >= NEAR_END * horizon]
         return min(late or rows, key=validation_score)
@@ -271,7 +271,7 @@ class _Search:
         return min(self.fits, key=lambda i: (self.scores[i], i))
 
     def _planned_steps(self) -> int:
-        """Return the number of steps of all rungs together."""
+        """Return the total number of steps of all candidates in all rungs."""
         total, count, last_step = 0, len(self.settings), 0
         for more, keep in self.rungs:
             last_step += more
@@ -299,7 +299,7 @@ class _Search:
 
 
 def _kept(base: Settings, fixed: Collection[str]) -> set[str]:
-    """Return the names of the fields of the base that keep their values."""
+    """Return the names of the fields of ``base`` whose values the selection does not change."""
     defaults = Settings()
     return {field.name for field in fields(base) if getattr(base, field.name) != getattr(defaults, field.name)} | {
         *fixed
@@ -307,7 +307,7 @@ def _kept(base: Settings, fixed: Collection[str]) -> set[str]:
 
 
 def _distinct(base: Settings, candidates: tuple[dict[str, Any], ...], fixed: Collection[str]) -> list[Settings]:
-    """Return the settings of the candidates, with the fixed fields of the base and without duplicates."""
+    """Return the settings of the candidates, with the fixed fields of ``base`` and without duplicates."""
     kept, distinct = _kept(base, fixed), []
     for values in candidates:
         settings = replace(base, **{name: value for name, value in values.items() if name not in kept})

@@ -1,6 +1,6 @@
 """The number of threads of the steps, adapted during a run: all threads on an idle machine, one on a busy machine.
 
-A parallel pass ends when its last thread has finished. On a machine with other busy processes, some thread is often not
+A parallel pass ends when its last thread has finished. On a machine with other busy processes, one thread is often not
 scheduled, and every pass waits for it; a run with two threads can be ten times slower than with one. Therefore, the
 step times of both choices are compared from time to time. The bits of a run do not depend on the choice.
 """
@@ -14,15 +14,15 @@ WINDOW_SECONDS = 0.05
 WINDOW_STEPS = 4
 """Minimum number of steps in a window."""
 LONG_STEP = 0.5
-"""Duration of a step, in seconds, above which one thread is not tried, because waiting takes a negligible part of such
-long passes.
+"""Duration of a step, in seconds, above which one thread is not tried, because waiting takes a negligible part of a
+long step.
 """
 LONGEST_PAUSE = 128
 """Largest number of windows between two trials of the other choice; the trials then cost less than 1 % of the time."""
 GAIN = 0.92
 """Ratio of step times below which the other choice is adopted."""
 SLOWER = 1.4
-"""Ratio of step times that is taken as a change of the machine's load; the other choice is then tried immediately."""
+"""Ratio of step times that indicates a change in the machine's load; the other choice is then tried immediately."""
 
 
 class ThreadChoice:

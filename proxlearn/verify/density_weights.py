@@ -1,8 +1,8 @@
-"""The weights compared with the density at the particles, and controls that use less information.
+"""Comparison of the weights with the density at the particles, with controls that use less information.
 
-All variants share the particles: the same initial cloud and the same noise. The controls show what the proximal step
-adds: with w = 0, it is pure smoothing; Gamma 1 is a kernel density estimate of the same variance epsilon that needs no
-recursion; Gibbs weights need no positions; frozen weights need no step.
+All variants start from the same cloud and use the same noise. The controls show what the proximal step adds: with w =
+0, the step only smooths the weights; Gamma 1 is a kernel density estimate with the same variance epsilon, which needs
+no recursion; Gibbs weights depend only on the first variation at each particle; frozen weights are never updated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from proxlearn.core.metrics import effective_sample_size
 from proxlearn.verify.known_flow import BlindFunctional, KnownFlow, clouds_at, generator
 
 BANDWIDTHS = 2.0 ** torch.arange(-8, 7)
-"""Multiples of the rule-of-thumb variance from which ``kde_best`` chooses the one with the smallest total variation."""
+"""Candidate variances of ``kde_best``, as multiples of the rule-of-thumb variance; the candidate with the smallest
+total variation is chosen."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def rule_of_thumb(p: int, N: int, variance: float) -> float:
 
 
 def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[float], seed: int) -> dict[str, Any]:
-    """Return figures of every variant at each time: {time: {variant: figures}}."""
+    """Return the measures of every variant at each time, as {time: {variant: measures}}."""
     rng = generator(seed, setting.N, flow.p)
     theta = flow.draw(setting.N, rng)
     noise_seed = int(torch.randint(2**31, (), generator=rng))
@@ -82,7 +83,7 @@ def compare_weights(flow: KnownFlow, setting: WeightsSetting, times: Sequence[fl
 
 
 def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Tensor, kde: Tensor) -> dict[str, Any]:
-    """Return the figures of weights that no recursion computes, at the particles of a cloud."""
+    """Return the measures of weights that need no recursion, at the particles of a cloud."""
     equal = torch.full_like(log_p, 1 / len(log_p))
     gibbs = -flow.beta * flow.functional.first_variation(cloud.theta, equal)
     scale = rule_of_thumb(flow.p, len(log_p), float(cloud.theta.var(0).mean()))
@@ -98,17 +99,17 @@ def static_controls(flow: KnownFlow, cloud: PointCloud, first: Tensor, log_p: Te
 
 
 def kernel_density(theta: Tensor, epsilon: float) -> Tensor:
-    """Return log(Gamma 1) at the particles, each of which counts itself."""
+    """Return log(Gamma 1) at the particles; the sums include the particle itself."""
     return torch.logsumexp(-squared_distances(theta, theta) / (2 * epsilon), dim=1)
 
 
 def agreement(log_rho: Tensor, log_p: Tensor, log_kde: Tensor) -> dict[str, float]:
     """Return measures of the agreement of weights with the density at the particles.
 
-    ``slope`` and ``corr`` are those of log rho on log p, ``tv`` is the total variation between the normalised weights
-    and the normalised density values, ``corr_kde`` the correlation with the logarithm of a kernel density estimate, and
-    ``beyond`` the correlation of log rho with log p after regression of both on that estimate, which is the information
-    on the density that the estimate lacks.
+    ``slope`` is the regression slope of log rho on log p, and ``corr`` is their correlation. ``tv`` is the total
+    variation between the normalised weights and the normalised density values. ``corr_kde`` is the correlation of log
+    rho with the logarithm of a kernel density estimate. ``beyond`` is the correlation of log rho with log p after both
+    have been regressed on that logarithm; it measures information about the density that the estimate lacks.
     """
     x, y, k = (values - values.mean() for values in (log_p, log_rho, log_kde))
     difference = torch.softmax(log_rho, 0) - torch.softmax(log_p, 0)

@@ -1,9 +1,9 @@
 """Finite volumes in one dimension for dp/dt = d/dx (p dphi/dx + (1/beta) dp/dx), with no flux at both ends.
 
-The flux between two cells is that of Scharfetter and Gummel (Chang and Cooper in plasma physics): it is exact for a
-constant flux and a linear phi, so that the discrete equilibrium is exactly exp(-beta phi). Time steps are implicit in p
-with phi at the old time. The matrix of a step is an M-matrix whose columns sum to 1: mass is conserved, and
-a positive density stays positive for every step size. The order is 2 in the cell width and 1 in the time step.
+The flux between two cells is the Scharfetter-Gummel flux (Chang-Cooper in plasma physics): it is exact for a constant
+flux and a linear phi, so that the discrete equilibrium is exactly exp(-beta phi). Time steps are implicit in p with phi
+at the old time. The matrix of a step is an M-matrix whose columns sum to 1: mass is conserved, and a positive density
+stays positive for every step size. The order is 2 in the cell width and 1 in the time step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxlearn.core.functionals.functional import Functional
 from proxlearn.verify.known_flow import KnownFlow
 
 LARGEST_EXPONENT = 700.0
-"""Largest x whose exponential is a float64."""
+"""Upper limit of exponents, whose exponential does not overflow in float64."""
 
 Potential = Callable[[np.ndarray], np.ndarray]
 """Function of the masses of the cells that returns the first variation at their centres."""
@@ -63,7 +63,7 @@ def implicit_step(masses: np.ndarray, phi: np.ndarray, beta: float, width: float
     """Return the masses of the cells after a time step with the potential ``phi`` at the centres."""
     rise = beta * np.diff(phi)
     rate = dt / (beta * width**2)
-    # Rates at which mass leaves a cell to the right and its right neighbour to the left.
+    # These are the rates at which mass moves from a cell to its right neighbour, and from that neighbour back.
     right, left = rate * bernoulli(rise), rate * bernoulli(-rise)
     bands = np.ones((3, len(masses)))
     bands[0, 1:], bands[2, :-1] = -left, -right
@@ -83,16 +83,16 @@ def solve(potential: Potential, masses: np.ndarray, grid: Grid, beta: float, dur
 
 
 class GridFlow(KnownFlow):
-    """A flow in one dimension, from a mixture of normal laws, that finite volumes solve."""
+    """A one-dimensional flow from a mixture of normal distributions, solved by finite volumes."""
 
     p = 1
     low: float
     high: float
     cells = 800
     steps = 4000
-    """Time steps until the horizon."""
+    """Number of time steps up to the horizon."""
     components: tuple[tuple[float, float, float], ...]
-    """Weight, mean and standard deviation of every normal law of the initial mixture."""
+    """Weight, mean and standard deviation of each component of the initial mixture."""
     moments: tuple[str, ...] = ("second",)
     functional: Functional
 
@@ -101,7 +101,7 @@ class GridFlow(KnownFlow):
         """Return the first variation at the points x, as a function of the masses at x."""
 
     def initial_masses(self, grid: Grid) -> np.ndarray:
-        """Return the masses of the cells, which are differences of the distribution function."""
+        """Return the initial masses of the cells, computed as differences of the distribution function."""
         return sum((w * np.diff(ndtr((grid.edges - m) / s)) for w, m, s in self.components), np.zeros(grid.cells))
 
     def draw(self, N: int, generator: torch.Generator) -> Tensor:
@@ -143,7 +143,8 @@ class GridFlow(KnownFlow):
         return np.asarray(np.interp(levels, distribution / distribution[-1], self.grid.edges))
 
     def squared_energy_distance(self, theta: Tensor, time: float) -> float:
-        # In one dimension the energy distance is 2 int (F_N - F)^2, here over the cells' edges.
+        # In one dimension, the energy distance is 2 int (F_N - F)^2; the integral is evaluated at the edges of the
+        # cells.
         distribution = np.concatenate(([0.0], np.cumsum(self.masses(time))))
         empirical = np.searchsorted(np.sort(theta[:, 0].numpy()), self.grid.edges, side="right") / len(theta)
         return float(2 * np.trapezoid((empirical - distribution) ** 2, self.grid.edges))
@@ -152,8 +153,8 @@ class GridFlow(KnownFlow):
 def spatial_errors(flow: GridFlow, cells: tuple[int, ...], steps: int) -> list[float]:
     """Return the L1 distance between the solutions with n and 2n cells, for every n in ``cells``.
 
-    ``steps`` is the number of time steps with the first grid. It grows with the square of the number of cells, so that
-    the errors in time and space fall together.
+    ``steps`` is the number of time steps on the first grid. It grows with the square of the number of cells, so that
+    the errors in time and space decrease together.
     """
     distances = []
     for n in cells:
@@ -176,5 +177,5 @@ def _final_masses(flow: GridFlow, cells: int, steps: int) -> np.ndarray:
 
 
 def local_orders(errors: list[float]) -> list[float]:
-    """Return log2 of the ratios of consecutive errors, where every resolution is twice the one before."""
+    """Return log2 of the ratios of consecutive errors, for resolutions that double from one error to the next."""
     return [math.log2(first / second) for first, second in itertools.pairwise(errors)]

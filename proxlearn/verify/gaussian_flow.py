@@ -1,14 +1,15 @@
 """Flows of isotropic normal distributions in closed form: Ornstein-Uhlenbeck, and quadratic interaction.
 
 The drift of a particle is -stiffness x - attraction (x - m), with m the mean of the distribution. A normal initial
-distribution stays normal: its mean decays with the rate ``stiffness`` and its variance relaxes with 2 (stiffness +
-attraction).
+distribution stays normal: its mean decays at the rate ``stiffness``, and its variance relaxes at the rate 2 (stiffness
++ attraction).
 
-The Ornstein-Uhlenbeck flow: V(theta) = |theta|^2 / 2 and beta = 1, from N(mean, 1/4) to the standard normal.
+The Ornstein-Uhlenbeck flow has V(theta) = |theta|^2 / 2 and beta = 1, and leads from N(mean, 1/4) to the standard
+normal distribution.
 
-Quadratic attraction: W(theta, theta') = |theta - theta'|^2 / 4 and beta = 1, from N(1, 1/4) to N(1, 1).
+Quadratic attraction has W(theta, theta') = |theta - theta'|^2 / 4 and beta = 1, and leads from N(1, 1/4) to N(1, 1).
 
-The first variation is (|theta - m|^2 + variance) / 2 with m the mean of the distribution, so that the drift is m -
+Its first variation is (|theta - m|^2 + p variance) / 2, where m is the mean of the distribution, so the drift is m -
 theta.
 """
 
@@ -71,9 +72,9 @@ class GaussianFlow(KnownFlow):
         """Return the exact solution of the N coupled equations after a time h, for a given Brownian increment.
 
         ``noise`` is the increment divided by sqrt(h), as an Euler-Maruyama step uses it. The exact solution depends on
-        int exp(-rate (h - s)) dB_s, which is normal with a known covariance with the increment; the part of it that is
+        int exp(-rate (h - s)) dB_s, which is normally distributed and correlated with the increment; its part that is
         independent of the increment is computed from ``further``. The mean of the particles and their deviations from
-        it are independent linear equations with their own rates.
+        the mean satisfy independent linear equations with different rates.
         """
         theta_mean, noise_mean, further_mean = (values.mean(0) for values in (theta, noise, further))
         deviations = (theta - theta_mean, noise - noise_mean, further - further_mean)
@@ -82,7 +83,8 @@ class GaussianFlow(KnownFlow):
 
     def _linear_step(self, theta: Tensor, noise: Tensor, further: Tensor, rate: float, h: float) -> Tensor:
         x = rate * h
-        # expm1, so that a rate of 0 and small steps are exact: the integrals of exp(-rate s) and exp(-2 rate s).
+        # These are the integrals of exp(-rate s) and exp(-2 rate s) over a step; expm1 keeps them accurate for small
+        # steps.
         covariance = -math.expm1(-x) / rate if x else h
         variance = -math.expm1(-2 * x) / (2 * rate) if x else h
         residual = math.sqrt(max(variance - covariance**2 / h, 0.0))
@@ -104,7 +106,7 @@ def potential(theta: Tensor) -> Tensor:
 
 
 class OrnsteinUhlenbeck(GaussianFlow):
-    """The flow in ``p`` dimensions, whose initial mean is ``mean`` in every coordinate."""
+    """The Ornstein-Uhlenbeck flow in ``p`` dimensions; its initial mean is ``mean`` in every coordinate."""
 
     moments = ("mean", "second")
 
@@ -114,7 +116,7 @@ class OrnsteinUhlenbeck(GaussianFlow):
 
 
 class OrnsteinUhlenbeckOnGrid(GridFlow):
-    """The same flow in one dimension by finite volumes, whose error is therefore known."""
+    """The one-dimensional Ornstein-Uhlenbeck flow, solved by finite volumes to measure the error of the solver."""
 
     name, beta, horizon = "ornstein_uhlenbeck-1", 1.0, 1.0
     low, high = -6.0, 6.0
@@ -140,7 +142,7 @@ def interaction(theta: Tensor, other: Tensor) -> Tensor:
 
 
 class QuadraticInteraction(GaussianFlow):
-    """The flow in ``p`` dimensions, in which the mean of the distribution does not move."""
+    """The flow of quadratic attraction in ``p`` dimensions; the mean of its distribution is constant."""
 
     moments = ("second",)
 

@@ -1,7 +1,7 @@
-"""The interface of a flow whose distribution is known at every time, and common tools of the experiments.
+"""The interface of a flow whose distribution is known at every time, and common tools for the experiments.
 
 The distribution p_t of the particles solves dp/dt = div(p grad phi_p) + (1/beta) Laplace(p), where phi_p is the first
-variation of the functional F. The solution is in closed form or computed by finite volumes.
+variation of the functional F. The solution is known in closed form or computed by finite volumes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class KnownFlow(ABC):
     """A flow with a known solution."""
 
     name: str
-    """Name in tables, which ends with the dimension if the flow exists in several."""
+    """Name in tables, which ends with the dimension if the flow exists in several dimensions."""
     p: int
     """Dimension of a particle."""
     beta: float
     horizon: float
-    """Time until which the flow is followed."""
+    """End time of the flow."""
     functional: Functional
     moments: tuple[str, ...]
     """Moments whose error has a leading term of order h: ``mean`` and ``second``."""
@@ -39,7 +39,7 @@ class KnownFlow(ABC):
 
     @abstractmethod
     def log_density(self, theta: Tensor, time: float) -> Tensor:
-        """Return log p_t at locations, shape (N,)."""
+        """Return log p_t at the locations ``theta``, shape (N,)."""
 
     @abstractmethod
     def free_energy(self, time: float) -> float:
@@ -91,7 +91,7 @@ def moment_values(theta: Tensor) -> dict[str, float]:
 def clouds_at(
     functional: Functional, cloud: PointCloud, hyper: Hyper, times: Sequence[float], seed: int
 ) -> list[PointCloud]:
-    """Return the clouds of the recursion at increasing times > 0; ``seed`` is that of the noise."""
+    """Return the clouds of the recursion at increasing times > 0; ``seed`` determines the noise."""
     steps = [round(time / hyper.h) for time in times]
     clouds = []
     for after, _ in recursion.iterate(functional, cloud, hyper, steps[-1], seed=seed):

@@ -1,8 +1,8 @@
-"""The distribution of the particles compared with the solution: errors over the step size h and the number N.
+"""Comparison of the distribution of the particles with the solution: errors as functions of the step size h and of N.
 
-The leading error of Euler-Maruyama is O(h), far below the Monte Carlo error of a cloud. Every error over h is therefore
-the difference of two solutions for the same Brownian path: the recursion and the exact solution of the N coupled
-equations where it is known, otherwise the recursions with h and with h/2.
+The leading error of Euler-Maruyama is O(h), far below the Monte Carlo error of a cloud. Errors as functions of h are
+therefore differences between two solutions for the same Brownian path: the recursion and, if it is known, the exact
+solution of the N coupled equations; otherwise, the recursions with h and with h/2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 
 
 def uniform_hyper(flow: KnownFlow, h: float) -> Hyper:
-    """Return hyperparameters whose steps do not change the weights; epsilon has no effect."""
+    """Return hyperparameters with which steps do not change the weights; epsilon has no effect."""
     return Hyper(beta=flow.beta, h=h, epsilon=1.0, drift="first_variation", weights="uniform")
 
 
@@ -38,10 +38,9 @@ def moved(flow: KnownFlow, theta: Tensor, h: float, noise: Tensor) -> Tensor:
 
 
 def weak_errors(flow: KnownFlow, N: int, steps: Sequence[int], seed: int) -> dict[str, list[float]]:
-    """Return, per moment, the difference for every number of steps until the horizon.
+    """Return the errors of each moment at the horizon, one for every number of steps.
 
-    For a Gaussian flow, it is the difference from the exact solution; for any other flow, that from the recursion with
-    h/2.
+    For a Gaussian flow, the reference is the exact solution; for any other flow, it is the recursion with h/2.
     """
     errors: dict[str, list[float]] = {name: [] for name in flow.moments}
     for number in steps:
@@ -111,7 +110,7 @@ def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Ord
     """Return the slope of log|error| on log(scale), fitted for each seed, with Student's interval over the seeds.
 
     ``errors`` has one row per seed. The seeds are independent, so the interval holds for any distribution of the
-    errors, apart from the bias of a logarithm of noisy numbers.
+    errors, apart from the bias that the logarithm of noisy values causes.
     """
     from scipy.stats import t
 
@@ -128,8 +127,8 @@ def fit_order(scales: Sequence[float], errors: Sequence[Sequence[float]]) -> Ord
 def bias_of_weights(flow: KnownFlow, N: int, h: float, epsilon: float, seed: int) -> dict[str, float]:
     """Return the second moment of the particles with proximal and with equal weights, for the same noise.
 
-    The drift of an interaction or a risk integrates against the weights, so weights that follow the density replace the
-    distribution p in it by p^2.
+    The drift of an interaction or a risk is an integral against the weights, so weights that follow the density replace
+    p by p^2 in this integral.
     """
     rng = generator(seed, N)
     theta = flow.draw(N, rng)

@@ -28,7 +28,7 @@ def attraction(theta: Tensor, other: Tensor) -> Tensor:
 
 
 class Aggregation(GridFlow):
-    """The flow of a mixture of N(-0.9, 0.3^2) and N(0.9, 0.4^2) that attracts itself."""
+    """The aggregation flow, which starts from a mixture of N(-0.9, 0.3^2) and N(0.9, 0.4^2)."""
 
     name, beta, horizon = "aggregation", 5.0, 1.0
     low, high = -5.0, 5.0
@@ -47,7 +47,7 @@ def well(theta: Tensor) -> Tensor:
 
 
 class DoubleWell(GridFlow):
-    """The flow, which is linear in the distribution."""
+    """The double-well flow, which is linear in the distribution."""
 
     name, beta, horizon = "double_well", 2.0, 1.0
     low, high = -3.0, 3.0
@@ -72,7 +72,7 @@ def response(theta: Mapping[str, Tensor], x: Tensor) -> Tensor:
 
 
 class OneParameterNetwork(GridFlow):
-    """The flow of the risk of a network on 16 samples of 0.8 tanh(2 x), from N(0.2, 0.8^2)."""
+    """The flow of the small network, whose risk uses 16 samples of 0.8 tanh(2 x); it starts from N(0.2, 0.8^2)."""
 
     name, beta, horizon = "one_parameter_network", 20.0, 4.0
     low, high = -6.0, 8.0

@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from proxlearn.paper.result_table import markdown_table
-from proxlearn.verify import population_limit
-from proxlearn.verify.law import Order, fit_order
-from proxlearn.verify.pieces import Piece, stored, write_page
-from proxlearn.verify.plan import CLOSED_FORM, make_flow
-from proxlearn.verify.population_limit import exponent
-from proxlearn.verify.weights_tables import (
+from proxlearn.verify import weights_limit
+from proxlearn.verify.density_weights_tables import (
     answer,
     dimension_curves,
     dimension_table,
@@ -21,12 +17,16 @@ from proxlearn.verify.weights_tables import (
     other_flows_table,
     slope_ratios,
 )
+from proxlearn.verify.law import Order, fit_order
+from proxlearn.verify.pieces import Piece, stored, write_page
+from proxlearn.verify.plan import CLOSED_FORM, make_flow
+from proxlearn.verify.weights_limit import exponent
 from proxlearn.views.verify_plots import draw_law, draw_weights
 
 TITLE = "What the weights are"
 Results = Sequence[tuple[Piece, dict[str, Any]]]
 WEAK, ROOT = (0.8, 1.2), (0.4, 0.6)
-"""Intervals in which the fitted orders in h, and in N of the root of the energy distance, are expected."""
+"""Expected ranges of the fitted orders: of the moments in h, and of the root of the energy distance in N."""
 
 
 def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
@@ -41,24 +41,29 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
         sections.append(text)
     if len(rows) < len(pieces):
         sections.append(f"**Unfinished**: {len(rows)} of {len(pieces)} results; the same command computes the others.")
-    sections += ["![weights](weights.png)", "## The weights against the density: Ornstein-Uhlenbeck flow"]
+    sections += ["![weights](weights.png)", "## The weights compared with the density: Ornstein-Uhlenbeck flow"]
     sections += [dimension_table(weights, "0.5"), WEIGHTS_NOTES]
     ratios = slope_ratios(weights)
     if ratios:
-        heading = "## How much of the density the weights take from the energy"
+        heading = "## The share of the density that comes from the energy"
         sections += [heading, energy_table(ratios), ENERGY_NOTES]
     limits = limit_table(_part(rows, "limit"))
     sections += ["## Theorem 1: the limit of infinitely many particles", limits, LIMIT_NOTES] if limits else []
     others = other_flows_table(weights)
     sections += ["## The weights on the other flows", others, OTHERS_NOTES] if others else []
-    sections += ["## The law of the particles (weights = uniform)", "![law](law.png)", orders_table(rows), LAW_NOTES]
+    sections += [
+        "## The distribution of the particles (weights = uniform)",
+        "![law](law.png)",
+        orders_table(rows),
+        LAW_NOTES,
+    ]
     bias = bias_table(_part(rows, "bias"))
-    sections += ["## The law of the particles with proximal weights", bias, BIAS_NOTES] if bias else []
+    sections += ["## The distribution of the particles with proximal weights", bias, BIAS_NOTES] if bias else []
     sections += ["## The finite-volume solver", volumes_table(_part(rows, "finite_volumes")), VOLUMES_NOTES]
     descent = descent_table(_part(rows, "descent"))
     sections += ["## The free energy and the proximal objective", descent, DESCENT_NOTES] if descent else []
-    # The docstring of the module is the proof; its first line is the heading.
-    heading, _, proof = (population_limit.__doc__ or "").partition("\n")
+    # The docstring of weights_limit is the proof; its first line is the heading.
+    heading, _, proof = (weights_limit.__doc__ or "").partition("\n")
     sections += [f"## {heading.rstrip('.')}", proof.strip("\n"), END]
     paths = [write_page(folder / "verify.md", TITLE, "\n\n".join(text.rstrip() for text in sections) + "\n")]
     measured = {kappa: (found.without_energy, found.paper) for kappa, found in ratios.items()}
@@ -94,7 +99,7 @@ def _merged(rows: Results, scale: str) -> dict[str, tuple[list[float], dict[str,
 
 
 def orders_table(rows: Results) -> str:
-    """Return the table with a row per flow and, for closed forms, whether the intervals are as expected."""
+    """Return a table with one row per flow, which states for closed-form flows whether the orders are as expected."""
     lines = [["flow", "mean, in h", "second moment, in h", "energy, in N", "W2, in N", "as expected"]]
     for flow, found in orders(rows).items():
         cells = [
@@ -106,7 +111,7 @@ def orders_table(rows: Results) -> str:
 
 
 def expected(flow: str, found: dict[str, Order]) -> str:
-    """Return "yes" or "no" for a closed-form flow: whether the estimates lie in WEAK and ROOT."""
+    """Return a verdict on whether the orders of a closed-form flow lie in WEAK and ROOT; empty for other flows."""
     if flow not in CLOSED_FORM:
         return ""
     limits = {"weak_order mean": WEAK, "weak_order second": WEAK, "distance energy": ROOT}
@@ -205,46 +210,52 @@ def descent_table(rows: Results) -> str:
 
 
 WEIGHTS_NOTES = """\
-- Total variation between the normalised weights and the normalised density values at the particles, at t = 0.5, for the
-  epsilon (of five, from 1/64 to 4 times Silverman's variance) with the smallest one at each kappa; N particles,
-  orientation=consistent. Slope: of log rho on log p. "Γ1": the kernel density estimate with this epsilon; "best Γ1":
-  with the best variance; "w = 0": the proximal step without the energy; "Gibbs": exp(-beta V); "frozen": the density at
-  the start. "Beyond": the correlation of log rho with log p after both were freed of log Γ1. Means over the seeds.
-- A kappa without a row has no epsilon whose h = beta epsilon / kappa is stable (at most 0.1) and of those sizes.
+- The table shows the total variation between the normalised weights and the normalised density values at the
+  particles, at t = 0.5. For each kappa, it uses the epsilon with the smallest total variation, out of five (1/64 to 4
+  times Silverman's variance); N is the number of particles, and orientation=consistent. "Γ1": the kernel density
+  estimate with this epsilon; "best Γ1": the estimate with the best variance; "w = 0": the proximal step without the
+  energy; "Gibbs": exp(-beta V); "frozen": the initial density. "Slope": the slope of log rho as a function of log p.
+  "Beyond": the partial correlation of log rho and log p given log Γ1. Values are means over the seeds.
+- A kappa has no row if no epsilon of the five gives a stable step size h = beta epsilon / kappa (at most 0.1).
 """
 ENERGY_NOTES = """\
-- Ratios of slopes of log rho on log p at t = 1.5, near equilibrium, in dimension 1 and 2: without the energy in the
-  proximal step against with it, and orientation=paper against consistent. "N infinite": the exact limit with the same
-  h, epsilon and time; the formulas: the limit at equilibrium with h and epsilon to 0 (proof in
-  verify/population_limit.py). 1 minus the first ratio is the share that the weights take from the energy.
+- Ratios of the slopes of log rho as a function of log p at t = 1.5, near equilibrium, in dimensions 1 and 2: the slope
+  without the energy divided by the slope with it, and the slope with orientation=paper divided by that with
+  orientation=consistent. "N infinite": the exact limit with the same h, epsilon and time. The formulas are the limits
+  at equilibrium as h and epsilon tend to 0 (proof below). 1 minus the first ratio is the share that comes from the
+  energy.
 """
 LIMIT_NOTES = """\
-- Solution of the limit equation by finite volumes: N infinite, h and epsilon to 0 with kappa fixed, from weights that
-  are the density. Theorem 1 claims a total variation of 0. It is 0 for normal laws in a quadratic energy.
+- The limit equation is solved by finite volumes: N infinite, h and epsilon to 0 with kappa fixed, and initial weights
+  equal to the density. According to Theorem 1, the total variation is 0; this holds for normal distributions in a
+  quadratic energy.
 """
 OTHERS_NOTES = """\
-- N = 300, total variation to the density at a quarter of the horizon. rho: the weights; orient.:
-  orientation; potential: prox_potential, where paper has half the interaction; equal: uniform weights.
+- Total variation to the density at a quarter of the time horizon, with N = 300, for flows in one dimension. rho: the
+  weights; potential: prox_potential (paper: with half of the interaction).
 """
 LAW_NOTES = """\
-- Slopes of log error, fitted for each seed, with 95 % intervals over the seeds. In h: against the exact solution for
-  the same Brownian path (closed forms), or against the recursion with h/2 for the same path. In N: against the
-  solution; the sign is that of N^-order.
-- "As expected": in h between 0.8 and 1.2, in N between 0.4 and 0.6, with the whole interval.
+- Slopes of the logarithm of the error, fitted per seed, with 95 % intervals over the seeds. In h: the error is measured
+  against the exact solution on the same Brownian path (closed forms) or against the recursion with h/2 on that path.
+  In N: the error is measured against the solution; the table shows the order r of N^-r.
+- "As expected": the whole interval is between 0.8 and 1.2 (in h) and between 0.4 and 0.6 (in N).
 """
 BIAS_NOTES = """\
-- The same particles and noise. Without interaction the weights do not act on the particles. Otherwise the drift
-  integrates against the weights: where these follow the density p, against p^2.
+- Both runs use the same initial particles and noise. Without interaction, the weights do not affect the particles.
+  With interaction, the drift is an integral against the weights, that is, against p^2 where the weights follow the
+  density p.
 """
 VOLUMES_NOTES = """\
-- Smallest local order of the L1 distance between solutions with n and 2n cells (time step with the square of the cell
-  width), or with m and 2m time steps. Rises: of F_beta(p_t) between 41 times.
+- The orders are the smallest local orders of the L1 distance between solutions with n and 2n cells (time step
+  proportional to the squared cell width) or with m and 2m time steps. Rises: the number of increases of F_beta(p_t)
+  between 41 points in time.
 """
 DESCENT_NOTES = """\
-- F_beta of the solution and, in brackets, of the particles (entropy by nearest neighbours), N = 500, proximal weights,
-  at 11 times. Objective: the proximal objective of a step against leaving the mass where it is.
+- F_beta of the solution and, in brackets, of the particles (entropy estimated from nearest neighbours); N = 500,
+  proximal weights, 11 points in time. Lower objective: the number of steps whose proximal objective is not above that
+  of leaving the mass in place.
 """
 END = """\
-`proxlearn verify` computes all results (results.jsonl) and this page; `proxlearn verify --experiment weights` the
-experiment on whether weights lower the risk (experiment.md).
+`proxlearn verify` computes all results (results.jsonl) and writes this page. `proxlearn verify --experiment weights`
+runs the experiment on whether weights lower the risk (experiment.md).
 """

@@ -1,7 +1,7 @@
-"""Measurements in pieces of seconds, each of which is a job whose result is stored in a cache.
+"""Measurements in pieces that take seconds each; every piece is a job whose result is stored in a cache.
 
-Repeating the command computes the missing pieces. A piece is a function with JSON arguments; its identity is the name
-of the function, its revision and its arguments.
+Repeating the command computes the missing pieces. A piece is a function with JSON arguments; its identity consists of
+its part, its revision and its arguments.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def stored(pieces: Sequence[Piece], results: Path) -> Iterator[tuple[Piece, dict
 
 
 def write_page(path: Path, title: str, text: str) -> Path:
-    """Write a page; a file of the same name with another title is not replaced."""
+    """Write a page; raise InputError if a file of the same name has another title."""
     heading = f"# {title}\n"
     if path.exists() and not path.read_bytes().startswith(heading.encode()):
         raise InputError(f"{path} is not a page of `proxlearn verify`", "move it, or choose another --output")

@@ -20,7 +20,7 @@ from proxlearn.verify.gaussian_flow import OrnsteinUhlenbeck, OrnsteinUhlenbeckO
 from proxlearn.verify.known_flow import KnownFlow, generator
 from proxlearn.verify.one_dimensional_flows import Aggregation, DoubleWell, OneParameterNetwork
 from proxlearn.verify.pieces import Piece, rounded
-from proxlearn.verify.population_limit import limit_of_weights
+from proxlearn.verify.weights_limit import limit_of_weights
 
 DIMENSIONS = (1, 2, 5, 10, 32)
 CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(
@@ -29,13 +29,14 @@ CLOSED_FORM = tuple(f"ornstein_uhlenbeck-{p}" for p in DIMENSIONS) + tuple(
 ON_GRID = ("double_well", "aggregation", "one_parameter_network")
 INTERACTING = ("quadratic_interaction-1", "aggregation", "one_parameter_network")
 TIMES = (0.5, 1.5)
-"""Times at which the weights of the Ornstein-Uhlenbeck flow are compared: on the way, and near equilibrium."""
+"""Times at which the weights of the Ornstein-Uhlenbeck flow are compared, before and near equilibrium."""
 FIGURES = ("slope", "corr", "tv", "corr_kde", "beyond", "ess")
 MULTIPLES = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
 """Multiples of Silverman's variance that are used for epsilon."""
 KAPPAS = (0.1, 1.0, 10.0, 100.0)
 LARGEST_H, SMALLEST_H = 0.1, {300: 8e-4, 1000: 2e-3}
-"""Limits of h = beta epsilon / kappa, due to stability and to the duration of a run."""
+"""Limits of h = beta epsilon / kappa: the upper limit ensures stability, and the lower limits (by N) keep runs
+short."""
 
 
 def make_flow(name: str, mean: float | None = None) -> KnownFlow:
@@ -94,10 +95,11 @@ def measure_bias(flow: str, N: int, h: float, epsilon: float, seeds: Sequence[in
 
 
 def measure_weights(flow: str, seeds: Sequence[int], times: Sequence[float], **setting: Any) -> dict[str, Any]:
-    """Return the figures of every variant at each time, as means over the seeds, and the gains over the estimate.
+    """Return the measures of every variant at each time, averaged over the seeds, and the gains over density estimates.
 
-    ``gain`` is the total variation of the kernel density estimate minus that of the weights, and ``gain_best`` the same
-    for the estimate with the best variance: mean and standard error over the seeds.
+    ``gain`` is the total variation of the kernel density estimate minus the total variation of the weights, and
+    ``gain_best`` is the same for the estimate with the best variance. Each gain is given as the mean and its standard
+    error over the seeds.
     """
     runs = [compare_weights(make_flow(flow, mean=0.0), WeightsSetting(**setting), times, seed) for seed in seeds]
     result: dict[str, Any] = {}
@@ -114,7 +116,7 @@ def measure_weights(flow: str, seeds: Sequence[int], times: Sequence[float], **s
 
 
 def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, Any]:
-    """Return the agreement of the limit of the weights with the density, with and without the energy."""
+    """Return how well the limit of the weights agrees with the density, with and without the energy."""
     on_grid = make_flow(flow)
     assert isinstance(on_grid, GridFlow)
     at = tuple(times)

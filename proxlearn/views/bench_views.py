@@ -1,4 +1,4 @@
-"""The tables and the plot of `proxlearn bench`: whole experiments, growth with N, and special clouds."""
+"""The tables and the plots of `proxlearn bench`: whole experiments, growth with N, and special clouds."""
 
 from __future__ import annotations
 
@@ -120,15 +120,16 @@ literal: Algorithms 1 and 2 as printed, in float64, at the same clouds.
 floor: only torch's own functions: two matrix products, one sigmoid over N x n (softmax: exponential), and the noise. If
 particles exchange mass, the floor also includes the distances (torch.cdist with its matrix product) and exponentials of
 the pairs, and (rounds + 1) x 2 products with their matrix. The pairs are all N^2 pairs if the compiled step uses all;
-if it uses a neighbour list, they are those whose entry of the coupling exceeds 2^-53 of the mass of its row or column.
+if it uses a list, they are the pairs whose entry of the coupling exceeds 2^-53 of the mass of its row or column.
 """
 GROWTH_NOTES = """\
 One step from the initial cloud of each dataset, best of two. KeOps: one log-sum-exp over all pairs on the CPU; a
-recursion in the log domain needs 2 (rounds + 1) of these.
+recursion in the log domain needs 2 (rounds + 1) such reductions.
 """
 COMPANY_NOTES = """\
 Medians of whole `proxlearn train` commands with default settings. at once / one after the other: two runs; 1 means that
-nothing is lost or gained. busy / alone: one run beside one busy loop per core; 2 means that it gets half of every core.
+nothing is lost or gained. busy / alone: one run beside one busy loop per core; 2 means that the run gets half of each
+core.
 """
 
 
@@ -208,7 +209,7 @@ def special_tables(results: dict[str, Any]) -> str:
         recursions["literal64 / ours"] = recursions["literal64_ms"] / recursions["ours_ms"]
         recursions["literal32 / ours"] = recursions["literal32_ms"] / recursions["ours_ms"]
         parts.append(
-            f"Special clouds: one recursion in one regime (the floor is that of the drift)\n\n{markdown(recursions)}"
+            f"Special clouds: one recursion in one regime (the floor covers only the drift)\n\n{markdown(recursions)}"
         )
     parts.append(f"A whole run with its files\n\n{markdown(pd.DataFrame(results['run']))}")
     parts.append(

@@ -70,7 +70,7 @@ def find_runs(folder: Path, depth: int) -> Iterator[Path]:
 def table_row(
     name: str, run: RunSnapshot | None, state: str | None = None, remark: str | None = None
 ) -> tuple[str, ...]:
-    """Return the cells of a row in the order of HEADER; ``state`` and ``remark`` replace those of the run."""
+    """Return the cells of a row in the order of HEADER; ``state`` and ``remark`` override the values of the run."""
     if run is None or run.state == "absent":
         return (name, state or "not started", "", "", "", "", "", "", "", "", remark or "")
     left = "" if run.seconds_left is None else format_duration(run.seconds_left)

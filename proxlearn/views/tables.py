@@ -1,4 +1,4 @@
-"""Format tables in Markdown and in LaTeX."""
+"""Format tables in Markdown and in LaTeX, and enumerations in sentences."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def format_cell(value: object) -> str:
     if isinstance(value, float):
         return "" if pd.isna(value) else f"{value:.4g}"
     return str(value)
+
+
+def enumeration(words: Sequence[str]) -> str:
+    """Return the words as an enumeration: "a", "a and b", or "a, b and c"."""
+    return " and ".join((", ".join(words[:-1]), words[-1]) if len(words) > 1 else words)
 
 
 def escape_cell(text: str) -> str:

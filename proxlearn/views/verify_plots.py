@@ -1,4 +1,4 @@
-"""Plots of `proxlearn verify`: orders, weights against the density, and the experiment on the use of weights."""
+"""Plots of `proxlearn verify`: orders, weights compared with the density, and the experiment on the use of weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw_experiment(table: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
                     ax.plot([a], [b], "o" if clear else ".", color=colours[problem], markersize=5 if clear else 3)
             ax.axhline(0, color=GREY, linewidth=0.8)
             ax.set(xscale="log", yscale="symlog", xlabel=r"$\kappa = \beta\epsilon/h$", title=update)
-        axes[0].set_ylabel("change of the test risk, %\n(equal recursions)")
+        axes[0].set_ylabel("change in test risk (%)\n(equal recursions)")
         for problem in problems:
             axes[-1].plot([], [], color=colours[problem], label=problem)
         for N, width in ((20, 0.6), (50, 1.1), (200, 1.8)):
@@ -65,7 +65,7 @@ def draw_law(curves: Mapping[str, Mapping[str, tuple[list[float], list[list[floa
                 points += list(zip(scales, means, strict=True))
                 ax.plot(scales, means, ".-", color=colours[flow], linewidth=1.1, label=flow.replace("_", " "))
             if points:
-                # A line of the expected slope below all curves.
+                # Draw a line with the expected slope below all curves.
                 factor = 0.6 * min(y / x**power for x, y in points)
                 ends = [min(x for x, _ in points), max(x for x, _ in points)]
                 style: dict[str, Any] = {"color": GREY, "linewidth": 1}
@@ -84,7 +84,7 @@ def draw_weights(
     dimensions: Mapping[str, Mapping[int, float]],
     folder: Path,
 ) -> list[Path]:
-    """Plot two ratios of slopes over kappa, measured and in theory, and total variations over the dimension."""
+    """Plot two ratios of slopes over kappa, measured and theoretical, and total variations over the dimension."""
     with house_style():
         fig, (left, right) = figure(9.2, 3.3, 2)
         labels = ("w = 0 / with the energy", "orientation=paper / consistent")

@@ -265,7 +265,9 @@ def test_published_start_takes_steps_of_implicit_euler(generator: torch.Generato
     for axis, (mean, centre, kappa) in enumerate([(0.0, 40.0, 4.0), (-math.log(100) - 0.5772, 10.0, 1.0)]):
         for _ in range(settings.steps):
             mean, _ = implicit_euler(mean, 1.0, centre, kappa, settings.h, 1.0)
-        assert abs(float(x[:, axis].mean()) - mean) < 0.02 * centre
+        # Over six seeds, the error was -0.7 to -2.2 % of the centre, because an iteration ends before its minimum. A
+        # step more or less would change the mean by 10 %.
+        assert abs(float(x[:, axis].mean()) - mean) < 0.04 * centre
     assert [row.get("decreased") for row in notes["ledger"]] == [None, True, True, True]
 
 

@@ -21,7 +21,7 @@ from compare_bits import ROOT, Case, Cloud, RunFailed, difference, export_tree, 
 from proxlearn.bench import timing
 from proxlearn.bench.growth import measure_epsilons, measure_growth, measure_literal
 from proxlearn.bench.losses_and_neurons import measure_functionals
-from proxlearn.bench.recursion import RecursionBench
+from proxlearn.bench.special_clouds import RecursionBench
 from proxlearn.bench.suite import NORMAL
 from proxlearn.bench.timing import best_of, busy_share
 from proxlearn.bench.whole_commands import measure_end_to_end

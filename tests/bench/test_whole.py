@@ -29,10 +29,10 @@ from proxlearn.bench.experiments import (
     weights_of_clouds,
 )
 from proxlearn.bench.experiments import summarise as summarise_experiment
-from proxlearn.bench.floor import KernelUse, floor_of, kernel_use, share_that_matters
 from proxlearn.bench.growth import NOT_INSTALLED, NOT_POSSIBLE, measure_initial_growth
-from proxlearn.bench.recursion import experiment_of, literal_of
 from proxlearn.bench.request import EXPERIMENTS
+from proxlearn.bench.special_clouds import experiment_of, literal_of
+from proxlearn.bench.torch_floor import KernelUse, floor_of, kernel_use, share_that_matters
 from proxlearn.bench.whole_commands import busy_loops, measure_company, run_at_once, summarise, train_command
 from proxlearn.cli import main
 from proxlearn.core.step import step

@@ -151,7 +151,8 @@ def test_without_runs_it_says_how_to_make_them(tmp_path: Path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     assert cli.main(["paper", "table4", "tuned"]) == 1
     captured = capsys.readouterr()
-    assert "table4 has no runs yet; `proxlearn paper runs table4` trains them" in captured.err
+    assert "has no runs of table4; the stored runs are in outputs/paper of the repository" in captured.err
+    assert "`proxlearn paper runs table4` trains new ones" in captured.err
     assert "tuned has no results yet; `proxlearn paper runs tuned`" in captured.err
 
 

@@ -276,3 +276,16 @@ def test_an_empty_label_is_named_with_its_row(runs: Path, tmp_path: Path, capsys
     line = refused("evaluate", runs / "two", "--data", tmp_path / "rows.csv", capsys=capsys)
     assert "kind" in line
     assert "column `kind` holds '' in data row 4" in line
+
+
+def test_points_in_a_new_table_of_a_model_with_decimal_commas_get_the_option_that_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.DataFrame({"x": np.linspace(-2, 2, 40), "y": np.linspace(0.5, 4.5, 40)})
+    frame.to_csv(tmp_path / "mine.csv", index=False, sep=";", decimal=",")
+    words = (f"dataset.path={tmp_path / 'mine.csv'}", "dataset.target=y", "dataset.decimal=comma")
+    run(composed("dataset=csv", *words, "N=5", "steps=2", "threads=1", "compile=off"), tmp_path / "run")
+    frame[["x"]].to_csv(tmp_path / "new.csv", index=False)
+    arguments = ("predict", tmp_path / "run", "--data", tmp_path / "new.csv")
+    assert "trained with decimal commas; add --decimal point for this table" in refused(*arguments, capsys=capsys)
+    assert len(predicted(*arguments[1:], "--decimal", "point", capsys=capsys)) == 40

@@ -180,7 +180,7 @@ def test_one_dataset_may_have_another_number_of_splits(tmp_path: Path, monkeypat
     for split_words, number in ((["5", "wdbc=2"], 2), (["wdbc=1"], 1), (["3"], 3)):
         assert cli.main([*words, "--splits", *split_words]) == 0
         document = Path("out/matched-light/compare.md").read_text(encoding="utf-8")
-        assert ("5 (wdbc 2) random splits" in document) == (number == 2)
+        assert ("5 random splits (wdbc: 2)" in document) == (number == 2)
         with Path("out/matched-light/references.csv").open(encoding="utf-8") as file:
             assert next(csv.DictReader(file))["splits"] == str(number)
 

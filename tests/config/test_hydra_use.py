@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from proxlearn.config import compose, schema
 from proxlearn.errors import InputError
 from proxlearn.run import config_validation
 from proxlearn.sweeps import sweep as sweep_module
+from tests.small_runs import proxlearn
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["dataset=sine", "N=8", "dataset.points=10", "threads=1", "steps=2"]
@@ -113,8 +112,7 @@ PRINTING = [
 @pytest.mark.parametrize("words, text", PRINTING, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_hydras_printing_flags_train_nothing(words: list[str], text: str, tmp_path: Path) -> None:
     # In a process of its own, because Hydra configures the logging of the process.
-    command = [sys.executable, "-m", "proxlearn", "train", *words]
-    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    completed = proxlearn("train", *words)
     assert completed.returncode == 0, completed.stderr
     assert text in completed.stdout
     assert list(tmp_path.iterdir()) == []

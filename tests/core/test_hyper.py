@@ -30,7 +30,7 @@ from proxlearn.config.schema import TrainConfig, config_values
 from proxlearn.core import hyper, noise
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused import noise_pass
+from proxlearn.core.fused import random_numbers
 from proxlearn.core.hyper import (
     BLIND_KAPPA,
     Hyper,
@@ -177,8 +177,8 @@ def test_the_compiled_numbers_are_those_of_torch_to_rounding(
     key: tuple[int, int], count: int, dtype: torch.dtype
 ) -> None:
     normal, uniform = np.empty(count, numpy_of(dtype)), np.empty(count, numpy_of(dtype))
-    noise_pass.fill_normal(key, normal)
-    noise_pass.fill_uniform(key, uniform)
+    random_numbers.fill_normal(key, normal)
+    random_numbers.fill_uniform(key, uniform)
     eps = torch.finfo(dtype).eps
     np.testing.assert_allclose(normal, noise.normal(key, (count,), dtype, "cpu"), rtol=0, atol=16 * eps)
     assert np.array_equal(uniform, noise.uniform(key, count, dtype, "cpu"))
@@ -189,7 +189,7 @@ def test_the_compiled_numbers_are_those_of_torch_to_rounding(
 def test_normal_numbers_have_the_normal_law(dtype: torch.dtype) -> None:
     """Moments are within five standard errors, the distribution function is close, and pairs are uncorrelated."""
     x = np.empty(400_000, numpy_of(dtype))
-    noise_pass.fill_normal((20231, 4), x)
+    random_numbers.fill_normal((20231, 4), x)
     x = x.astype(np.float64)
     for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
         assert abs((x**power).mean() - mean) < 5 * np.sqrt(variance / len(x))
@@ -204,12 +204,12 @@ def test_normal_numbers_have_the_normal_law(dtype: torch.dtype) -> None:
 def test_numbers_do_not_depend_on_the_number_of_threads_and_a_part_is_a_part(dtype: torch.dtype) -> None:
     threads = numba.get_num_threads()
     whole = np.empty(100_003, numpy_of(dtype))
-    noise_pass.fill_normal((1, 2), whole)
+    random_numbers.fill_normal((1, 2), whole)
     try:
         numba.set_num_threads(1)
         for count in (100_003, 20_000, 50):
             part = np.empty(count, numpy_of(dtype))
-            noise_pass.fill_normal((1, 2), part)
+            random_numbers.fill_normal((1, 2), part)
             assert np.array_equal(part, whole[:count])
     finally:
         numba.set_num_threads(threads)

@@ -25,10 +25,22 @@ def make_loss(
 
 
 REDUCTIONS: dict[str, tuple[Callable[[Tensor, Tensor], Any], int, str]] = {
-    "mean": (lambda f, y: (f - y).abs().mean(), 1, r"returned the shape \(\) for outputs of the shape \(6,\)"),
-    "sum of one output": (lambda f, y: (f - y).abs().sum(0), 1, r"returned the shape \(\)"),
-    "outputs": (lambda f, y: (f - y).abs(), 3, r"returned the shape \(3, 6\) .* per sample, with .sum\(0\) over"),
-    "samples": (lambda f, y: (f - y).abs().sum(1), 3, r"returned the shape \(3,\) for outputs of the shape \(3, 6\)"),
+    "mean": (
+        lambda f, y: (f - y).abs().mean(),
+        1,
+        r"returned a tensor of the shape \(\) for outputs of the shape \(6,\)",
+    ),
+    "sum of one output": (lambda f, y: (f - y).abs().sum(0), 1, r"returned a tensor of the shape \(\)"),
+    "outputs": (
+        lambda f, y: (f - y).abs(),
+        3,
+        r"returned a tensor of the shape \(3, 6\) .* per sample, with .sum\(0\) over",
+    ),
+    "samples": (
+        lambda f, y: (f - y).abs().sum(1),
+        3,
+        r"returned a tensor of the shape \(3,\) for outputs of the shape \(3, 6\)",
+    ),
     "number": (lambda f, y: 1.0, 1, "cannot be evaluated|returned 1.0"),
     "constant": (lambda f, y: y.abs(), 1, "cannot be evaluated for outputs"),
     "error": (lambda f, y: f.no_such_name, 1, "cannot be evaluated .* no attribute"),
@@ -49,7 +61,9 @@ def test_a_loss_returns_one_number_per_sample(name: str) -> None:
 def test_a_closed_derivative_has_the_shape_of_the_outputs() -> None:
     loss = make_loss(lambda f, y: (f - y).abs())
     type(loss).derivative = lambda self, f, y: (f - y).sign().sum()  # type: ignore[method-assign]
-    with pytest.raises(pl.InputError, match=r"derivative of the loss `own` returned the shape \(\) .* shape of f"):
+    with pytest.raises(
+        pl.InputError, match=r"`derivative` of the loss `own` returned a tensor of the shape \(\) .* shape of f"
+    ):
         pl.Risk(X, LABELS, loss=loss)
 
 

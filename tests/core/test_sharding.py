@@ -15,7 +15,7 @@ from proxlearn.core import sharding
 from proxlearn.core.cloud import PointCloud
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.fused_step import FusedStep
-from proxlearn.core.fused.noise_pass import fill_normal
+from proxlearn.core.fused.random_numbers import fill_normal
 from proxlearn.core.fused.sharded_step import ShardedStep
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.sharding import LEAST_ROWS, MOST_BLOCKS, Lone, Shards, add_in_place, shard_blocks, undivided

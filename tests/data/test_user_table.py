@@ -137,7 +137,7 @@ MALFORMED = {
         "Sales 2020\n\nx,z,label\n1,2,a\n2,3,b\n3,4,a\n4,5,b\n",
         "the first line, `Sales 2020`, is not the header line, which is line 3; add dataset.skip_lines=2",
     ),
-    "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00", "is not UTF-8 text (byte 0x89)"),
+    "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00", "is neither UTF-8 text (byte 0x89) nor cp1252 text"),
     "zero bytes": (
         b"x,z,label\n1,2\x00,a\n2,3,b\n3,3,a\n4,4,b\n",
         "column `z` holds text among its numbers: '2\\x00'",

@@ -23,7 +23,7 @@ from small_runs import status
 import proxlearn
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core.sharding import Exchange, Lone, Shards
-from proxlearn.distributed.launch import Launch, find_launch
+from proxlearn.distributed.rank_environment import Launch, find_launch
 from proxlearn.distributed.world import CONTINUES, World
 from proxlearn.errors import InputError
 from proxlearn.run.checkpoint import load, newest_valid
@@ -268,22 +268,22 @@ def wait_for_checkpoint(folder: Path, step: int) -> None:
 
 
 REFUSED = {
-    "rank 1 has beta=0.5, and rank 0 has beta=0.3; give all ranks the same command, in the same folder": (
+    "rank 1 has beta=0.5, and rank 0 has beta=0.3; run the same command in the same folder on all ranks": (
         (2, "train", *SMALL),
         {0: ("beta=0.3",), 1: ("beta=0.5",)},
     ),
-    "N=40 particles have 2 blocks, which is less than 3 ranks; use at most 2 ranks, or a larger N": (
+    "N=40 particles form 2 blocks, fewer than the 3 ranks; use at most 2 ranks, or a larger N": (
         (3, "train", "dataset=sine", "N=40"),
         {},
     ),
     "rank 1: unknown key `betta`; did you mean `beta`?": ((2, "train", *SMALL), {1: ("betta=1",)}),
-    "a sweep starts its jobs itself; start it without torchrun or srun": (
+    "a sweep cannot run on several ranks; start the run without torchrun or srun": (
         (2, "train", "-m", *SMALL, "beta=0.1,0.2"),
         {},
     ),
-    "kernel=log runs in one process; use kernel=auto on ranks": ((2, "train", *SMALL, "kernel=log"), {}),
-    "ranks need the compiled engine, but compile=off is set; use device=cpu and compile=auto, or start it without"
-    " torchrun": ((2, "train", *SMALL, "compile=off"), {}),
+    "kernel=log runs in one process; use kernel=auto on several ranks": ((2, "train", *SMALL, "kernel=log"), {}),
+    "ranks need the compiled engine, but compile=off is set; use device=cpu and compile=auto, or start the run"
+    " without torchrun or srun": ((2, "train", *SMALL, "compile=off"), {}),
     "`proxlearn compare` runs in one process, not on 2 ranks; start it without torchrun or srun": ((2, "compare"), {}),
 }
 
@@ -316,8 +316,8 @@ TABLE = (
 DIFFERENT_MACHINES = {
     "data": (
         (*TABLE, "hydra.run.dir={common}/run"),
-        r"rank 1 has data with the checksum=\w{16}, and rank 0 has data with the checksum=\w{16};"
-        " give all ranks the same files",
+        r"rank 1 has the data checksum=\w{16}, and rank 0 has the data checksum=\w{16};"
+        " use the same files on all ranks",
     ),
     "folder": (
         ("dataset=sine", "N=64", "threads=1", f"hydra.run.dir={ELSEWHERE}/run"),
@@ -326,8 +326,8 @@ DIFFERENT_MACHINES = {
     ),
     "version": (
         ("dataset=sine", "N=64", "threads=1", "hydra.run.dir={common}/run"),
-        r"rank 1 has proxlearn=0\.0\.1, revision \d+, and rank 0 has proxlearn=.*, revision \d+; install the same"
-        " versions on machines of one kind, with the same number of threads",
+        r"rank 1 has proxlearn=0\.0\.1, revision \d+, and rank 0 has proxlearn=.*, revision \d+; use machines of one"
+        " kind, with the same versions and the same number of threads",
     ),
 }
 
@@ -386,7 +386,7 @@ def test_the_place_in_the_world_is_read_from_the_environment(environment: dict[s
 
 @pytest.mark.parametrize("rank", ["2", "-1", "x", ""])
 def test_a_rank_outside_the_world_is_refused(rank: str) -> None:
-    with pytest.raises(InputError, match="names no rank of a world"):
+    with pytest.raises(InputError, match="the environment does not describe a rank"):
         find_launch({"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "5"})
 
 

@@ -241,7 +241,7 @@ def test_the_packaged_experiments_are_the_papers(words) -> None:
     """They are composed by Hydra here and by published.py there."""
     config = config_of(f"experiment={words[0]}", *words[1:])
     sources = {experiment.source: experiment.steps for experiment in find_experiments(dataclasses.asdict(config))}
-    title = {"fig3": "Section 5", "table5": "Table 5 (which does not define its figure)"}
+    title = {"fig3": "Section 5", "table5": "Table 5 (which does not define its quantity)"}
     source = title.get(words[0], f"Table {words[0][-1]}")
     assert sources[source] == config.steps
     assert config.steps in STEPS.values()

@@ -109,7 +109,7 @@ def test_an_overwrite_with_bad_input_leaves_the_old_run_as_it_was(chunk, place, 
 
 CONFIG = small(steps=13, log_every=3, checkpoint_every=4)
 OPERATIONS = ("write", "fsync", "replace", "ftruncate", "unlink", "open")
-KILLED = 25 if FULL else 3
+KILLED = 25 if FULL else 2
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def drawn(count: int, most: int) -> list[int]:
 def test_a_failure_at_any_call_is_one_line_and_the_next_run_is_exact(reference, tmp_path):
     count = calls_of_a_run(tmp_path / "counted")
     assert count > 100
-    for at in drawn(count, 40):
+    for at in drawn(count, 20):
         folder = tmp_path / str(at)
         with pytest.MonkeyPatch.context() as patch:
             failing = Failing(patch, at, "error")
@@ -181,7 +181,7 @@ def test_a_failure_at_any_call_is_one_line_and_the_next_run_is_exact(reference, 
 
 def test_death_at_any_call_and_the_next_run_is_exact(reference, tmp_path):
     count = calls_of_a_run(tmp_path / "counted")
-    for at in drawn(count, 12):
+    for at in drawn(count, 6):
         folder = tmp_path / str(at)
         process = FORKSERVER.Process(target=die_at, args=(at, folder))
         process.start()
@@ -191,7 +191,7 @@ def test_death_at_any_call_and_the_next_run_is_exact(reference, tmp_path):
         assert_same_run(folder, reference)
 
 
-STEPS = 1000
+STEPS = 1000 if FULL else 500
 
 
 def train_from_the_command_line(folder):

@@ -143,7 +143,7 @@ def test_a_run_of_the_plain_engine_keeps_its_threads_and_says_so(tmp_path, capfd
     run(small(steps=3, threads=1, compile="off"), tmp_path)
     run(small(steps=6, threads=2, compile="off"), tmp_path)
     assert status(tmp_path)["threads"] == torch.get_num_threads() == 1
-    assert "the run keeps threads=1 from its start" in capfd.readouterr().err
+    assert "the run keeps threads=1, with which it started" in capfd.readouterr().err
 
 
 def test_changed_data_is_not_continued(tmp_path):

@@ -145,4 +145,4 @@ def test_a_signal_ends_work_in_a_library_that_does_not_return(number):
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
     assert time.monotonic() - began < QUICK_SECONDS
-    assert (process.returncode, stderr) == (128 + number, "proxlearn: stopped; the same command continues\n")
+    assert (process.returncode, stderr) == (128 + number, "proxlearn: stopped; the same command continues the run\n")

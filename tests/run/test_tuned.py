@@ -199,7 +199,7 @@ def test_any_table_can_be_learnt_from(task, tmp_path):
 def test_metrics_are_of_a_sample_of_rows_and_the_figures_at_the_end_of_all(tmp_path, capfd):
     given = ("h=0.3", "beta=1e3", "epsilon=0.5", "init_scale=1", "steps=6")
     run(tuned(*given, metric_rows=7), tmp_path / "sample")
-    assert "are of 7 of the" in capfd.readouterr().err
+    assert "the metrics of logged steps use 7 of the" in capfd.readouterr().err
     run(tuned(*given), tmp_path / "all")
     sample, whole = (read_run_data(tmp_path / name) for name in ("sample", "all"))
     assert (sample.metrics["train_risk_weighted"] != whole.metrics["train_risk_weighted"]).any()

@@ -34,7 +34,7 @@ def test_compilation_is_announced_and_a_loaded_pass_is_not(capsys: pytest.Captur
     with CompilationReport():
         compile_pass()(triple)(1)
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "proxlearn: compiling the fused passes (once per version and processor) ..."
+    assert first == "proxlearn: compiling the fused passes (once per kind of problem, version and processor) ..."
     assert second.endswith("later runs load them from the cache")
     with CompilationReport():
         compile_pass()(triple)(1)

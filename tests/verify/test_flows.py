@@ -31,7 +31,7 @@ from proxlearn.verify.known_flow import BlindFunctional, generator
 from proxlearn.verify.law import distances, fit_order, wasserstein, weak_errors
 from proxlearn.verify.one_dimensional_flows import DoubleWell
 from proxlearn.verify.plan import CLOSED_FORM, ON_GRID, make_flow
-from proxlearn.verify.population_limit import exponent, gaussian_exponents, limit_of_weights
+from proxlearn.verify.weights_limit import exponent, gaussian_exponents, limit_of_weights
 
 potentials = st.lists(st.floats(-50, 50), min_size=3, max_size=30)
 

@@ -13,16 +13,19 @@ from hypothesis import strategies as st
 
 from proxlearn.cli import main
 from proxlearn.jobs.result_cache import ResultCache
-from proxlearn.verify import experiment_page, page
+from proxlearn.verify import page, risk_experiment_page
+from proxlearn.verify import plan as plan_module
 from proxlearn.verify.law import fit_order
 from proxlearn.verify.pieces import rounded, stored
 from proxlearn.verify.plan import DIMENSIONS, plan
-from proxlearn.verify.weights_experiment import PROBLEMS, STEPS, UPDATES, make_problem
+from proxlearn.verify.risk_experiment import PROBLEMS, STEPS, UPDATES, make_problem
 
 COMMITTED = Path(__file__).parents[2] / "outputs" / "verify"
 
 
-def test_the_quick_version_computes_each_piece_once_and_finds_the_orders(tmp_path: Path, capfd) -> None:
+def test_the_quick_version_computes_each_piece_once_and_finds_the_orders(tmp_path: Path, capfd, monkeypatch) -> None:
+    # Two widths per dimension instead of five; with them, kappa still ranges from 0.1 to 100.
+    monkeypatch.setattr(plan_module, "MULTIPLES", (1 / 16, 4.0))
     folder = tmp_path / "results"
     assert main(["verify", "--quick", "-o", str(folder)]) == 0
     names = {path.name for path in folder.iterdir()}
@@ -77,16 +80,17 @@ def test_the_committed_page_is_made_of_the_committed_results(tmp_path: Path) -> 
 
 
 def test_the_committed_experiment_page_is_made_of_the_committed_results(tmp_path: Path) -> None:
-    experiment_page.write(experiment_page.pieces(), COMMITTED / "experiment.jsonl", tmp_path)
+    risk_experiment_page.write(risk_experiment_page.pieces(), COMMITTED / "experiment.jsonl", tmp_path)
     assert (tmp_path / "experiment.md").read_text() == (COMMITTED / "experiment.md").read_text()
 
 
 def test_the_answer_has_at_most_ten_lines_and_a_number_per_dimension() -> None:
     text = (COMMITTED / "verify.md").read_text().split("\n\n")[1]
     assert len(text.splitlines()) <= 10
-    numbers = re.search(r"recursion, is ([\d., ]+) in dimension", text.replace("\n", " "))
+    numbers = re.search(r"The ratio is ([\d., ]+ and [\d.]+) in dimensions ([\d, ]+ and \d+),", text.replace("\n", " "))
     assert numbers is not None
-    assert len(numbers[1].split(", ")) == len(DIMENSIONS)
+    assert len(re.split(", | and ", numbers[1])) == len(DIMENSIONS)
+    assert re.split(", | and ", numbers[2]) == [str(p) for p in DIMENSIONS]
 
 
 def test_the_orders_of_the_committed_results_are_as_expected() -> None:
@@ -109,10 +113,12 @@ def test_an_update_that_halves_the_risk_helps_and_costs_its_time() -> None:
     steps = [STEPS, 2 * STEPS, 4 * STEPS]
     uniform = {"risks": [1.0, 0.5, 0.25], "seconds": 1.0, "steps": steps}
     result = {"uniform": uniform, "cells": {"1 1": [[0.5, 2.0]] * len(UPDATES)}}
-    assert experiment_page.log_ratios(result, "proximal", "1 1", "equal recursions") == pytest.approx(math.log(0.5))
-    assert experiment_page.log_ratios(result, "proximal", "1 1", "equal time") == pytest.approx(0)
+    assert risk_experiment_page.log_ratios(result, "proximal", "1 1", "equal recursions") == pytest.approx(
+        math.log(0.5)
+    )
+    assert risk_experiment_page.log_ratios(result, "proximal", "1 1", "equal time") == pytest.approx(0)
     result["cells"]["1 1"] = [[None, 1.0]] * len(UPDATES)
-    assert experiment_page.log_ratios(result, "proximal", "1 1", "equal time") is None
+    assert risk_experiment_page.log_ratios(result, "proximal", "1 1", "equal time") is None
 
 
 @pytest.mark.parametrize("problem", [name for name in PROBLEMS if name != "banana"])

@@ -231,8 +231,9 @@ def test_status_says_what_to_do_where_there_is_nothing(tmp_path, capsys):
     assert capsys.readouterr().out == f"there are no runs below {tmp_path}\n"
 
 
-def test_a_malformed_sweep_folder_gets_one_line(tmp_path, capsys):
-    (tmp_path / "sweep.yaml").write_text("jobs: [{number: &a 1, values: *a}]")
+@pytest.mark.parametrize("jobs", ["[{number: &a 1, values: *a}]", "[{number: 1, values: null}]"])
+def test_a_malformed_sweep_folder_gets_one_line(jobs, tmp_path, capsys):
+    (tmp_path / "sweep.yaml").write_text(f"jobs: {jobs}")
     assert main(["plot", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "sweep.yaml cannot be read" in line

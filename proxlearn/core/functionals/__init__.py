@@ -1,1 +1,1 @@
-"""The functionals to be minimised: functions of the measure of the cloud, with a first variation and a gradient."""
+"""The functionals to be minimised: functions of a weighted cloud, with a first variation and a gradient."""

@@ -155,7 +155,7 @@ class Energy(Functional):
         return _scalars(values, (len(rows), len(columns)), "W(theta, other)").to(rows.dtype)
 
     def _evaluate(self, name: str, function: Callable[..., Tensor], *particles: Tensor) -> Tensor:
-        """Evaluate the vectorised V or W at particles; raise InputError if the user's function fails."""
+        """Evaluate the vectorised V or W at the given particles; raise InputError if the user's function fails."""
         try:
             return function(*particles)
         except (ProxlearnError, torch.OutOfMemoryError):

@@ -226,7 +226,7 @@ class Functional(ABC):
             raise InputError(problem, f"give an N x {p} matrix of locations, or draw them with proxlearn.init")
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Self:
-        """Return the functional with its data on a device and in a precision; without data, return it unchanged.
+        """Return the functional with its data converted to a device and a precision; without data, it is unchanged.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ def check_arguments(functional: Functional, theta: Any, rho: Any) -> None:
     for name, value in (("theta", theta), ("rho", rho)):
         if not isinstance(value, Tensor) or not value.is_floating_point():
             what = f"a tensor of {value.dtype}" if isinstance(value, Tensor) else f"of type {type(value).__name__}"
-            remedy = "give cloud.theta and cloud.rho; PointCloud.from_arrays makes a cloud from arrays"
+            remedy = "give cloud.theta and cloud.rho; PointCloud.from_arrays creates a cloud from arrays"
             raise InputError(f"{name} is {what}, not a tensor of real numbers", remedy)
     functional.check_locations(theta)
     if rho.shape != theta.shape[:1] or rho.dtype != theta.dtype:

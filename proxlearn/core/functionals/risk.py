@@ -132,11 +132,11 @@ class Risk(Functional):
         return risk
 
     def with_samples(self, samples: Samples, batch: bool = False) -> Self:
-        """Return the same risk for other samples; ``samples`` and ``batch`` are those of ``from_samples``."""
+        """Return the same risk for other ``samples``; ``batch`` has the meaning that it has in ``from_samples``."""
         return self.from_samples(self.neuron, samples, self.loss, self.confinement, batch)
 
     def with_parts(self, *, loss: Loss | None = None, confinement: Confinement | None = None) -> Self:
-        """Return the same risk with another ``loss`` or ``confinement``; None keeps the present one."""
+        """Return the same risk with another ``loss`` or ``confinement``; None keeps the current one."""
         loss = self.loss if loss is None else loss
         confinement = self.confinement if confinement is None else confinement
         return self.from_samples(self.neuron, self.samples, loss, confinement, self.batch)
@@ -190,7 +190,7 @@ class Risk(Functional):
         return self.potentials_of_response(response, theta, rho, self.particle_sums(response, rho, hyper), hyper)
 
     def particle_sums(self, response: Response, rho: Tensor, hyper: Hyper) -> Tensor:
-        """Return the sums over the particles that the potentials depend on: P^T rho and, if needed, P^T 1, (1 or 2, n).
+        """Return the sums over the particles on which the potentials depend: P^T rho and, if needed, P^T 1.
 
         The response may be that of a part of a cloud; the sums of all parts are then added.
 
@@ -215,7 +215,7 @@ class Risk(Functional):
     def potentials_of_response(
         self, response: Response, theta: Tensor, rho: Tensor, sums: Tensor, hyper: Hyper
     ) -> Potentials:
-        """Return the potentials of the particles of a response, given the ``particle_sums`` of the whole cloud.
+        """Return the potentials of the particles in a response, given the ``particle_sums`` of the whole cloud.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The check of a user's functional at the cloud from which the steps start.
+"""The check that a user-defined functional is finite at the cloud from which the steps start.
 
 A function that is not finite there would produce a non-finite cloud in the first step, and a smaller step size would
 not help. A risk built from proxlearn's own neurons and losses is not evaluated, because its data have already been
@@ -67,7 +67,7 @@ def _has_own_parts(risk: Risk) -> bool:
 
 
 def _refuse_non_finite_part(functional: Functional, cloud: PointCloud) -> None:
-    """Raise an InputError that names V, W or the neuron, and a particle, if one of them is the cause."""
+    """Raise an InputError that names the cause and a particle if the cause is V, W or the neuron."""
     theta, rho = cloud.theta, cloud.rho
     values: dict[str, Tensor] = {}
     if isinstance(functional, Energy):

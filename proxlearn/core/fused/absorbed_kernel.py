@@ -1,12 +1,12 @@
-"""Kernels of plain numbers, shifted by the current potentials, so that a round is one pass over K without logarithms.
+"""Kernels of plain numbers, not logarithms, shifted by the current potentials, so that a round is one pass over K.
 
 With K(i,j) = exp(alpha_i + log Gamma(i,j) + gamma_j), z = e^gamma z^ and q = e^alpha q^, a round is
 
     u = K z^,   q^ = rho / u,   v = K^T q^,   log z <- (log xi + gamma - log v) / (1 + kappa),
 
 and row i's part of u, q^ and v needs only row i of K, so K is read once per round. gamma starts at log z_0, and K is
-rebuilt when log z has moved too far from it, so that the range is that of the log domain. alpha is chosen such that the
-largest entry of each row is 1.
+rebuilt when log z has moved too far from it, so the range is as large as in the log domain. alpha is chosen such that
+the largest entry of each row is 1.
 
 The entries of K have the precision of the cloud. u, v, z^ and q^ are in float64: sum_j z^_j v_j then equals sum_i rho_i
 up to the rounding of float64, and a step conserves mass in every precision.
@@ -39,7 +39,7 @@ class DenseKernel(NamedTuple):
     counts: np.ndarray
     """Number of pairs within ``limit``, per block of rows; the length is the number of blocks."""
     parts: np.ndarray
-    """Share of each block of rows in v, blocks x N."""
+    """Contribution of each block of rows to v, shape (blocks, N)."""
 
     @property
     def dtype(self) -> np.dtype:
@@ -84,7 +84,7 @@ SHORT = 50_000
 
 
 def dense_kernel(rows: np.ndarray, columns: np.ndarray, epsilon: float, K: np.ndarray, limit: float) -> DenseKernel:
-    """Return the kernel between two clouds, to be built in the memory ``K``; pairs within ``limit`` are counted."""
+    """Return the kernel between two clouds, stored in ``K``; the pairs within ``limit`` will be counted."""
     N, dtype, blocks = len(rows), rows.dtype, row_blocks(len(rows))
     rows_t, columns_t = np.ascontiguousarray(rows.T), np.ascontiguousarray(columns.T)
     counts, parts = np.zeros(blocks, np.int64), np.empty((blocks, N))
@@ -141,7 +141,7 @@ def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-d
 
 @compile_pass(parallel=True)
 def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
-    """Build K around gamma; ``log_scale`` becomes log(q / q^), without the unit of the weights."""
+    """Build K with the shift gamma, and set ``log_scale`` to log(q / q^), without the unit of the weights."""
     for t in prange(len(kernel.counts)):
         _build_dense_rows(np.int64(t), kernel, gamma, log_scale)
 

@@ -1,12 +1,12 @@
 """A cache of compiled passes on disk, private to the user and valid for one version of the source files.
 
-Numba's own cache is not used. It falls back to the package's folder, where code of older sources survives; its key
-covers the file of a function but not the files of the functions that it calls; and a damaged file makes it fail
+Numba's own cache is not used. It falls back to the package's folder, where code compiled from older sources remains;
+its key covers the file of a function but not the files of the functions that it calls; and a damaged file makes it fail
 at every start.
 
 A file is a pickle, which can run code when it is read. Therefore, the cache reads only from a folder that belongs to
 this user and that no other user can write to, and only regular files of this user with a valid checksum. The checksum
-detects damage before anything is unpickled; it does not protect against the user's own account.
+detects damage before anything is unpickled; it is no protection against other programs of the same user.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PassCache(_Cache):
         self._enabled = False
 
     def flush(self) -> None:
-        """Remove the stored code of this function."""
+        """Remove the stored code of this function from the cache."""
         for folder in folders():
             for path in folder.glob(f"{self._name}-*"):
                 _discard(path)
@@ -97,8 +97,8 @@ class PassCache(_Cache):
             content = _read_private(folder / name)
             if content is None:
                 continue
-            # A file with a valid checksum can be unusable, for example one written by another build of the same Numba
-            # version.
+            # A file with a valid checksum can be unusable, for example if another build of the same Numba version wrote
+            # it.
             with contextlib.suppress(Exception):
                 stored_sig, state = pickle.loads(_checked(name, content))
                 if stored_sig == sig:
@@ -130,7 +130,7 @@ class PassCache(_Cache):
         return f"{self._function.__module__.rpartition('.')[2]}.{self._function.__qualname__}"
 
     def _file_name(self, sig: Any, codegen: Any) -> str:
-        """Return a file name that depends on all that affects the code except the sources, which name the folder."""
+        """Return a file name that depends on all that affects the code, except the sources (see ``sources_key``)."""
         source = Path(inspect.getfile(self._function)).read_bytes()
         parts = (hashlib.sha256(source).hexdigest(), self._function.__code__.co_firstlineno, repr(sig))
         key = hashlib.sha256(repr((*parts, codegen.magic_tuple())).encode()).hexdigest()[:32]

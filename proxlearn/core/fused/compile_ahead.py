@@ -1,7 +1,7 @@
-"""A second process that compiles the fixed point while this process compiles the drift, if neither is in the cache.
+"""A second process that compiles the fixed point while this process compiles the drift.
 
-Numba compiles one function at a time, on one core. The first step needs first the drift and then the fixed point, and
-each takes seconds to compile. The second process stores its code in the cache, from which this process loads it.
+Numba compiles one function at a time, on one core. The first step needs the drift and then the fixed point, and each
+takes seconds to compile. The second process stores its code in the cache, from which this process loads it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ PATIENCE = 60.0
 
 _running: list[subprocess.Popen[bytes]] = []
 _decided: set[np.dtype] = set()
-"""Precisions for which ``start`` has looked into the cache; a selection makes a step per candidate."""
+"""Precisions for which ``start`` has already searched the cache; a selection calls it once per candidate."""
 
 
 def _arguments(dtype: np.dtype) -> tuple[Any, ...]:
-    """Return the arguments of a small fixed point in a precision, whose types are those of every dense fixed point."""
+    """Return the arguments of a small fixed point, with the types that every dense fixed point has in a precision."""
     points = np.arange(32.0).reshape(16, 2).astype(dtype)
     kernel = dense_kernel(points, points, 1.0, np.empty((16, 16), dtype), 1.0)
     return fixed_point.arguments(kernel, np.zeros(16), np.zeros(16), 1.0, np.zeros(16), 0.1, 2, "paper")
 
 
 def compile_fixed_point(dtype: np.dtype) -> None:
-    """Compile everything that a step with a dense kernel needs after its drift, by running it once."""
+    """Compile all passes that a step with a dense kernel needs after its drift, by calling each of them once."""
     fixed_point.DENSE(*_arguments(dtype))
     points, numbers = np.ones((16, 2), dtype), np.ones(16, dtype)
     largest_displacement(points, points)
@@ -62,7 +62,7 @@ def start(dtype: np.dtype) -> None:
         "import numpy; from proxlearn.core.fused.compile_ahead import compile_fixed_point; "
         f"compile_fixed_point(numpy.dtype({dtype.name!r}))"
     )
-    # The working directory is not in the path, because a file of the user may have the name of a module.
+    # The working directory is not in the path, because a user's file may have the same name as a module.
     command = [sys.executable, "-P", "-c", statement]
     # If the second process cannot be started, this process compiles everything.
     with contextlib.suppress(OSError):

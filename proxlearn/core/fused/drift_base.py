@@ -1,4 +1,4 @@
-"""The base class of the fused drifts: hyperparameters, cotangents, the potential w and padded features."""
+"""The base class of the fused drifts: hyperparameters, cotangents, the potential w, padded features and products."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class FusedDrift(ABC):
 
 
 def potential(hyper: Hyper, inner_c: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """Return w from P c, which is v + u for the paper's cotangent and v + 2 u for that of the first variation.
+    """Return w, given P c: v + u with the paper's cotangent c, or v + 2 u with that of the first variation.
 
-    ``u`` is given if the readings of drift and prox_potential differ.
+    ``u`` must be given if the readings of drift and prox_potential differ.
     """
     if u is None:
         return inner_c
@@ -89,6 +89,54 @@ def pad_columns(X: Tensor) -> Tensor:
     """
     columns = -(-X.shape[1] // 16) * 16
     return torch.nn.functional.pad(X, (0, columns - X.shape[1])).contiguous()
+
+
+def product(A: Tensor, B: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return A B with bits that do not depend on the number of threads.
+
+    If the result is small and its sums are long, the library may divide each sum among the threads. Such products are
+    computed by one thread. Which shapes are affected depends on the processor, so each shape is tried once.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or _same_bits(_layout(A), _layout(B), A.dtype, threads):
+        return torch.mm(A, B, out=out)
+    torch.set_num_threads(1)
+    try:
+        return torch.mm(A, B, out=out)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def row_products(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Return the inner product of each row with a vector, as ``product`` does."""
+    inner: np.ndarray = product(torch.from_numpy(rows), torch.from_numpy(vector)[:, None])[:, 0].numpy()
+    return inner
+
+
+Layout = tuple[torch.Size, tuple[int, ...], int]
+"""Shape, strides, and offset from the start of a register."""
+
+
+def _layout(matrix: Tensor) -> Layout:
+    return matrix.shape, matrix.stride(), int(matrix.storage_offset()) % 16
+
+
+@lru_cache(maxsize=2**12)
+def _same_bits(left: Layout, right: Layout, dtype: torch.dtype, threads: int) -> bool:
+    """Return whether random factors have the same product with one thread and with ``threads``, the current number."""
+    generator = torch.Generator().manual_seed(0)
+
+    def factor(shape: torch.Size, strides: tuple[int, ...], offset: int) -> Tensor:
+        size = offset + 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+        return torch.randn(max(size, 1), dtype=dtype, generator=generator).as_strided(shape, strides, offset)
+
+    A, B = factor(*left), factor(*right)
+    together = torch.mm(A, B)
+    torch.set_num_threads(1)
+    try:
+        return torch.equal(torch.mm(A, B), together)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @lru_cache(maxsize=2)

@@ -67,7 +67,7 @@ class PlainDrift:
     def backward(
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
     ) -> tuple[Tensor, np.ndarray]:
-        assert self._response is not None, "backward follows forward"
+        assert self._response is not None, "forward must be called before backward"
         sums, weights = torch.from_numpy(np.stack((r, s))), torch.from_numpy(rho)
         potentials = self._risk.potentials_of_response(self._response, theta, weights, sums, self.hyper)
         self._response = None
@@ -130,7 +130,7 @@ FUSED_DRIFTS: dict[str, Callable[[Risk, int], DriftClass]] = {
     "softmax_intercept": _softmax,
     "tanh_outputs": lambda risk, N: TanhOutputsDrift,
 }
-"""The function that chooses the compiled drift for N particles, by the name of the neuron."""
+"""Functions that choose the compiled drift for N particles, by the name of the neuron."""
 
 
 def has_fused_drift(functional: Functional) -> bool:

@@ -97,7 +97,7 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
     """Return the function that runs the rounds with the two operations of a kernel; the function can be compiled."""
 
     def rounds(kernel, gamma, rho, unit, log_xi, kappa, log_z, delta, L, by_norms, reach, smallest, share):  # type: ignore[no-untyped-def]
-        """Run the rounds from log_z; return whether the plain numbers stayed in range, and the pair of Algorithm 1.
+        """Run the rounds from log_z; return whether no plain number left its range, and the pair of Algorithm 1.
 
         ``gamma`` is memory for the shift, in the precision of K. ``by_norms`` selects the paper's criterion.
         """
@@ -136,7 +136,7 @@ def _make_rounds(build: Callable[..., None], sweep: Callable[..., None]) -> Call
                 new_u, new_q, new_v, share, new_gamma, unit, log_xi, kappa, next_z, new_Gq, following
             )
             if by_norms:
-                # If the change of z is not small, the distance of q is not needed.
+                # If the change in z is not small, the change in q does not matter.
                 near = _scaled_distance(new_z, new_gamma, z, gamma, 0.0) < delta
                 if near and _scaled_distance(new_q, new_scale, q, log_scale, unit) < delta:
                     stopped = True
@@ -176,7 +176,7 @@ def arguments(
     L: int,
     tolerance: Tolerance,
 ) -> tuple[Any, ...]:
-    """Return the arguments of the rounds for a problem that is given by the arguments of ``solve``."""
+    """Convert the arguments of ``solve`` to the arguments of the rounds."""
     unit = float(log_rho.max())
     smallest = SMALLEST[kernel.dtype]
     return (
@@ -206,7 +206,7 @@ def solve(
     L: int,
     tolerance: Tolerance,
 ) -> FixedPoint | None:
-    """Run the rounds as in proximal.solve; return None if the plain numbers leave their range.
+    """Run the rounds as in proximal.solve; return None if plain numbers overflow or underflow.
 
     The kernel is a DenseKernel, a ShortKernel, a SparseKernel or a TileKernel. All vectors are in float64.
     """

@@ -1,11 +1,10 @@
 """One recursion with fused passes and, for kernel=auto, with a kernel limited to the relevant pairs.
 
-The cloud determines one of four regimes. *Identity*: no two particles are close enough to exchange mass, and the
-proximal step is the identity up to 2^-53; the check costs O(N p). *Sparse*: few pairs are close enough, and the
-products run over a neighbour list with a skin. *Dense*: all pairs are stored as a matrix, for up to 8192 particles.
-*Tiled*: for more particles with many neighbours, tiles beyond the cut-off are skipped; the others are stored if they
-fit in memory, and otherwise computed again in every round with the same bits. The bounds that make this exact are in
-``screening``.
+Each step is in one of four regimes. *Identity*: no two particles are close enough to exchange mass, and the proximal
+step is the identity up to 2^-53; the check costs O(N p). *Sparse*: few pairs are close enough, and the products run
+over a neighbour list with a skin. *Dense*: all pairs are stored as a matrix, for up to 8192 particles. *Tiled*: for
+more particles with many neighbours, tiles beyond the cut-off are skipped; the others are stored if they fit in memory,
+and otherwise computed again in every round with the same bits. The bounds that make this exact are in ``screening``.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class FusedStep:
     def _screened(
         self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor, radius: float, max_step: float
     ) -> tuple[Screen | None, FixedPoint | None]:
-        """Return the screen of the next step, and the fixed point or None if the weights do not change."""
+        """Return the screen for the next step, and the fixed point, or None if the weights do not change."""
         if self._is_for_one_step(theta, radius, max_step):
             return None, self._with_one_list(cloud, theta, w, z0, radius)
         epsilon = self.hyper.epsilon
@@ -167,7 +166,7 @@ class FusedStep:
         return screen, solution
 
     def _is_for_one_step(self, theta: Tensor, radius: float, max_step: float) -> bool:
-        """Return whether a neighbour list is built for one step, because it would not be valid for a second one."""
+        """Return whether to build a neighbour list for a single step, because no list would be valid for two steps."""
         few = self.N <= one_step_list.MOST_ROWS and theta.shape[1] <= one_step_list.MOST_COORDINATES
         return few and skin(radius + max_step, max_step) == 0
 
@@ -202,7 +201,7 @@ class FusedStep:
         rows, columns = self._oriented(cloud.theta, theta)
         kernel, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None and self.dtype == np.float32:
-            # This happens with a small epsilon: float64 has ten times the range and costs a tenth of the log domain.
+            # With a small epsilon, float32 fails; float64 has ten times the range, at a tenth of the log domain's cost.
             rows, columns = rows.astype(np.float64), columns.astype(np.float64)
             _, solution = self._solve_dense(rows, columns, cloud, w, z0, limit)
         if solution is None:
@@ -251,7 +250,7 @@ class FusedStep:
         return fixed_point.solve(kernel, log_rho, log_xi, hyper.kappa, log_z0, hyper.delta, hyper.L, hyper.tolerance)
 
     def _in_log_domain(self, cloud: PointCloud, theta: Tensor, w: np.ndarray, z0: Tensor) -> FixedPoint:
-        """Run the reference solver in float64, for clouds whose plain numbers leave their range."""
+        """Run the reference solver in float64, for clouds on which plain numbers overflow or underflow."""
         hyper, (rows, columns) = self.hyper, self._oriented(cloud.theta, theta)
         if self.N > MOST_DENSE:
             kernel: Kernel = make_kernel(
@@ -321,7 +320,7 @@ class FusedStep:
         return self._moved[2]
 
     def _weights_of(self, log_rho: Tensor) -> tuple[np.ndarray, float]:
-        """Return rho and osc(log rho), which do not change as long as the proximal step is the identity."""
+        """Return rho and osc(log rho), which are cached while the proximal step is the identity."""
         if self._weights[0] is not log_rho:
             values = log_rho.numpy()
             self._weights = (log_rho, np.exp(values).astype(self.dtype), oscillation(values))

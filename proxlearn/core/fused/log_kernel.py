@@ -1,4 +1,4 @@
-"""The compiled form of ``kernel.LogKernel``, for clouds whose plain numbers leave their range, as in diverging runs.
+"""The compiled form of ``kernel.LogKernel``, for clouds on which plain numbers overflow, as in diverging runs.
 
 The operations are the same, in float64 and without N x N temporaries.
 """
@@ -111,8 +111,8 @@ class FusedLogKernel:
     def _transport_by_rows(self, log_rho: Tensor, log_z: Tensor) -> Tensor:
         """Compute ``log_transport`` in blocks of rows, with the shares of each row normalised as in LogKernel.
 
-        In a diverging cloud, log(Gamma z) is so large (1e20) that log 2 is lost to rounding, and two equal entries of a
-        row would each receive the whole mass of the row.
+        Without the normalisation, a row with two equal entries would send its whole mass to each of them if the cloud
+        diverges: log(Gamma z) is then so large (1e20) that adding log 2, for the sum of the two, does not change it.
         """
         log_Gamma, transported = torch.from_numpy(self.log_Gamma), torch.full_like(log_rho, -torch.inf)
         size = max(1, BLOCK // len(log_z))

@@ -152,14 +152,18 @@ def _scan(points, cell, starts, shape, limit, far, counts, nearest, pairs):  # t
 
 
 def _run_scan(grid: Grid, radius: float, far: float, capacity: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the number of pairs within ``radius``, at most ``capacity`` pairs per block, and the smallest distance."""
+    """Scan for pairs of points; return the counts, the pairs and the smallest distance.
+
+    The counts are the numbers of pairs within ``radius`` per block, of which the first ``capacity`` are stored. The
+    smallest distance is infinite if the scan finds no pair within max(radius, far).
+    """
     dtype, blocks = grid.points.dtype, row_blocks(grid.points.shape[1])
     counts, nearest, pairs = (
         np.empty(blocks, np.int64),
         np.empty(blocks, dtype),
         np.empty((blocks, capacity, 2), np.int32),
     )
-    # The limit is slightly wider, so that no pair is lost when a distance is rounded.
+    # The limit is slightly larger than the radius, so that rounding of a distance does not lose a pair.
     limit, beyond = (dtype.type((r * (1 + 1e-5)) ** 2) for r in (radius, max(radius, far)))
     _scan(grid.points, grid.cell, grid.starts, grid.shape, limit, beyond, counts, nearest, pairs)
     return counts, pairs, float(np.sqrt(nearest.min()))
@@ -180,7 +184,7 @@ class NeighbourList:
 
 @compile_pass()
 def _both_ways(rows, columns, N):  # type: ignore[no-untyped-def]
-    """Enter each pair in the rows of both particles."""
+    """Store each pair in the rows of both of its particles."""
     starts = np.zeros(N + 1, np.int64)
     for e in range(len(rows)):
         starts[rows[e] + 1] += 1
@@ -207,14 +211,14 @@ def candidate_pairs(cloud: np.ndarray, radius: float) -> float:
 SAMPLED = 32
 """Number of particles whose neighbours ``mean_neighbours`` counts."""
 PART = 2**13
-"""Number of particles with which it compares them at a time."""
+"""Number of particles with which ``mean_neighbours`` compares these at a time."""
 
 
 def mean_neighbours(cloud: np.ndarray, radius: float) -> float:
-    """Return the mean number of neighbours within a radius, estimated from particles at equal intervals."""
+    """Estimate the mean number of neighbours within a radius from every k-th particle of the cloud."""
     sample = cloud[:: max(1, len(cloud) // SAMPLED)]
     counts = np.full(len(sample), -1)
-    # In parts, because the differences of a whole cloud take up as much memory as the cloud.
+    # The distances are computed in parts, because the differences of a whole cloud take up as much memory as the cloud.
     for part in np.split(cloud, range(PART, len(cloud), PART)):
         for k, point in enumerate(sample):
             counts[k] += np.count_nonzero(np.square(part - point).sum(axis=1) <= radius**2)

@@ -14,13 +14,13 @@ from proxlearn.core.fused.neighbour_list import NeighbourList
 from proxlearn.core.fused.vector_math import FINITE
 
 MOST_COORDINATES = 3
-"""Largest dimension of a particle; cells on two coordinates separate points well in up to three dimensions, and badly
+"""Largest dimension of a particle; cells on two coordinates separate points well in up to three dimensions, but poorly
 in more.
 """
 MOST_ROWS = 4096
 """Number of particles above which several threads with a list for several steps are faster."""
 WIDER = 1 + 1e-5
-"""Factor by which the list is wider than the cut-off, so that no pair is lost when a distance is rounded."""
+"""Factor by which the list is wider than the cut-off, so that rounding of a distance does not lose a pair."""
 
 
 @compile_pass(fastmath=FINITE, error_model="numpy")

@@ -12,7 +12,8 @@ from proxlearn.core.fused.code_cache import compile_pass
 from proxlearn.core.fused.vector_math import FAST, from_sortable_int, sortable_int, tanh
 
 IN_ORDER = FAST - {"reassoc"}
-"""Compiler flags without reordering of sums, because the result of a row must not depend on the other rows."""
+"""Compiler flags that do not allow sums to be reordered, because the result of a row must not depend on the other
+rows."""
 NEAR = 32
 """Maximum number of samples in the list of a row."""
 TRIES = 4

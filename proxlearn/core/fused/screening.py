@@ -29,7 +29,7 @@ def oscillation(values: np.ndarray) -> float:
 
 @compile_pass()
 def ranges(z, w, log_rho, inverse_beta):  # type: ignore[no-untyped-def]
-    """Return osc(log z) and osc(w + log(rho) / beta), computed in one pass."""
+    """Return osc(log z) and osc(w + log(rho) / beta), where osc is the maximum minus the minimum."""
     least = most = float(z[0])
     low = high = w[0] + log_rho[0] * inverse_beta
     for i in range(len(z)):

@@ -44,7 +44,7 @@ class ShardedStep(FusedStep):
         return ShardedDrift(functional, self.hyper, self.shards)
 
     def _free_memory(self) -> int:
-        # The ranks of one machine ask at the same time, and each of them is told of the same free memory.
+        # All ranks on one machine see the same free memory, so each of them uses an equal share.
         return free_memory() // self.shards.exchange.local_size
 
 

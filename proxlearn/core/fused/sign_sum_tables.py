@@ -56,7 +56,7 @@ def _fill(typing, table, inputs, first):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _add_entries(typing, to, m, codes, tables):  # type: ignore[no-untyped-def]
-    """Add the entry codes[m, t] of each table t to ``to[m]``."""
+    """Add the entries codes[m, t] of all tables t to ``to[m]``."""
 
     def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds, align, m = signature.args, signature.args[0].dtype.bitwidth // 8, args[1]

@@ -157,9 +157,9 @@ def signs(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 def is_applicable(problem: Risk, N: int) -> bool:
     """Return whether this drift applies to the samples and is faster than the matrix products.
 
-    For at least LEAST samples and features, a full tile of particles and 2 to 10 classes, it is up to 3.5 times as fast
-    as the products and never slower, as measured with one thread in both precisions. It never applies to mini-batches,
-    because the features of the next one may have a third value.
+    For at least LEAST samples and features, a full tile of particles and 2 to 10 classes, it was up to 3.5 times as
+    fast as the products and never slower in measurements with one thread in both precisions. It never applies to
+    mini-batches, because the features of the next batch may have a third value.
     """
     X = problem.samples.X
     return not problem.batch and N >= LANES and min(X.shape) >= LEAST and signs(X.numpy()) is not None
@@ -199,7 +199,7 @@ class BinaryFeaturesDrift(FusedDrift):
     def _prepare(self, samples: Samples) -> None:
         signed = signs(samples.X.numpy())
         assert samples.labels is not None, "the softmax neuron needs labelled samples"
-        assert signed is not None, "a feature has a third value"
+        assert signed is not None, "a feature has more than two values"
         self.labels = samples.labels.numpy()
         self.mid, self.half, above = signed
         # The last feature is 1: its weight is the shift of the logits, and its gradient is the gradient of the shift.

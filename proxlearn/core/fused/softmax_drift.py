@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, potential
+from proxlearn.core.fused.drift_base import FusedDrift, potential, product, row_products
 from proxlearn.core.fused.vector_math import FAST, exp
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
@@ -143,7 +143,7 @@ class SoftmaxDrift(FusedDrift):
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         first = self.intercepts
         subtract_last(theta.numpy(), first, self.W.numpy())
-        torch.mm(self.W, self.Xt, out=self.Z)
+        product(self.W, self.Xt, self.Z)
         if first:
             self.Z += (theta[:, : first - 1] - theta[:, first - 1 : first]).reshape(-1, 1)
         forward(self.Z.numpy(), self.labels, rho, self.P, self.sums)
@@ -155,9 +155,9 @@ class SoftmaxDrift(FusedDrift):
     ) -> tuple[Tensor, np.ndarray]:
         first, Z = self.intercepts, self.Z.numpy()
         c, d = self.cotangent(r, s)
-        u = self.P @ self._weighted(r) / self.n if self.hyper.drift != self.hyper.prox_potential else None
+        u = row_products(self.P, self._weighted(r)) / self.n if self.hyper.drift != self.hyper.prox_potential else None
         backward(Z, self.labels, self.P, rho, c, d, self.inner_c, self.blocks)
-        torch.mm(self.Z, self.X, out=self.gradient)
+        product(self.Z, self.X, self.gradient)
         new = torch.empty_like(theta)
         steps = (self.h, self.diffusion, noise.numpy(), new.numpy())
         update(theta.numpy(), self.gradient.numpy(), first, *steps)

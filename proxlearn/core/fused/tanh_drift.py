@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, product, row_products, with_ones
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
@@ -125,7 +125,7 @@ class TanhDrift(FusedDrift):
         self.X1t, self.X1 = with_ones(samples)
 
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
-        torch.mm(theta[:, 1:], self.X1t, out=self.T)
+        product(theta[:, 1:], self.X1t, self.T)
         forward(self.T_array, theta.numpy(), rho, self.sums)
         total: np.ndarray = self.sums.sum(axis=0)
         return total
@@ -135,7 +135,9 @@ class TanhDrift(FusedDrift):
     ) -> tuple[Tensor, np.ndarray]:
         cloud, T = theta.numpy(), self.T_array
         c, d = self.cotangent(r, s)
-        u = cloud[:, 0] * (T @ self._weighted(r)) / self.n if self.hyper.drift != self.hyper.prox_potential else None
+        u = None
+        if self.hyper.drift != self.hyper.prox_potential:
+            u = cloud[:, 0] * row_products(T, self._weighted(r)) / self.n
         backward(T, rho, c, d, self.inner_c, self.grad_a, self.active, self.blocks)
         places = self._second_product()
         new = torch.empty_like(theta)
@@ -149,9 +151,9 @@ class TanhDrift(FusedDrift):
         if 2 * len(rows) > len(self.active):
             # Multiplying rows of zeros, whose gradient is zero, costs less than copying the other rows.
             self.T_array[~self.active] = 0
-            torch.mm(self.T, self.X1, out=self.GX)
+            product(self.T, self.X1, self.GX)
             return self.all_places
-        torch.mm(self.T[torch.from_numpy(rows)], self.X1, out=self.GX[: len(rows)])
+        product(self.T[torch.from_numpy(rows)], self.X1, self.GX[: len(rows)])
         places = np.full(len(self.active), -1)
         places[rows] = np.arange(len(rows))
         return places

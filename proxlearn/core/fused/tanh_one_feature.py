@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, potential
+from proxlearn.core.fused.drift_base import FusedDrift, potential, row_products
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
@@ -41,8 +41,8 @@ def forward(theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
         _forward_rows(np.int64(t), theta, rho, x, T, sums)
 
 
-# As a function of its own, it would have other bits in the process that compiles it than in those that load it from
-# the cache.
+# This function is inlined, because a separate one would give different bits in the process that compiles it and in
+# processes that load it from the cache.
 @njit(fastmath=FAST, error_model="numpy", forceinline=True)
 def _backward_rows(t, blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):  # type: ignore[no-untyped-def]
     N, n = T.shape
@@ -96,7 +96,7 @@ class OneFeatureTanhDrift(FusedDrift):
     ) -> tuple[Tensor, np.ndarray]:
         cloud, T, hyper = theta.numpy(), self.T, self.hyper
         c, d = self.cotangent(r, s)
-        u = cloud[:, 0] * (T @ self._weighted(r)) / self.n if hyper.drift != hyper.prox_potential else None
+        u = cloud[:, 0] * row_products(T, self._weighted(r)) / self.n if hyper.drift != hyper.prox_potential else None
         new = torch.empty_like(theta)
         steps = (self.h, self.diffusion, noise.numpy(), self.inner_c, new.numpy())
         backward(self.blocks, T, cloud, rho, self.x, c, d, *steps)

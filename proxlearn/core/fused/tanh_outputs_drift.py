@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, product, with_ones
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
@@ -72,10 +72,10 @@ class TanhOutputsDrift(FusedDrift):
     def forward(self, theta: Tensor, rho: np.ndarray) -> np.ndarray:
         C, T = self.C, self.T
         a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
-        torch.mm(theta[:, C:], self.X1t, out=T)
+        product(theta[:, C:], self.X1t, T)
         forward(T.numpy(), self.blocks)
-        # The product is T^T a instead of a^T T, whose bits depend on the number of threads in float32.
-        return np.stack([(T.T @ part).T.contiguous().numpy() for part in (weights * a, a)])
+        # The product is T^T a, because one thread would compute a^T T on some processors.
+        return np.stack([product(T.T, part).T.contiguous().numpy() for part in (weights * a, a)])
 
     def backward(
         self, theta: Tensor, rho: np.ndarray, noise: Tensor, r: np.ndarray, s: np.ndarray
@@ -83,16 +83,16 @@ class TanhOutputsDrift(FusedDrift):
         C, T, hyper = self.C, self.T, self.hyper
         a, weights = theta[:, :C].contiguous(), torch.from_numpy(rho)[:, None]
         c, d = (torch.from_numpy(part) for part in self.cotangent(r, s))
-        inner = grad_a = T @ c.T
-        torch.mm(a, c, out=self.g)
+        inner = grad_a = product(T, c.T)
+        product(a, c, self.g)
         if hyper.drift == "paper":
-            grad_a = inner + weights * (T @ d.T)
+            grad_a = inner + weights * product(T, d.T)
             self.g.addmm_(weights * a, d)
         backward(T.numpy(), self.g.numpy(), self.blocks)
         u = None
         if hyper.drift != hyper.prox_potential:
-            u = ((a * (T @ torch.from_numpy(self._weighted(r)).T)).sum(1) / self.n).numpy()
-        torch.mm(self.g, self.X1, out=self.GX)
+            u = ((a * product(T, torch.from_numpy(self._weighted(r)).T)).sum(1) / self.n).numpy()
+        product(self.g, self.X1, self.GX)
         new = torch.empty_like(theta)
         steps = (self.h, self.diffusion, noise.numpy(), new.numpy())
         update(theta.numpy(), grad_a.numpy(), self.GX.numpy(), *steps)

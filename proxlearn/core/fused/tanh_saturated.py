@@ -53,7 +53,10 @@ cost more.
 
 
 def saturates(problem: Risk) -> bool:
-    """Return whether the neurons will saturate, from the data only, so that a resumed run makes the same choice."""
+    """Predict whether the neurons will saturate; the answer depends on the data alone, so a resumed run chooses alike.
+
+    It is False for a mini-batch.
+    """
     lengths = torch.linalg.vector_norm(problem.samples.X, dim=1)
     return not problem.batch and bool(lengths.median() >= LARGE)
 
@@ -206,7 +209,7 @@ def backward(theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, in
 
 @lru_cache(maxsize=2)
 def _rows_with_ones(samples: Samples) -> np.ndarray:
-    """Return [1 X], of which the drifts of the blocks of a cloud share one copy."""
+    """Return [1 X]; the drifts of all blocks of a cloud share one copy."""
     return with_ones(samples)[0].T.contiguous().numpy()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused.code_cache import compile_pass
-from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
+from proxlearn.core.fused.drift_base import FusedDrift, potential, product, row_products, with_ones
 from proxlearn.core.fused.tanh_drift import backward, forward
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
@@ -125,7 +125,7 @@ class TiledTanhDrift(FusedDrift):
         return new, potential(self.hyper, cloud[:, 0] * self.inner_c, u)
 
     def _product(self, theta: Tensor) -> Tensor:
-        return torch.mm(theta[:, 1:], self.X1t, out=self.Z[: len(theta)])
+        return product(theta[:, 1:], self.X1t, self.Z[: len(theta)])
 
     def _backward_rows(
         self,
@@ -142,12 +142,12 @@ class TiledTanhDrift(FusedDrift):
         Z = self._product(points)
         forward(Z.numpy(), points.numpy(), weights, np.empty((self.blocks, 2, self.n), rho.dtype))
         if u is not None:
-            u[rows] = Z.numpy() @ r
+            u[rows] = row_products(Z.numpy(), r)
         inner_c, grad_a = np.empty(count, rho.dtype), np.empty(count, rho.dtype)
         active = np.empty(count, np.bool_)
         backward(Z.numpy(), weights, c, d, inner_c, grad_a, active, self.blocks)
         self.inner_c[rows], self.grad_a[rows] = inner_c, grad_a
-        gradient: np.ndarray = torch.mm(Z, self.X1).numpy()[:, : len(self.X1t)] * points.numpy()[:, :1]
+        gradient: np.ndarray = product(Z, self.X1).numpy()[:, : len(self.X1t)] * points.numpy()[:, :1]
         # A product with a different set of rows may differ in the last bits, so that a row now counts as saturated and
         # holds T.
         gradient[~active] = 0

@@ -25,8 +25,7 @@ from proxlearn.core.fused.vector_math import FAST, FINITE, exp, from_sortable_in
 MOST_SUMS = 2**25
 """Largest number of partial sums of v over all blocks, which take up 256 MB."""
 WIDEST = 256
-"""Largest number of columns in a chunk; shorter loops cost more per pair, and longer ones do not fit in the L1 cache.
-"""
+"""Largest number of columns in a chunk; shorter loops cost more per pair, and longer ones exceed the L1 cache."""
 AT_ONCE = 3
 """Number of coordinates that are added at a time; the number of coordinates is padded to a multiple of it."""
 LINE = 64
@@ -84,8 +83,8 @@ class Round(NamedTuple):
 def _add_squares(total, following, columns, start, length, x, r):  # type: ignore[no-untyped-def]
     """Add to total[j] the sum over k of (x[k, r] - columns[k, start + j])^2, and to following[j] the sum for row r + 1.
 
-    The columns are read once for two rows. Three coordinates (AT_ONCE) are processed at a time; with more, the compiler
-    would need more overlap checks of the arrays than it allows.
+    The columns are read once for two rows. AT_ONCE coordinates are processed at a time; with more, the compiler would
+    need more checks for overlapping arrays than it allows.
     """
     for k in range(0, len(columns), AT_ONCE):
         x0, x1, x2 = x[k, r], x[k + 1, r], x[k + 2, r]
@@ -155,7 +154,7 @@ def _add_transposed(K, begin, end, q, v):  # type: ignore[no-untyped-def]
 # If all z^ of a row underflow, u = 0 and q^ is infinite, which the fixed point detects.
 @compile_pass(error_model="numpy")
 def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: ignore[no-untyped-def]
-    """Compute u and q^ of the row groups first..last, and their part of v.
+    """Compute u and q^ of the row groups first..last, and their contribution to v.
 
     The entries are computed if ``compute`` is true and otherwise read from ``stored``, which is empty if no entries are
     stored. alpha is chosen if ``shift`` is true and otherwise taken from an earlier sweep.
@@ -222,7 +221,7 @@ def _sweep_groups(first, last, tiles, now, compute, shift, stored, v):  # type: 
 
 @compile_pass(parallel=True)
 def _sweep_tiles(tiles, now, compute, shift, stored, first, blocks, v):  # type: ignore[no-untyped-def]
-    """Sweep as many of the cloud's ``blocks`` of rows as v has rows, starting with the block ``first``."""
+    """Sweep len(v) of the cloud's ``blocks`` blocks of rows, starting with the block ``first``."""
     # This function is short on purpose, because Numba compiles a parallel function several times.
     groups = len(tiles.starts) - 1
     for i in prange(len(v)):
@@ -243,8 +242,7 @@ class TileKernel:
     ) -> None:
         N, p = rows.shape
         self.dtype = dtype = rows.dtype
-        # The order is that of the rows, whose groups are smaller than the leaves of the columns and therefore more
-        # sensitive.
+        # The order is computed from the rows, whose groups are smaller than the leaves and therefore more sensitive.
         self.order = tile_order(rows)
         groups, leaves = -(-N // GROUP), -(-N // LEAF)
         first, last = self._own_groups(groups)
@@ -288,7 +286,7 @@ class TileKernel:
         return 0, groups
 
     def _count_all(self, entries: int) -> int:
-        """Return the number of entries of all processes."""
+        """Return the sum of ``entries`` over all processes."""
         return entries
 
     def _parts_at_once(self, N: int) -> int:
@@ -322,7 +320,7 @@ class TileKernel:
         return total
 
     def _sweep_blocks(self, first: int, blocks: int, parts: np.ndarray) -> None:
-        """Sweep the blocks from ``first`` on, of ``blocks`` in total, and store their parts of v in ``parts``."""
+        """Sweep len(parts) of the ``blocks`` blocks, starting with ``first``; store their parts of v in ``parts``."""
         compute = not (self._is_built and self.is_stored)
         _sweep_tiles(self.tiles, self._round, compute, not self._is_built, self._stored, first, blocks, parts)
 

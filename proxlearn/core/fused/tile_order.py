@@ -1,4 +1,4 @@
-"""An order of the particles in which neighbours in memory are neighbours in space, and their bounding boxes.
+"""An order in which particles that are close in space are close in memory, and bounding boxes of the particles.
 
 The order is that of a tree: a set of particles is split at the median of its widest coordinate, down to groups of
 ``GROUP`` particles. ``LEAF`` consecutive particles form a leaf of the columns, and ``GROUP`` consecutive particles form
@@ -16,7 +16,7 @@ from numba import njit
 from proxlearn.core.fused.code_cache import compile_pass
 
 GROUP = 8
-"""Number of rows that share one reading of the columns."""
+"""Number of rows for which the columns are read once."""
 LEAF = 64
 """Number of columns in a leaf, a multiple of the width of a vector register and of ``GROUP``."""
 
@@ -98,7 +98,7 @@ class Boxes(NamedTuple):
 
     @staticmethod
     def around(coordinates: Iterable[np.ndarray], size: int) -> Boxes:
-        """Return the boxes around every ``size`` consecutive particles, given their coordinates, one after the other.
+        """Return the boxes around every ``size`` consecutive particles, given an iterable of their coordinates.
 
         One coordinate at a time is in memory, because an ordered copy of a large cloud would take as much as the cloud.
         """
@@ -145,7 +145,7 @@ def active_chunks(low, high, first, group, leaf_low, leaf_high, limit, widest, g
 
 @compile_pass()
 def count_columns(low, high, leaf_low, leaf_high, limit, first, columns):  # type: ignore[no-untyped-def]
-    """Count the active columns of the groups of the boxes ``low``, ``high``, which begin with the group ``first``."""
+    """Count the active columns of each group of rows; the boxes ``low``, ``high`` begin with the group ``first``."""
     leaves = leaf_low.shape[1]
     gaps, begins, ends = np.empty(leaves), np.empty(leaves, np.int64), np.empty(leaves, np.int64)
     for i in range(len(columns)):

@@ -1,1 +1,1 @@
-"""Storage of the Gibbs kernel Gamma: as a whole matrix, in tiles that are rebuilt, absorbed, or as a formula."""
+"""Forms of the Gibbs kernel Gamma: a whole matrix, tiles of logarithms, tiles of absorbed kernels, or a formula."""

@@ -102,7 +102,7 @@ def try_kernel(rows: Tensor, columns: Tensor, epsilon: float) -> KeOpsLogKernel 
 
 
 def _load() -> Any:
-    """Return pykeops' class LazyTensor, which is imported at the first call."""
+    """Import pykeops at the first call, and return its class LazyTensor."""
     import pykeops
     from pykeops.torch import LazyTensor
 

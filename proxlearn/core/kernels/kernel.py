@@ -1,8 +1,8 @@
 """The Gibbs kernel Gamma = exp(-C / 2 epsilon), and its two forms that are stored as N x N matrices.
 
-The fixed point of Algorithm 1 (proximal.py) uses a kernel through these operations only, on logarithms, and does not
-depend on how Gamma is stored. Distances and exponentials have the precision of the locations. The potentials and the
-weights may have a higher precision; the mass is then distributed in that precision.
+The fixed point of Algorithm 1 (proximal.py) uses a kernel only through the operations of ``Kernel``, on logarithms, and
+does not depend on how Gamma is stored. Distances and exponentials have the precision of the locations. The potentials
+and the weights may have a higher precision; the mass is then distributed in that precision.
 
 ``DenseKernel`` stores Gamma, as the paper does, and is limited by the range of its floating-point type. ``LogKernel``
 stores the logarithm and never leaves that range.
@@ -113,7 +113,7 @@ class RangedKernel(ABC):
 
     @abstractmethod
     def limit_change(self, change: float) -> None:
-        """Set an upper limit on max|change| of each operation's argument between consecutive calls.
+        """Set an upper limit on max|change| of an operation's argument between two consecutive calls.
 
         The fixed point can provide this limit without waiting for the device again: its criterion reads max|change of
         log z|, and neither the next log z nor log q moves further, because log Gamma' exp is non-expansive in the

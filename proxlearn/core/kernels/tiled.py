@@ -1,7 +1,7 @@
 """Kernels without an N x N matrix: tiles of rows, which are built from the locations, used and discarded.
 
-The results of all tiles are written into one tensor. A list of small tensors, allocated between the tiles, could keep
-the CPU's allocator from reusing the memory of a tile; 20000 particles then took up 3 GB.
+The results of all tiles are written into one tensor. A list of small tensors, allocated between the tiles, could
+prevent the CPU's allocator from reusing the memory of a tile; 20000 particles then took up 3 GB.
 
 The size of a tile depends only on the matrix and on the device, unless the memory is too small even for one tile. The
 free memory decides only which matrices are kept and which are rebuilt, so the results are the same bit for bit.
@@ -23,7 +23,7 @@ __all__ = ["TiledAbsorbedKernel", "TiledLogKernel", "Tiling", "fits_in_memory", 
 SHARE = 4
 """Matrices are kept if they take up at most 1/SHARE of the free memory."""
 ALWAYS_FITS = 2**26
-"""Number of bytes that are assumed to fit without a look at the free memory."""
+"""Number of bytes that are assumed to fit in memory without a check of the free memory."""
 CPU_ENTRIES, GPU_ENTRIES = 2**20, 2**24
 """Number of entries of a tile: few enough for the processor's cache, or enough to occupy a GPU."""
 TEMPORARIES = 8
@@ -113,12 +113,12 @@ class TiledLogKernel:
 
 
 RANGE = {torch.float32: 16.0, torch.float64: 128.0}
-"""Largest distance of a potential from the one that a tile has absorbed."""
+"""Largest distance of a potential from the potential that a tile has absorbed."""
 
 
 @dataclass
 class Absorption:
-    """The quantities that the products in one direction, Gamma' z or Gamma'^T q', have absorbed."""
+    """The potential that the tiles of one product have absorbed, and the value of that product at the absorption."""
 
     potential: Tensor
     """log z or log q at the time of the absorption."""
@@ -136,9 +136,9 @@ class TiledAbsorbedKernel(TiledLogKernel, RangedKernel):
     Once log(Gamma' z*) is known for one z*, the entries Gamma'(i,j) z*_j / (Gamma' z*)_i of a row are at most 1 and sum
     to 1, and Gamma' z is their product with z / z*. With max|log z - log z*| <= R, that product lies between
     exp(-R) and exp(R): it cannot overflow, and the entries that underflow contribute less than N exp(2 R) times the
-    smallest number of the type. Gamma'^T q' has separate tiles of the same kind. If R would be larger, or is unknown
-    (delta=0), the operation is computed in the log domain. The limit on the changes comes from ``limit_change``, so no
-    operation waits for the device.
+    smallest number of the type. Gamma'^T q' has separate tiles of the same kind. If R would exceed ``RANGE``, or is
+    unknown (delta=0), the operation is computed in the log domain. The limit on the changes comes from
+    ``limit_change``, so no operation waits for the device.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, epsilon: float, tiling: Tiling) -> None:

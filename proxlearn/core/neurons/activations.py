@@ -113,7 +113,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def find_activation(name: str) -> Activation:
-    """Return the activation with a name from a config."""
+    """Return the built-in activation called ``name``; raise InputError for an unknown name."""
     if name not in ACTIVATIONS:
         raise InputError(f"unknown activation `{name}`", did_you_mean(name, ACTIVATIONS))
     return ACTIVATIONS[name]

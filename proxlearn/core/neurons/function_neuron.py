@@ -37,8 +37,8 @@ class FunctionNeuron(Neuron):
     outputs : int, default=1
         Number of outputs.
     name : str, default="function"
-        Name of the neuron in messages. A neuron that is not registered is trained with ``iterate``; run folders need a
-        neuron with a registered name.
+        Name of the neuron in messages. A run folder requires a registered neuron; other neurons are trained with
+        ``iterate``.
 
     Examples
     --------

@@ -79,7 +79,7 @@ class Neuron(ABC):
     num_outputs: int = 1
     """Number of outputs C."""
     losses: ClassVar[tuple[str, ...] | None] = None
-    """Names of the losses that the neuron can be trained with, or None for every loss."""
+    """Names of the losses with which the neuron can be trained, or None for every loss."""
 
     @property
     def width(self) -> int:
@@ -88,7 +88,7 @@ class Neuron(ABC):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Tasks that a cloud of these neurons can be trained for."""
+        """Tasks for which a cloud of these neurons can be trained."""
         return ("binary", "regression") if self.num_outputs == 1 else ("multiclass", "regression")
 
     @property

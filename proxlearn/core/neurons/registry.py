@@ -19,7 +19,7 @@ NEURONS: Registry[Callable[[int], Neuron] | Neuron] = Registry(
     NEURON_GROUP,
     {
         "tanh": lambda classes: Perceptron(),
-        # Support for a task is also checked for real targets, which have 0 classes.
+        # The support for a task is also checked with real targets, which have 0 classes.
         "softmax_intercept": lambda classes: Softmax(max(2, classes), intercept=True),
         "softmax": lambda classes: Softmax(max(2, classes)),
         # One output, as in the paper's neuron, is enough for two classes and for a real target.
@@ -44,7 +44,7 @@ def make_neuron(name: str, classes: int, activation: str | None, targets: int = 
     neuron = NEURONS.make(name, Neuron, classes)  # type: ignore[type-abstract]
     if targets > 1:
         if name != "tanh_outputs":
-            raise InputError(f"the {name} neuron has no {targets} real targets", "use dataset.neuron=tanh_outputs")
+            raise InputError(f"the {name} neuron does not support {targets} targets", "use dataset.neuron=tanh_outputs")
         neuron = Perceptron(num_outputs=targets)
     # The Perceptron of another package keeps the activation that the package chose.
     if isinstance(neuron, Perceptron) and name in NEURONS.own_names:

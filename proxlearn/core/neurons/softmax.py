@@ -115,7 +115,7 @@ class SoftmaxResponse(Response):
 
 
 def _of_label(p: Tensor, labels: Tensor) -> Tensor:
-    """Return the row of each sample's class, N x n, from p of shape N x C x n."""
+    """Return the probability (N x n) that each particle assigns to the class of each sample; p is N x C x n."""
     return p.gather(1, labels.expand(len(p), 1, -1))[:, 0]
 
 

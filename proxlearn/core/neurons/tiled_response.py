@@ -17,10 +17,9 @@ __all__ = ["TiledResponse", "respond"]
 WHOLE_ENTRIES = 2**26
 """Maximum number of outputs, over all particles and samples, that are evaluated as one matrix."""
 TILE_ENTRIES = 2**22
-"""Number of outputs per tile: enough to occupy all cores or a GPU."""
+"""Number of outputs per tile, enough to occupy all cores or a GPU."""
 COPIES = 4
-"""Number of matrices of the size of the outputs that are in memory: those of the response and those of its operations.
-"""
+"""Number of matrices in memory, of the size of the outputs, for the response and its operations."""
 
 
 def respond(neuron: Neuron, theta: Tensor, samples: Samples) -> Response:
@@ -35,7 +34,7 @@ class TiledResponse(Response):
     """The response of any neuron in tiles of particles.
 
     The responses of the first tiles are kept, as many as fit in their share of the free memory; the others are
-    evaluated again for every operation. The choice of tiles to keep does not change a bit of the results.
+    evaluated again for every operation. The choice of the kept tiles does not affect the results.
     """
 
     def __init__(self, neuron: Neuron, theta: Tensor, samples: Samples, kept_bytes: int | None = None) -> None:
@@ -52,7 +51,7 @@ class TiledResponse(Response):
         for rows, response in self._tiles():
             part = response.over_particles(weights[rows])
             total = part if total is None else total.add_(part)
-        assert total is not None, "a cloud has particles"
+        assert total is not None, "a cloud has at least one particle"
         return total
 
     def over_samples(self, vectors: Tensor) -> Tensor:

@@ -26,27 +26,36 @@ from proxlearn.compare.comparison_files import (
 from proxlearn.compare.spec import CELLS
 from proxlearn.compare.statistics import summarise
 from proxlearn.files.atomic import write_atomically
-from proxlearn.views.compare.blocks import Section, as_csv, as_latex, csv_text, difference, draw_block, is_for, tables
-from proxlearn.views.compare.published_values import dataset_tables, paper_table
+from proxlearn.views.compare.method_blocks import (
+    Section,
+    as_csv,
+    as_latex,
+    csv_text,
+    difference,
+    draw_block,
+    is_for,
+    tables,
+)
+from proxlearn.views.compare.paper_comparison import dataset_tables, paper_table
 from proxlearn.views.style import house_style
-from proxlearn.views.tables import markdown, tabular
+from proxlearn.views.tables import enumeration, markdown, tabular
 
 MAX_WIDTH = 110
 INTRODUCTION = (
-    "{splits} random splits of each dataset into 80 % for training and 20 % for testing, the same for every method; "
+    "{splits} of each dataset into 80 % for training and 20 % for testing, the same for every method; "
     "features are scaled by statistics of the training part. Values are mean ± standard deviation over the splits."
 )
 DIFFERENCES = (
     "Differences are paired: the method minus ProxLearn on the same split. ± is the half-width of Student's 95 % "
     "interval over the splits. The splits are drawn from the same rows and overlap, so this interval is too narrow; "
-    "the interval in brackets is Nadeau and Bengio's corrected one, which decides here and in weights.md: * marks a "
-    "difference whose corrected interval excludes 0."
+    "the interval in brackets is Nadeau and Bengio's corrected one, which decides the verdicts here and in weights.md. "
+    "* marks a difference whose corrected interval does not contain 0."
 )
 NOTES = (
     "Log-likelihood: the mean of log p, where p is the probability of the true class, at least 1e-6. Calibration "
-    "error: over 15 equal bins of the probability of the predicted class.",
+    "error: computed over 15 bins of equal width of the probability of the predicted class.",
     "The probabilities of the RBF-SVM come from a logistic curve fitted to cross-validated scores (scikit-learn's "
-    "CalibratedClassifierCV), and its accuracy is that of these probabilities. Bayes rule: the true posterior of "
+    "CalibratedClassifierCV), and its accuracy is computed from them. Bayes rule: the true posterior of "
     "twonorm, with an expected accuracy of .97725.",
     f"The command and the keys of its cells are in {PLAN}; the settings, notes and version of each cell are in "
     f"../{CELLS}.",
@@ -58,7 +67,7 @@ def document(comparison: Comparison, sections: Sequence[Section]) -> str:
     parts = [
         f"# Comparison: {comparison.protocol} protocol, {comparison.preset} presets",
         conclusion(comparison, sections),
-        INTRODUCTION.format(splits=comparison.splits_text),
+        INTRODUCTION.format(splits=_splits_phrase(comparison)),
     ]
     if comparison.protocol == "paper":
         paper = paper_table(comparison)
@@ -73,7 +82,8 @@ def document(comparison: Comparison, sections: Sequence[Section]) -> str:
     unfinished = unfinished_cells(comparison)
     parts += ["## Not finished", "\n".join(unfinished)] if unfinished else []
     threads = sorted({cell.result.threads for cell in comparison.cells if cell.result is not None})
-    timing = f"Seconds are the duration of one fit, including the method's own selection; threads: {either(threads)}."
+    on_threads = "one thread" if threads == [1] else f"{either(threads)} threads"
+    timing = f"Seconds: the duration of one fit on {on_threads}, including the method's selection of settings."
     notes = (*((DIFFERENCES,) if comparison.has_ours else ()), timing, *NOTES)
     parts += ["## Notes", bullet_list(notes)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -91,7 +101,14 @@ def conclusion(comparison: Comparison, sections: Sequence[Section]) -> str:
     text = "; ".join(_differing(comparison, section) for section in compared)
     single = [dataset for dataset in comparison.datasets if comparison.splits_of(dataset) < 2]
     after = f" ({', '.join(single)}: one split, no interval)" if single else ""
-    return f"{before}By the corrected 95 % intervals of test accuracy, {text}{after}."
+    return f"{before}Test accuracy compared with ProxLearn (corrected 95 % intervals): {text}{after}."
+
+
+def _splits_phrase(comparison: Comparison) -> str:
+    """Return the number of random splits as a phrase, with the datasets that have a different number in brackets."""
+    others = ", ".join(f"{name}: {number}" for name, number in comparison.exceptions.items())
+    noun = "random split" if comparison.splits == 1 else "random splits"
+    return f"{comparison.splits} {noun}" + (f" ({others})" if others else "")
 
 
 def _rivals(section: Section) -> list[Method]:
@@ -113,12 +130,13 @@ def _differing(comparison: Comparison, section: Section) -> str:
         for word, sign in (("lower", -1), ("higher", 1)):
             titles = [title for title, mean in clear.items() if mean * sign > 0]
             if titles:
-                subject = f"all {len(titles)}" if len(titles) == len(rivals) > 1 else " and ".join(titles)
-                statement = f"{subject} {'is' if len(titles) == 1 else 'are'} {word}"
+                subject = f"all {len(titles)}" if len(titles) == len(rivals) > 1 else enumeration(titles)
+                is_plural = len(titles) > 1 or subject.endswith("weights")
+                statement = f"{subject} {'have' if is_plural else 'has'} a {word} accuracy"
                 datasets.setdefault(statement, []).append(dataset)
     if not datasets:
-        return f"no {section.name.removesuffix('s')} differs from ProxLearn"
-    texts = [f"{statement} on {' and '.join(names)}" for statement, names in datasets.items()]
+        return f"no {section.name.removesuffix('s')} differs"
+    texts = [f"{statement} on {enumeration(names)}" for statement, names in datasets.items()]
     return f"of the {section.name}, {', '.join(texts)}"
 
 
@@ -177,17 +195,17 @@ SECTIONS: dict[Block, tuple[str, str, str]] = {
         BLOCK_FILES["network"],
         "A. Two-layer networks",
         "f is a mean of {N} tanh neurons, fitted with the logistic loss; the probability of +1 is 1/(1 + exp(-f)). "
-        "Each method, also Fisher-Rao weights, selects its own settings on a held-out quarter of the training part, "
-        "with at most 200 neurons. If a fit is unstable (Fisher-Rao weights with a large step), the selected number of "
-        "steps may not suit the full number of neurons.",
+        "Every method, including Fisher-Rao weights, selects its settings on a held-out quarter of the training part, "
+        "with at most 200 neurons. If a fit is unstable (Fisher-Rao weights with a large step size), the number of "
+        "steps selected in this way may not suit {N} neurons.",
     ),
     "sampler": (
         BLOCK_FILES["sampler"],
         "B. Posterior samplers",
-        "All methods sample the posterior of a linear Bayesian logistic regression without bias; `notes.ledger` of "
-        "their cells shows how close they came. Probabilities are means over samples. Preset {preset}, temperature "
-        "{temperature:g}. The model and the task differ from those of block A, so differences between the blocks are "
-        "differences between the models.",
+        "All methods sample the posterior of a linear Bayesian logistic regression without a bias; `notes.ledger` of "
+        "their cells shows how closely each approaches it. Probabilities are means over samples. The preset is "
+        "{preset} and the temperature is {temperature:g}. The model and the task differ from those of block A, so "
+        "differences between the blocks are differences between the models.",
     ),
 }
 
@@ -199,7 +217,8 @@ def render_comparison(folder: Path) -> list[Path]:
     # The cells may have taken hours, during which the user may have put a file here.
     refuse_foreign_tables(folder, names)
     earlier = recorded_names(folder)
-    # The names are recorded first, because a command that was killed while drawing must recognise its own files.
+    # The names are recorded first, so that a later command recognises the files even if this one is killed while
+    # drawing.
     record_names(folder, earlier | set(names))
     paths = write_tables(comparison)
     with house_style():
@@ -253,7 +272,7 @@ def block_sections(comparison: Comparison) -> list[Section]:
 
 
 def authors_split_lines(comparison: Comparison) -> list[str]:
-    """Return lines with the results on the split of the samplers' authors, which are not part of any mean."""
+    """Return lines with the results on the split of the samplers' authors, which are not included in any mean."""
     lines = []
     for dataset in comparison.datasets:
         for method in comparison.methods:

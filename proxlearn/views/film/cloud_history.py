@@ -23,7 +23,8 @@ HEAVIEST_SHARE = 1 / 3
 """Share of the drawn particles that are the heaviest particles of the newest cloud, so that growing weights are
 visible. The other drawn particles are chosen at even intervals from the rest, whose order has no meaning."""
 LARGEST_COORDINATE = 1e15
-"""Largest magnitude of a coordinate; those of a diverged cloud are clamped, so that their squares fit into float32."""
+"""Largest magnitude of a coordinate; larger values, as in a diverged cloud, are clamped, so that their squares fit into
+float32."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from proxlearn.views.style import ESTIMATE_COLOURS, GREY, WEIGHTED, house_style
 
 INCHES = (9.6, 5.4)
 ALL_FRAMES = 10**6
-"""A number larger than that of any run's checkpoints, so that all of them are read and ``select_frames`` chooses among
-them.
+"""A number that exceeds the number of checkpoints of any run, so that all checkpoints are read and ``select_frames``
+chooses among them.
 """
 TRAIL = 8
 """Number of previous frames that the trail of a particle spans."""
@@ -171,7 +171,7 @@ class Film:
         axes.legend(ncols=2, loc="lower left", fontsize=7)
 
     def _mark_step(self, fig: Figure, risk: Axes, index: int) -> list[Artist]:
-        """Draw the title, the step of a frame and its marks on the risk curves; return the artists drawn."""
+        """Draw the title, the step of a frame and its marks on the risk curves; return the new artists."""
         step = int(self._frames.steps[index])
         logged = self._run.metrics[self._run.metrics["step"] > 0]
         artists: list[Artist] = [

@@ -22,7 +22,7 @@ GIF_SCALES = (1.0, 0.84, 0.7, 0.5, 0.35)
 PALETTE_SIZE = 128
 """Number of colours of a GIF; the frames have few colours, and more would make the file larger."""
 FILM_COMMENT = b"a film by proxlearn"
-"""A comment in the GIF that identifies it as written by this package."""
+"""The GIF comment that identifies a film of this package."""
 HOLD_SECONDS = 2.0
 """Additional seconds for which the last frame is shown."""
 FRAME_RATE = 25

@@ -93,7 +93,7 @@ def learned_payload(run: RunData, model: Model, steps: np.ndarray, limits: Cloud
 
 
 def quantise(values: np.ndarray) -> dict[str, Any]:
-    """Encode numbers as base64 text, 16 bits each (little-endian), scaled between the smallest and the largest."""
+    """Encode numbers in base64 as 16-bit integers (little-endian), scaled from the smallest to the largest number."""
     low, high = float(values.min()), float(values.max())
     # The difference is divided first, because 65535 divided by a denormal range would be infinite.
     scaled = (values.astype(np.float64) - low) / (high - low) * 65535 if high > low else np.zeros(values.shape)
@@ -110,7 +110,7 @@ def _evaluate(model: Model, X: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _select_coordinates(history: CloudHistory, most: int) -> list[int]:
-    """Return the indices of at most ``most`` coordinates: first scalar parameters (a, b), then those that vary most."""
+    """Return the indices of at most ``most`` coordinates: scalar parameters (a, b), then the most variable others."""
     if len(history.columns) <= most:
         return list(range(len(history.columns)))
     deviations = history.theta.reshape(-1, history.theta.shape[2]).std(axis=0)

@@ -181,7 +181,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
     table = as_table(readable_table(states))
     experiments = {entry.run.path: find_experiments(entry.run.config) for entry in report.runs}
     published = [
-        # The metrics of this table are those of the newest logged row.
+        # This table shows the metrics of the newest logged row.
         _published_values(experiments.get(state.run.folder, []), state.run.newest_step) if state.run else {}
         for state in states
     ]
@@ -197,7 +197,7 @@ def _sweep_payload(name: str, states: list[JobState], report: ReportRuns) -> dic
 
 
 def _published_values(experiments: list[PublishedExperiment], step: int | None) -> Figures:
-    """Return the paper's values of the experiments that end at ``step``; other lengths are not comparable."""
+    """Return the paper's values for the experiments that end at ``step``; other lengths are not comparable."""
     return {
         key: value
         for experiment in experiments
@@ -222,7 +222,7 @@ def _paper_notes(run: RunData, experiments: list[PublishedExperiment]) -> list[s
     return [
         f'"paper\'s": {experiment.source} of the paper, after {experiment.steps} recursions.'
         if experiment.steps == run.results_step
-        else f"The settings are those of {experiment.source} of the paper, whose values are for {experiment.steps} "
-        f"recursions; {reason}, so they are not shown here."
+        else f"The settings match {experiment.source} of the paper, whose values are for {experiment.steps} "
+        f"recursions; {reason}, so the paper's values are not shown."
         for experiment in experiments
     ]

@@ -18,7 +18,7 @@ from proxlearn.views.run.run_data import RunData, read_run_data
 IGNORED_KEYS = (*NOT_TRAJECTORY, "device")
 """Settings that do not distinguish one experiment from another."""
 SINGLE_RUNS = "runs"
-"""Heading of the table of the runs whose run folders were given."""
+"""Heading of the table of runs whose folders were given individually."""
 MOST_NAMED = 6
 """Maximum number of differing settings that form the name of a run; runs on different datasets differ in many more."""
 
@@ -101,7 +101,7 @@ def read_run(path: Path) -> RunData:
     refuse_interrupted(path)
     if not has_rows(path):
         raise InputError(
-            f"{path} is not a run folder with results (metrics.csv has no rows)",
+            f"{path} is not a run folder with results (metrics.csv is absent or empty)",
             "give a folder that `proxlearn train` created",
         )
     RunFolder(path).refuse_links()

@@ -1,4 +1,4 @@
-"""Read and validate the files of a run folder, with its CSV tables: metrics, accuracy, confusion and points.
+"""Read and validate the files of a run folder, including its CSV tables: metrics, accuracy, confusion and points.
 
 The views need no further checks, because every key and column of ``RunData`` that they use has the expected type;
 otherwise, reading raises an error that names the file.
@@ -32,7 +32,7 @@ from proxlearn.views.style import LARGEST_DRAWN
 CURVES = tuple(f"{part}_risk_{estimate}" for part in ("train", "test") for estimate in ESTIMATES)
 """Columns of metrics.csv that every run has and that the views draw."""
 LARGEST_COUNT = 2**53
-"""Upper limit of whole numbers, because larger ones are not exact in float64."""
+"""Upper limit of whole numbers, because larger numbers are not exact in float64."""
 
 
 def read_metrics(path: Path, config: dict[str, Any] | None = None) -> pd.DataFrame:
@@ -203,9 +203,10 @@ class RunData:
 
     @property
     def kappa(self) -> float | None:
-        """beta epsilon / h of the newest step; None without a proximal step, or if an earlier version did not keep it.
+        """The ratio beta epsilon / h at the newest step; None if it is unknown or if the run has no proximal step.
 
-        Runs of earlier versions have it in their config, unless h, beta or epsilon changed along the run.
+        Earlier versions did not store it; for their runs, it is computed from the config if h, beta and epsilon are
+        constant.
         """
         config, stored = self.config, self.status.get("kappa")
         if config.get("weights", "proximal") != "proximal":
@@ -227,7 +228,8 @@ def read_run_data(path: Path) -> RunData:
     """Read the folder of a finished or running run; raise UnreadableFile if a file is damaged."""
     while True:
         run = _read(path)
-        # A session that ended in the meantime has replaced the results; the step must match the tables that were read.
+        # A session that ended in the meantime may have replaced the results; the step must match the tables that were
+        # read.
         if _read_status(RunFolder(path).status)["figures_step"] == run.status["figures_step"]:
             return run
 
@@ -278,7 +280,7 @@ def _read_config(folder: RunFolder, status: dict[str, Any]) -> dict[str, Any]:
 def _read_selection(
     folder: RunFolder, config: dict[str, Any], stored: TrainConfig, status: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the selected values of the keys that are None in the config; raise InputError if the run used others."""
+    """Return the selected values of keys that are None in the config; raise InputError if the run used other values."""
     record = read_json(folder.selection)
     refuse_newer_format(folder.selection, record.get("format"), SELECTION_FORMAT)
     chosen = record.get("chosen")

@@ -278,7 +278,7 @@ def axis_range(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _plot_boundary(axes: Axes, x0: np.ndarray, x1: np.ndarray, labels: np.ndarray, C: int, estimate: str) -> Line2D:
-    """Plot the boundaries of the class regions and return a legend handle, which states if there is no boundary."""
+    """Plot the boundaries of the class regions and return a legend handle, which says so if there is no boundary."""
     style = ESTIMATE_LINES[estimate]
     predicted_classes = np.unique(labels).tolist()
     if len(predicted_classes) == 1:

@@ -62,11 +62,11 @@ def table_notes(accuracy: pd.DataFrame) -> list[str]:
 def remarks(run: RunData) -> list[str]:
     """Return sentences on facts that the metrics alone do not show, such as steps that did not converge."""
     sentences = []
-    # Runs of earlier versions have no row for it in their table.
+    # Tables of earlier versions have no row for the majority class.
     has_reference = run.accuracy is not None and "majority_class" in set(run.accuracy["estimate"])
     if not has_reference and run.confusion is not None and (majority := majority_share(run.confusion)) is not None:
         sentences.append(
-            f"Always predicting the most frequent class of the training part has a test accuracy of {majority:.4g}."
+            f"Always predicting the most frequent class of the training part gives a test accuracy of {majority:.4g}."
         )
     if run.config["dataset"]["scaling"] == "paper":
         separately = (
@@ -103,7 +103,7 @@ def remarks(run: RunData) -> list[str]:
 
 
 def weights_constant_from(run: RunData) -> int | None:
-    """Return the first logged step from which no logged step changes a weight beyond rounding, or None.
+    """Return the first logged step from which on no logged step changes a weight beyond rounding, or None.
 
     A kernel near the identity is not a criterion, because a small share of the weight of a heavy particle can change
     the weight of a light particle considerably.
@@ -141,7 +141,7 @@ CLASS_ROWS = {
 
 
 def plain_summary(folder: Path) -> str:
-    """Return the results on the test rows beside those of a constant prediction, and the command for new rows."""
+    """Return the test results of the model and of a constant prediction, and the command that predicts new rows."""
     run = read_run_data(folder)
     model = run.model
     target = model.get("target")
@@ -153,6 +153,8 @@ def plain_summary(folder: Path) -> str:
         lines.append(markdown(result_table(run)))
     if run.status["state"] != "finished":
         lines.append(f"The fit is not complete: it is at step {run.status['step']}. The same command continues it.")
+    share = run.config["dataset"]["train_fraction"]
+    lines.append(f"The model was fitted to {share:.0%} of the rows; the table shows its results on the other rows.\n")
     place = display_path(folder)
     lines.append(f"Predict new rows: proxlearn predict {place} --data new.csv -o out.csv")
     lines.append(f"Curves, tables and settings: {place}")
@@ -168,7 +170,7 @@ def result_table(run: RunData) -> pd.DataFrame:
     heading = "always the most frequent class" if classes else "always the mean"
     estimates = [ESTIMATES[0], *([reference] if reference in scores.index else [])]
     rows = dict(CLASS_ROWS) if classes else _regression_rows(model)
-    table: dict[str, list[Any]] = {"on rows that were not used for the fit": list(rows.values())}
+    table: dict[str, list[Any]] = {f"on {_test_rows(run)}rows that were not used for the fit": list(rows.values())}
     for estimate, title in zip(estimates, ("model", heading), strict=False):
         values = [float(scores[key][estimate]) for key in rows]
         # The error is stored in units of the target's standard deviation.
@@ -177,12 +179,20 @@ def result_table(run: RunData) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
+def _test_rows(run: RunData) -> str:
+    """Return the number of test rows and a space, or nothing for a real target, whose rows are not counted."""
+    if run.confusion is None:
+        return ""
+    counts = run.confusion[(run.confusion["part"] == "test") & (run.confusion["estimate"] == ESTIMATES[0])]["count"]
+    return f"{int(counts.sum())} "
+
+
 def _regression_rows(model: dict[str, Any]) -> dict[str, str]:
     explained = {"r2": "explained share of the variance (R2)"}
     if isinstance(model["target"], list):
         # The error of several targets together has no unit; `proxlearn evaluate` reports the error of each.
         return explained
-    return {"rmse": f"typical error (in units of `{model['target']}`)", **explained}
+    return {"rmse": f"typical error (RMSE, in units of `{model['target']}`)", **explained}
 
 
 def render_run(folder: Path) -> list[Path]:

@@ -24,7 +24,7 @@ MOST_PANELS = 3
 
 
 class SearchedParameter(Protocol):
-    """A parameter of a search, as far as the views need it."""
+    """The attributes of a searched parameter that the views use."""
 
     @property
     def key(self) -> str: ...
@@ -37,7 +37,7 @@ class SearchedParameter(Protocol):
 
 
 class Search(Protocol):
-    """The plan of a search, as far as the views need it."""
+    """The attributes of the plan of a search that the views use."""
 
     @property
     def metric(self) -> str: ...
@@ -67,7 +67,7 @@ def trials_table(search: Search, study: Any) -> pd.DataFrame:
 
 
 def importances(study: Any) -> dict[str, float]:
-    """Return the share of the score's variance that each parameter explains (fANOVA); empty if there are few trials."""
+    """Return each parameter's share of the variance of the score (fANOVA); empty if there are too few trials."""
     import optuna
 
     if sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False)) < FEWEST_TRIALS:
@@ -98,7 +98,7 @@ def page(folder: Path, search: Search, study: Any, table: pd.DataFrame) -> str:
 
 def _importance_table(shares: dict[str, float]) -> str:
     if not shares:
-        return "Too few complete trials for the importance of the parameters.\n"
+        return "There are too few complete trials to estimate the importance of the parameters.\n"
     rows = pd.DataFrame({"parameter": list(shares), "importance": [round(share, 3) for share in shares.values()]})
     return f"Importance of the parameters (share of the score's variance, fANOVA):\n\n{markdown(rows)}"
 
@@ -115,7 +115,7 @@ def summary(folder: Path, search: Search, study: Any) -> str:
         chosen = [f"{p.key}={best[p.key]:g}" if p.kind != "choice" else f"{p.key}={best[p.key]}" for p in search.space]
         fixed = [word for word in search.overrides if not word.startswith("validation_fraction=")]
         command = shlex.join(["proxlearn", "train", *fixed, *chosen])
-        lines.append(f"Train the best values on all training rows: {command}")
+        lines.append(f"Train with the best values on all training rows: {command}")
     lines.append(f"Table, plot and runs: {display_path(folder)}")
     return "\n".join(lines) + "\n"
 

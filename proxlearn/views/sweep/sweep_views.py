@@ -29,8 +29,8 @@ HEADINGS = {
     "test_risk_weighted": "risk",
     "test_risk_unweighted": "risk, unweighted",
 }
-"""Headings, in tables for readers, of the columns of metrics.csv."""
-METRICS_NOTE = "\nThe metrics are those of the test part at the newest logged step.\n"
+"""Column headings in summary.md for the metrics of metrics.csv."""
+METRICS_NOTE = "\nThe metrics are computed on the test part at the newest logged step.\n"
 
 
 def render_sweep(folder: Path) -> list[Path]:
@@ -74,7 +74,7 @@ def job_table(states: list[JobState]) -> pd.DataFrame:
 
 
 def readable_table(states: list[JobState]) -> pd.DataFrame:
-    """Return the table of jobs with the columns that fit on a line, for readers."""
+    """Return the table of jobs with fewer columns and short headings, for readers."""
     table = job_table(states).drop(columns=["started", "folder", "steps"], errors="ignore")
     table = table.rename(columns=HEADINGS)
     for name, digits in (("step", 0), ("seconds", 1)):

@@ -203,7 +203,9 @@ def test_one_number_confines_every_coordinate_and_a_mapping_the_named_blocks() -
     assert some.tolist() == [0, 0, 2, 2, 2]
 
 
-@pytest.mark.parametrize("confinement, said", [(-1.0, "finite number >= 0"), ({"v": 1.0}, "names `v`, which is not")])
+@pytest.mark.parametrize(
+    "confinement, said", [(-1.0, "finite number >= 0"), ({"v": 1.0}, "contains `v`, which is not")]
+)
 def test_bad_strengths_are_refused(confinement: float | dict[str, float], said: str) -> None:
     with pytest.raises(InputError, match=said):
         confinement_strengths(confinement, BLOCKS)

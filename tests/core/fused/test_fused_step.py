@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proxlearn.bench.recursion import spread_cloud
+from proxlearn.bench.special_clouds import spread_cloud
 from proxlearn.core import options, step
 from proxlearn.core.cloud import PointCloud, draw_cloud, draw_normal
 from proxlearn.core.functionals.risk import Risk

@@ -19,6 +19,8 @@ import numba
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from numba import njit
 
 from proxlearn.core.cloud import PointCloud
@@ -26,6 +28,7 @@ from proxlearn.core.functionals.energy import Energy
 from proxlearn.core.functionals.risk import Risk
 from proxlearn.core.fused import compile_ahead, fixed_point
 from proxlearn.core.fused.compile_ahead import compile_fixed_point
+from proxlearn.core.fused.drift_base import product, row_products
 from proxlearn.core.fused.fused_step import FusedStep
 from proxlearn.core.fused.vector_math import FAST, exp, tanh
 from proxlearn.core.hyper import Hyper
@@ -199,6 +202,37 @@ def assert_same_bits(dataset: str, steps: int, *words: str) -> None:
     one, two = (final_cloud(dataset, threads, steps, *words) for threads in (1, 2))
     assert one.theta.numpy().tobytes() == two.theta.numpy().tobytes()
     assert one.log_rho.numpy().tobytes() == two.log_rho.numpy().tobytes()
+
+
+@pytest.mark.usefixtures("two_threads")
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 400),
+    inner=st.integers(1, 4000),
+    columns=st.integers(1, 40),
+    is_float64=st.booleans(),
+    is_transposed=st.booleans(),
+)
+@example(rows=300, inner=3700, columns=32, is_float64=False, is_transposed=False)
+@example(rows=32, inner=3700, columns=300, is_float64=True, is_transposed=True)
+def test_a_product_has_the_same_bits_with_one_thread_and_two(
+    rows: int, inner: int, columns: int, is_float64: bool, is_transposed: bool
+) -> None:
+    """The examples are shapes whose plain product depends on the number of threads, on a processor of this kind."""
+    generator, dtype = torch.Generator().manual_seed(rows + inner), torch.float64 if is_float64 else torch.float32
+    A = torch.randn(rows, inner, generator=generator, dtype=dtype)
+    if is_transposed:
+        A = A.T.contiguous().T
+    B = torch.randn(inner, columns, generator=generator, dtype=dtype)
+    results, inner_products = [], []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        results.append(product(A, B))
+        inner_products.append(row_products(A.numpy(), B[:, 0].contiguous().numpy()))
+        assert torch.get_num_threads() == threads
+    assert torch.equal(*results)
+    assert np.array_equal(*inner_products)
+    torch.testing.assert_close(results[0], A @ B, rtol=0, atol=1e-5 * inner**0.5)
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -85,7 +85,7 @@ def test_two_blocks_each_with_its_own_rows_and_the_reference_lines(tmp_path: Pat
     document = (folder / "compare.md").read_text()
     first, second = document.split("## A. Two-layer networks")[1].split("## B. Posterior samplers")
     assert "500 tanh neurons" in first
-    assert "temperature 1" in second
+    assert "the temperature is 1." in second
     assert "overlap, so this interval is too narrow" in second
     for own, other, stem in (
         (("proxlearn", "adam"), ("jko_icnn", "swgf"), "networks"),
@@ -127,8 +127,8 @@ def test_the_page_begins_with_its_conclusion_and_has_narrow_tables_and_no_comman
         write_tables(read_comparison(folder))
         lines = (folder / "compare.md").read_text().splitlines()
         assert lines[2] == (
-            "By the corrected 95 % intervals of test accuracy, of the networks, Adam is lower on banana and twonorm; "
-            "of the samplers, all 2 are lower on banana and twonorm."
+            "Test accuracy compared with ProxLearn (corrected 95 % intervals): of the networks, Adam has a "
+            "lower accuracy on banana and twonorm; of the samplers, all 2 have a lower accuracy on banana and twonorm."
         )
         assert max(len(line) for line in lines if line.startswith("|")) <= MAX_WIDTH
         assert not any("proxlearn compare ..." in line for line in lines)
@@ -255,5 +255,5 @@ def test_the_committed_pages_conclude_in_their_third_line() -> None:
         lines = page.read_text(encoding="utf-8").splitlines()
         comparison = read_comparison(page.parent)
         assert lines[2] == conclusion(comparison, block_sections(comparison))
-        assert "all 4 are lower on banana" in lines[2]
+        assert "all 4 have a lower accuracy on banana" in lines[2]
         assert max(len(line) for line in lines if line.startswith("|")) <= MAX_WIDTH

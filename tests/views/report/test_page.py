@@ -161,7 +161,7 @@ def test_the_papers_values_are_shown_only_for_a_run_of_its_experiment_and_length
     run(composed("dataset=wdbc", "threads=1", "steps=1"), tmp_path)
     data = PageBuilder([tmp_path]).data()["runs"][0]
     assert "paper's" not in data["results"]["columns"]
-    expected = "settings are those of Table 2 of the paper, whose values are for 250000 recursions; this run has 1, so"
+    expected = "settings match Table 2 of the paper, whose values are for 250000 recursions; this run has 1, so"
     assert any(expected in note for note in data["notes"])
     # The folder of a long run differs in the counter only.
     set_step(tmp_path, 250_000)

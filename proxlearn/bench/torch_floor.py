@@ -1,4 +1,4 @@
-"""The floor: the time of a recursion that consists only of torch's own functions.
+"""The floor: the time of a recursion that uses only torch's own functions.
 
 *Drift*: the two matrix products, one sigmoid in place over N x n (for the softmax neuron, an exponential) and the
 noise, in preallocated memory. No recursion that uses torch's dense products has a faster drift, unless it omits
@@ -46,15 +46,15 @@ class KernelUse:
 
 
 def regime_of(after: PointCloud, info: Info | None) -> str:
-    """Return the regime, as in KernelUse, of the step that produced ``after`` and ``info``."""
+    """Return the regime (see KernelUse) of the step that produced ``after`` and ``info``."""
     if info is None or info.solution.rounds == 0:
         return "identity"
-    # A step over all pairs already returns the list of the next step if a list is possible.
+    # A step over all pairs already returns the list for the next step if a list is possible.
     return "all pairs" if after.screen is None else "list"
 
 
 LONGEST_LIST = 1 / 20
-"""Share of the pairs above which the compiled step has no neighbour list, up to 8192 particles."""
+"""Largest share of the pairs for which the compiled step uses a neighbour list, for up to 8192 particles."""
 
 
 def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
@@ -63,7 +63,7 @@ def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
     if info is None or regime == "identity":
         return KernelUse("identity", 0, 0.0)
     share = share_that_matters(info)
-    # A list for a single step leaves no screen, and a longer list than this is never made.
+    # A list that is built for a single step leaves no screen, and longer lists are never built.
     if regime == "all pairs" and share <= LONGEST_LIST:
         regime = "list"
     return KernelUse(regime, info.solution.rounds, 1.0 if regime == "all pairs" else share)

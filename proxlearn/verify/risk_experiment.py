@@ -28,28 +28,29 @@ DESIGN = """\
 **Problems.** teacher-1, teacher-2, teacher-4: x ~ N(0, I) with 1, 2 or 4 features, a teacher of five tanh neurons, 200
 training rows with noise of standard deviation 0.1, 1000 test rows without noise; sine: sin(x) on [-pi, pi], 100
 training rows with the same noise, 1000 without; banana: 500 training and 500 test rows drawn from its 5300,
-standardised, targets -1 and +1. The first four draw new data, a new teacher, cloud and noise for every seed; banana
-new rows, cloud and noise.
+standardised, targets -1 and +1. For each seed, the first four problems draw new data, a new cloud and new noise, the
+first three of them also a new teacher; banana draws new rows, a new cloud and new noise.
 
 **Fits.** N = 20, 50, 200 tanh neurons, a ~ N(0, 1), b ~ N(0, 4), w ~ N(0, 4 / n_x), quadratic loss, h = 0.2,
-400 recursions, drift and prox_potential = first_variation, orientation = consistent, tolerance = log. The motion has
-the temperature 1e-4 in all fits (by noise_scale). epsilon is 1 or 4 times the median squared distance to the nearest
-particle of the first cloud, kappa = beta epsilon / h is 0.1, 1, 10 or 100, and beta follows from the three. Four
-updates from the same cloud with the same noise: uniform, proximal, fisher_rao, and resampling (fisher_rao with
-systematic resampling at half the effective sample size). Only the update, epsilon and beta differ.
+400 recursions, drift and prox_potential = first_variation, orientation = consistent, tolerance = log. The noise has
+the temperature 1e-4 in all fits (set by noise_scale). epsilon is 1 or 4 times the median squared distance to the
+nearest particle in the initial cloud; kappa = beta epsilon / h is 0.1, 1, 10 or 100; and beta follows from h, epsilon
+and kappa. Four updates from the same cloud with the same noise: uniform, proximal, fisher_rao, and resampling
+(fisher_rao with systematic resampling at half the effective sample size). Only the update, epsilon and beta differ
+between the fits.
 
-**Measured.** The test risk of the weighted estimate, as log(risk / risk with uniform weights), (a) after 400 recursions
-of both, (b) at equal time: after 400 recursions of the update against the number of recursions that uniform weights
-make in the same processor time (one thread, both measured in the same process, compilation left out, at most 1600).
+**Measurement.** log(test risk / test risk with uniform weights), for the weighted estimate: (a) at equal recursions,
+after 400 recursions of both; (b) at equal time, after 400 recursions of the update and as many recursions of uniform
+weights as take the same processor time (one thread, same process, without compilation, at most 1600).
 
-**Test.** 20 paired seeds per cell, Student's t for the mean of the logarithms. One family per update and comparison,
-of 5 problems x 3 N x 2 epsilon x 4 kappa = 120 cells; intervals are simultaneous (Bonferroni, 95 % for the family).
-For banana, whose seeds share rows, the variance is Nadeau and Bengio's with test/training = 1. A cell counts as *helps*
-(*hurts*) if its whole interval is below (above) 0. A fit whose risk is not finite or above 100 has diverged; a cell
-with such a fit has no interval and is counted apart. No cell is left out and no setting is added afterwards.
+**Test.** 20 paired seeds per cell and Student's t for the mean of the logarithms. Each update and comparison is one
+family of 5 x 3 x 2 x 4 = 120 cells (problems, N, epsilon, kappa), with simultaneous intervals (Bonferroni, 95 % per
+family). The seeds of banana share rows, so its variance is Nadeau and Bengio's with test/training = 1. A cell counts as
+*helps* (*hurts*) if its whole interval is below (above) 0. A fit whose risk is not finite or above 100 has diverged; a
+cell with such a fit has no interval and is counted separately. No cell is left out, and no setting is added afterwards.
 """
 REVISION = 1
-"""Revision of the experiment, raised when the design or the results of a fit change."""
+"""Revision of the experiment, increased whenever the design or the results of a fit change."""
 PROBLEMS = ("teacher-1", "teacher-2", "teacher-4", "sine", "banana")
 SIZES = (20, 50, 200)
 MULTIPLES = (1.0, 4.0)
@@ -58,7 +59,7 @@ SEEDS = 20
 UPDATES = ("proximal", "fisher_rao", "resampling")
 h, STEPS, TEMPERATURE, INITIAL_SCALE = 0.2, 400, 1e-4, 2.0
 LONGEST = 4
-"""Multiple of STEPS up to which the fit with uniform weights is followed."""
+"""Length of the fit with uniform weights, as a multiple of STEPS."""
 DIVERGED = 100.0
 TEACHER_NEURONS, NOISE, BANANA_ROWS = 5, 0.1, 500
 
@@ -134,7 +135,7 @@ def measure(problem: str, N: int, seed: int) -> dict[str, Any]:
 def _timed_fit(
     risk: Risk, cloud: PointCloud, hyper: Hyper, recorded: list[int], seed: int, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return the test risk at the recorded steps, or None if the fit has diverged, and the processor time per step."""
+    """Return the test risks at the recorded steps (None after divergence) and the processor time per step."""
     for _ in recursion.iterate(risk, cloud, hyper, 3, seed=seed, threads=1):
         pass
     risks: list[float | None] = []

@@ -1,7 +1,7 @@
 """The time of one recursion from special clouds: this implementation, the printed algorithms, and the drift's floor.
 
-The clouds are special because they are in a single regime of the kernel, in which a whole experiment (experiments.py)
-may spend few of its recursions. The floor (floor.py) is that of the drift only.
+The clouds are special because each of them is in a single regime of the kernel, in which a whole experiment
+(experiments.py) may spend few of its recursions. Here, the floor (torch_floor.py) covers only the drift.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from proxlearn.bench.floor import drift_floor
 from proxlearn.bench.timing import Call, timings
+from proxlearn.bench.torch_floor import drift_floor
 from proxlearn.config.schema import TrainConfig
 from proxlearn.core import literal
 from proxlearn.core.cloud import PointCloud
@@ -45,7 +45,7 @@ def spread_cloud(cloud: PointCloud, experiment: Experiment, k: float, generator:
 
 
 class Recursions:
-    """The training loop without metrics or files; each call makes one recursion."""
+    """The training loop without metrics or files; each call runs one recursion."""
 
     def __init__(self, experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> None:
         self.cloud = cloud
@@ -56,7 +56,7 @@ class Recursions:
 
 
 def literal_of(experiment: Experiment, cloud: PointCloud, dtype: torch.dtype, generator: torch.Generator) -> Call:
-    """Return a function that makes one recursion of core/literal.py with its noise, always from the same cloud."""
+    """Return a function that runs one recursion of core/literal.py, including its noise, always from the same cloud."""
     experiment, cloud = experiment.to(dtype), cloud.to("cpu", dtype)
     rho = cloud.rho
 

@@ -1,21 +1,21 @@
-r"""What the proximal weights converge to when the number of particles grows.
+r"""The limit of the proximal weights as the number of particles grows.
 
 Write the weights as rho_i = r(theta_i) / N at particles of density p, so that the weighted cloud has the density
-mu = r p. "The weights are the density" means r = p up to a factor, hence mu = p^2. Theorem 1 of the paper is the claim
-that this is kept along the flow. It is not, in general:
+mu = r p. "The weights are the density" means r = p up to a factor, hence mu = p^2. Theorem 1 of the paper claims that
+this property is preserved along the flow. In general, it is not:
 
 **The smoothing step** (kappa -> infinity). The fixed point has log z = (log xi - log(Gamma^T q)) / (1 + kappa), so
-z -> 1 and rho_k -> Gamma^T (rho_{k-1} / Gamma 1): the energy has left the step. If the particles do not move, this is
-rho_k = P^T rho_{k-1} with the Markov matrix P = diag(Gamma 1)^-1 Gamma. Since Gamma is symmetric,
-(Gamma 1)_i P_ij = Gamma_ij: P is reversible, and its stationary law is Gamma 1, a kernel density estimate of variance
-epsilon. The distance to it, in the norm with the weights 1/(Gamma 1), falls by the second eigenvalue of P at every
-step. For N -> infinity and p = N(0, v), a draw y of the row of x is N(x v/(v + epsilon), .), so that the
-eigenvalues are (1 + epsilon/v)^-j: the first weights are forgotten in v/epsilon steps, which is the *time*
-h v / epsilon = beta v / kappa.
+z -> 1 and rho_k -> Gamma^T (rho_{k-1} / Gamma 1): the energy no longer affects the step. If the particles do not move,
+this is rho_k = P^T rho_{k-1} with the Markov matrix P = diag(Gamma 1)^-1 Gamma. Since Gamma is symmetric,
+(Gamma 1)_i P_ij = Gamma_ij: P is reversible, and its stationary distribution is Gamma 1, a kernel density estimate of
+variance epsilon. The distance to it, in the norm with the weights 1/(Gamma 1), is multiplied by at most the second
+eigenvalue of P at every step. For N -> infinity and p = N(0, v), a draw y from the row of x has the distribution
+N(x v/(v + epsilon), .), so the eigenvalues are (1 + epsilon/v)^-j: the initial weights are forgotten after v/epsilon
+steps, that is, after the *time* h v / epsilon = beta v / kappa.
 
-**Any kappa**, for N -> infinity and h, epsilon -> 0 with kappa = beta epsilon / h fixed (orientation=consistent). The
-coupling's row of x is proportional to exp(-|x - y|^2 / 2 epsilon) z(y) p(y), a normal law of variance epsilon whose
-mean is shifted by epsilon grad log(z p), and the optimality condition rho = xi z^-kappa says
+**Any kappa**, for N -> infinity and h, epsilon -> 0 with kappa = beta epsilon / h fixed (orientation=consistent). Row x
+of the coupling is proportional to exp(-|x - y|^2 / 2 epsilon) z(y) p(y), a normal distribution of variance epsilon
+whose mean is shifted by epsilon grad log(z p), and the optimality condition rho = xi z^-kappa says
 log z = -(beta w + log r) / kappa. Hence, with epsilon / h = kappa / beta,
 
     d mu/dt = div(mu grad w) + ((1 + kappa/2)/beta) Laplace(mu) - ((1 + kappa)/beta) div(mu grad log p).        (*)
@@ -26,25 +26,27 @@ dp/dt = div(p grad w) + Laplace(p)/beta, inserting mu = g p^2 gives for g = r/p
     dg/dt = ((1 + kappa/2)/beta) Laplace(g) + <grad w + ((3 + kappa)/beta) grad log p, grad g>
             - g Laplace(w + log(p)/beta).
 
-So r = p up to a factor is kept if and only if the Laplacian of w + log(p)/beta is constant in space: at equilibrium,
-where p = exp(-beta w) and any other g decays with a rate near (2 + kappa)/(beta v), and for normal laws in a quadratic
-energy. Otherwise the last term drives r from p, by a relative amount of order 1/(2 + kappa). The double well is a
-counter-example (``limit_of_weights``). For kappa -> infinity the deviation vanishes, and the energy with it: the
-weights are then a kernel density estimate.
+So r = p up to a factor is preserved if and only if the Laplacian of w + log(p)/beta is constant in space: at
+equilibrium, where p = exp(-beta w) and any other g decays with a rate near (2 + kappa)/(beta v), and for normal
+distributions in a quadratic energy. Otherwise, the last term drives r away from p, by a relative amount of order
+1/(2 + kappa). The double well is a counterexample (``limit_of_weights``). For kappa -> infinity, the deviation
+vanishes, and so does the influence of the energy: the weights are then a kernel density estimate.
 
-**The share of the energy.** If the proximal step is given w = 0 and the particles have their equilibrium p, then (*)
-is stationary at mu = p^((1 + kappa)/(1 + kappa/2)), so r = p^(kappa/(2 + kappa)), against r = p with w: the step
-takes the share kappa/(2 + kappa) of log p from the positions of the particles and 2/(2 + kappa) from the energy.
-With a potential w' = c w (c = 1/2 for the interaction energy of prox_potential=paper) the exponent is
+**The share of the energy.** If the proximal step receives w = 0 and the particles have their equilibrium density p,
+then (*) is stationary at mu = p^((1 + kappa)/(1 + kappa/2)), so r = p^(kappa/(2 + kappa)), whereas r = p with w: a
+share kappa/(2 + kappa) of log p comes from the positions of the particles and 2/(2 + kappa) from the energy. With a
+potential w' = c w (c = 1/2 for the interaction energy of prox_potential=paper), the exponent is
 (2 c + kappa)/(2 + kappa).
 
-**orientation=paper** moves the mass with the particle, transports it back to the old positions and moves it again: this
-adds two times the particles' own motion, 2 (div(mu grad w) + Laplace(mu)/beta), to (*). The exponents become
-(2 + kappa)/(6 + kappa) with w, and kappa/(6 + kappa) with w = 0: the weights are too flat unless kappa is large.
+**orientation=paper** moves the mass with the particle, transports it back to the old positions and moves it again. This
+adds twice the motion of the particles, 2 (div(mu grad w) + Laplace(mu)/beta), to (*). The exponents become
+(2 + kappa)/(6 + kappa) with w, and kappa/(6 + kappa) with w = 0: the weights are more uniform than the density unless
+kappa is large.
 
-``gaussian_exponents`` is the same limit N -> infinity without h, epsilon -> 0: for normal laws and a quadratic energy,
-z, q and r stay log-quadratic, and the fixed point is a recursion of four numbers. Isotropic laws factorise over the
-coordinates, so it holds in every dimension: the dimension enters through the number of particles alone.
+``gaussian_exponents`` is the limit N -> infinity at fixed h and epsilon: for normal distributions and a quadratic
+energy, z, q and r stay log-quadratic, and the fixed point is a recursion of four numbers. Isotropic distributions
+factorise over the coordinates, so the result holds in every dimension: the dimension matters only through the number of
+particles.
 """
 
 from __future__ import annotations
@@ -59,9 +61,9 @@ ROUNDS = 100_000
 
 
 def exponent(kappa: float, orientation: str = "consistent", share_of_w: float = 1.0) -> float:
-    """Return b of the stationary weights r = p^b at equilibrium, for N -> infinity and h, epsilon -> 0.
+    """Return the exponent b of the stationary weights r = p^b at equilibrium, for N -> infinity and h, epsilon -> 0.
 
-    ``share_of_w`` is the c of the proximal step's potential c w; 0 removes the energy from the step.
+    ``share_of_w`` is the factor c in the potential c w of the proximal step; 0 removes the energy from the step.
     """
     extra = 4.0 if orientation == "paper" else 0.0
     return (2 * share_of_w + kappa) / (2 + extra + kappa)
@@ -73,7 +75,7 @@ def gaussian_exponents(
     """Return the slope of log r on log p after every step, for N = infinity (orientation=consistent).
 
     The particles follow Euler-Maruyama steps of V = |theta|^2 / 2 from N(0, variance), and the first weights are the
-    density. All precisions are those of exp(-a |theta|^2 / 2).
+    density. Every function exp(-a |theta|^2 / 2) is represented by its precision a.
     """
     kappa = beta * epsilon / h
     weights, slopes, log_z = 1 / variance, [], 0.0
@@ -97,8 +99,8 @@ def limit_of_weights(
 ) -> list[dict[str, float]]:
     """Solve (*) by finite volumes and return, at each time, how the limit of the weights agrees with the density.
 
-    The first weights are the density. ``slope`` is that of log r on log p, weighted with p, and ``tv`` the total
-    variation between r and p at the particles, which is that between mu and p^2, both normalised.
+    The first weights are the density. ``slope`` is the slope of log r on log p, weighted with p. ``tv`` is the total
+    variation between r and p at the particles, which equals the total variation between mu and p^2 (both normalised).
     """
     extra = 2.0 if orientation == "paper" else 0.0
     potential, width = flow.potential(flow.grid.centres), flow.grid.width

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proxlearn.errors import InputError
 
 TIMEOUT_VARIABLE = "PROXLEARN_RANK_TIMEOUT"
-"""Environment variable with the number of seconds after which a rank that does not answer is considered lost."""
+"""Environment variable for the number of seconds after which a rank that does not answer is considered lost."""
 DEFAULT_TIMEOUT = 600.0
 FIRST_PORT, PORTS = 20_000, 30_000
 """Range of the ports on which rank 0 listens under srun; torchrun chooses one itself."""
@@ -22,19 +22,20 @@ FIRST_PORT, PORTS = 20_000, 30_000
 
 @dataclass(frozen=True)
 class Launch:
-    """The place of this process in a world of processes."""
+    """The rank of this process, and the size and address of its world."""
 
     rank: int
     size: int
     address: str
-    """The host on which the store of the world listens, which is that of rank 0."""
+    """The host of rank 0, on which the store of the world listens."""
     port: int
 
 
 def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
-    """Return the place of this process, or None if it is not a rank; raise InputError for inconsistent variables.
+    """Return the Launch of this process, or None if it is not a rank; raise InputError for inconsistent variables.
 
-    A process of torchrun is a rank even if it is the only one. A single task of srun is not: sweeps start such tasks.
+    A process started by torchrun is a rank even if it is the only one. A single task of srun is not a rank, because
+    sweeps start such tasks.
     """
     if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= environment.keys():
         return _checked(environment, "RANK", "WORLD_SIZE", environment["MASTER_ADDR"], environment["MASTER_PORT"])
@@ -65,12 +66,12 @@ def _checked(environment: Mapping[str, str], rank_key: str, size_key: str, addre
     rank, size, checked_port = numbers
     if min(numbers) < 0 or not rank < size or not 0 < checked_port < 2**16 or not address:
         given = " ".join(f"{key}={value}" for key, value in values.items())
-        raise InputError(f"the environment names no rank of a world: {given}", "start the ranks with torchrun or srun")
+        raise InputError(f"the environment does not describe a rank: {given}", "start the ranks with torchrun or srun")
     return Launch(rank, size, address, checked_port)
 
 
 def _first_node(environment: Mapping[str, str]) -> str:
-    """Return the host of the first task of a SLURM step, the first in a list such as ``node[03-07,9],gpu1``."""
+    """Return the host of the first task of a SLURM step: the first one in a list such as ``node[03-07,9],gpu1``."""
     nodes = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     match = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
     name = "".join(part or "" for part in match.groups()) if match else ""
@@ -78,7 +79,7 @@ def _first_node(environment: Mapping[str, str]) -> str:
         socket.getaddrinfo(name, None)
         return name
     except OSError:
-        # A node whose name is not that of a host, as in a cluster on one machine; srun ran on this address.
+        # A node name need not be a host name, as in a cluster on one machine; srun was started at this address.
         return environment.get("SLURM_LAUNCH_NODE_IPADDR") or name
 
 

@@ -1,4 +1,4 @@
-"""The random numbers of core/noise.py, drawn by compiled passes in parallel over fixed groups of counters."""
+"""Compiled passes that draw the random numbers of core/noise.py, in parallel over fixed groups of counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxlearn.core.fused.vector_math import FAST, f4, f8, log4, log8, sincos4, 
 CHUNK = 64
 """Number of counters that are processed together, so that the compiler vectorises over them."""
 FEW = 2**13
-"""Count of random numbers up to which one thread draws them before a second thread has started."""
+"""Number of random numbers up to which one thread draws them before a second thread has started."""
 
 u4, u8 = np.uint32, np.uint64
 NORMAL, UNIFORM = noise.NORMAL, noise.UNIFORM
@@ -64,7 +64,7 @@ def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
 def _normal4(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
     """Draw the normal numbers of the counters base + first to base + last into the flat ``out``.
 
-    ``out`` begins with the numbers of ``base``, and its end may cut the last group.
+    ``out`` begins with the first number of the counter ``base`` and may end within the numbers of the last counter.
     """
     a, b, c, d = np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4)
     w, x, y, z = np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4), np.empty(CHUNK, f4)

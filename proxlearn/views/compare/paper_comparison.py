@@ -18,25 +18,26 @@ LINEAR, NETWORK = "linear, 80/20", "tanh network, 80/20"
 NOT_RUN = "not run"
 NOTES = (
     "The rows are not comparable. JKO-ICNN and SWGF + RealNVP sample the posterior of a *linear* logistic regression "
-    "without bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' "
+    "without a bias; ProxLearn trains a two-layer tanh network. Plain logistic regression reaches the samplers' "
     "accuracies in milliseconds, so its row is included.",
-    "The samplers' printed ± is the variation between trainings on one fixed 80/20 split (banana standardised, "
-    "diabetes scaled to [-1, 1], twonorm raw). ProxLearn's printed ± is over five random halves, with each part "
-    "scaled by its own statistics. The ± of the 80/20 results obtained here is over random splits, scaled by "
-    "statistics of the training part.",
-    "Banana: a share of .552 of its rows belongs to one class. A linear model can do little better, and the paper's "
-    "ProxLearn did not.",
+    "The printed ± of the samplers is the variation between trainings on one fixed 80/20 split (banana standardised, "
+    "diabetes scaled to [-1, 1], twonorm raw). The printed ± of ProxLearn is over five random halves, with each part "
+    "scaled by its own statistics. Our ± for 80/20 splits is over random splits scaled by statistics of the training "
+    "part.",
+    "Banana: 55.2 % of the rows belong to one class. A linear model can hardly do better, and the paper's ProxLearn "
+    "did not do better.",
     "Temperature: the functional is the mean potential plus T times the mean log density, and the posterior has T = 1. "
     "SWGF's published notebook sums the potential over 1024 particles, which amounts to T = 1/1024.",
-    "JKO-ICNN's printed log-likelihoods, and the accuracy in brackets, are those of single runs that its authors "
+    "The printed log-likelihoods of JKO-ICNN, and the accuracy in brackets, come from single runs that its authors "
     "published. Their settings (`--preset paper`) start from the prior, which is far from the posterior. The "
-    "functional in `notes.ledger` of the cells, compared with that of unadjusted Langevin, shows how close they end.",
-    "The rows with the paper's settings are those of outputs/paper/table4.csv, which `make table4` writes; `paper.csv` "
-    "contains their numbers of runs and recursions.",
+    "functional in `notes.ledger` of the cells, compared with that of unadjusted Langevin, shows how far from the "
+    "posterior they end.",
+    "The rows with the paper's settings are taken from outputs/paper/table4.csv, which `make table4` writes; "
+    "`paper.csv` contains their numbers of runs and recursions.",
 )
 AUTHORS_NOTE = (
-    'The samplers\' own split (`--splits 5 authors`; "their split" in the tables) is the one that their published '
-    "code draws: torch's permutation of the rows with seed 42, the first 80 % for training. It is available for "
+    'The samplers\' own split (`--splits 5 authors`; "their split" in the tables) is drawn as in their published '
+    "code: torch's permutation of the rows with seed 42, with the first 80 % for training. It is available for "
     "diabetes, assuming that their file lists its rows in the same order as UCI's. Values that were printed for "
     "one split are comparable with this row; a mean over random splits is a different quantity."
 )
@@ -79,10 +80,11 @@ class PaperRow:
 def paper_table(comparison: Comparison) -> PaperTable:
     rows = [[dataset, *row.cells()] for dataset in _datasets(comparison) for row in _rows(comparison, dataset)]
     about = (
-        "Run here: mean ± standard deviation over the splits (for the paper's settings: over runs with one split "
-        "each). Printed: the paper's Table 4, which quotes the samplers' rows. "
+        "Accuracy: mean ± standard deviation over the splits, computed here (for the paper's settings: over runs with "
+        "one split each). Printed: the paper's Table 4, which quotes the rows of the samplers. "
         '"ProxLearn, paper" uses the paper\'s settings and halves of the data; "ProxLearn, tuned" uses recipe=tuned '
-        f"and 80/20 splits, like all other rows. Preset {comparison.preset}, temperature {comparison.temperature:g}."
+        "and 80/20 splits, like all other rows. "
+        f"The preset is {comparison.preset} and the temperature is {comparison.temperature:g}."
     )
     has_authors_split = any(cell.split == AUTHORS for cell in comparison.cells)
     return PaperTable(about, HEAD, rows, (*NOTES, AUTHORS_NOTE) if has_authors_split else NOTES)

@@ -14,7 +14,7 @@ import numpy as np
 from proxlearn.data.banana import FILE
 from proxlearn.paper.result_table import markdown_table
 from proxlearn.verify.pieces import Piece, stored, write_page
-from proxlearn.verify.weights_experiment import (
+from proxlearn.verify.risk_experiment import (
     DESIGN,
     KAPPAS,
     MULTIPLES,
@@ -32,6 +32,11 @@ TITLE = "Do weights ever help?"
 COMPARISONS = ("equal recursions", "equal time")
 FAMILY = len(PROBLEMS) * len(SIZES) * len(MULTIPLES) * len(KAPPAS)
 LEVEL = 0.05
+TERMS = (
+    "A cell is a combination of problem, N, epsilon and kappa; weights help (hurt) in a cell if they clearly lower "
+    "(raise) the test risk compared with uniform weights."
+)
+"""Explanation of the terms of the conclusion."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def change_text(log_ratio: float, digits: int) -> str:
 def pieces() -> list[Piece]:
     """Return the fits of the experiment, one piece per problem, N and seed."""
     fits = []
-    # The order is seed by seed, so that an unfinished experiment has every cell with fewer seeds.
+    # The fits are ordered by seed, so that an unfinished experiment covers every cell, with fewer seeds.
     for seed in range(SEEDS):
         for problem in PROBLEMS:
             data = {"data_sha256": FILE.sha256} if problem == "banana" else {}
@@ -93,7 +98,8 @@ def log_ratios(result: dict[str, Any], update: str, cell: str, comparison: str) 
     steps = float(STEPS)
     if comparison == "equal time":
         steps *= seconds / uniform["seconds"]
-    # Between the recorded steps the logarithm of the risk is interpolated in that of the steps; beyond, it is kept.
+    # The logarithm of the risk is interpolated linearly in the logarithm of the step, and is constant beyond the
+    # recorded steps.
     reference = np.interp(math.log(steps), np.log(uniform["steps"]), np.log(uniform["risks"]))
     return math.log(risk) - float(reference)
 
@@ -144,7 +150,7 @@ def write(pieces: Sequence[Piece], results: Path, folder: Path) -> list[Path]:
 
 
 def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
-    """Return two sentences per update: in how many cells it helps and hurts, and where it helps most."""
+    """Return two sentences per update, with the numbers of cells and the largest gain, and the terms."""
     sentences = []
     for update in UPDATES:
         parts = []
@@ -163,15 +169,15 @@ def conclusion(table: dict[tuple[str, str], list[Effect]]) -> str:
         name = {
             "proximal": "Proximal weights",
             "fisher_rao": "Fisher-Rao weights",
-            "resampling": "Those with resampling",
+            "resampling": "Weights with resampling",
         }
         sentences += [f"{who} {part}" for who, part in zip((name[update], "They"), parts, strict=True)]
-    lines = (line for sentence in sentences for line in sentence.splitlines())
+    lines = (line for sentence in (*sentences, TERMS) for line in sentence.splitlines())
     return "\n".join(textwrap.fill(line, 119, break_on_hyphens=False) for line in lines)
 
 
 def counts(table: dict[tuple[str, str], list[Effect]]) -> str:
-    rows = [["update", "comparison", "helps", "open", "hurts", "diverged", "median change of the risk"]]
+    rows = [["update", "comparison", "helps", "no clear effect", "hurts", "diverged", "median change of the risk"]]
     for (update, comparison), cells in table.items():
         number = {v: str(sum(cell.verdict == v for cell in cells)) for v in ("helps", "open", "hurts", "diverged")}
         finite = [cell.mean for cell in cells if not math.isnan(cell.mean)]
@@ -193,8 +199,9 @@ def effects_table(cells: list[Effect]) -> str:
 
 
 NOTES = """\
-- Geometric mean of risk / risk with uniform weights over the seeds, minus 1; ↓ helps and ↑ hurts: the simultaneous
-  interval does not contain 0. epsilon in median squared distances between neighbours of the first cloud.
-- Processor times are those of the machine that computed the fits; at equal time they matter, elsewhere they do not.
-- All fits: experiment.jsonl (`proxlearn verify --experiment weights`; with `--page` the page alone).
+- Values: the geometric mean over the seeds of risk / risk with uniform weights, minus 1. ↓ (helps) and ↑ (hurts): the
+  simultaneous interval does not contain 0. epsilon is in units of the median squared distance between neighbours in the
+  initial cloud.
+- Processor times depend on the machine that computed the fits; they affect only the comparison at equal time.
+- All fits are in experiment.jsonl (`proxlearn verify --experiment weights`; `--page` writes only this page).
 """

@@ -95,7 +95,7 @@ def _dot(axes: Axes, place: int, estimate: Interval, colour: str) -> None:
 
 
 def _limits(methods: Sequence[Method], intervals: dict[int, Interval]) -> tuple[float, float]:
-    """Return axis limits that include the dots and bars of the block, and those of reference methods near them."""
+    """Return axis limits that include the dots and bars of the block and of reference methods near them."""
     ends = {place: _ends(estimate) for place, estimate in intervals.items()}
     own = [ends[place] for place in ends if methods[place].block != "reference"] or list(ends.values())
     low, high = min(start for start, _ in own), max(end for _, end in own)
