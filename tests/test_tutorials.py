@@ -259,7 +259,7 @@ def quoted_numbers() -> dict[str, list[str]]:
         ],
         "tutorials/table2.md": [
             f"{info.rows} rows, {info.features} features",
-            f"A cloud of {table2.N} neurons makes {table2.steps} recursions",
+            f"A cloud of {table2.N} neurons is trained for {table2.steps} recursions",
             f"more than {plateau} recursions",
         ],
     }
