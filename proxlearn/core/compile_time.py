@@ -30,6 +30,11 @@ class CompileTime:
         """Seconds spent compiling and loading code rather than computing steps."""
         return self.seconds + self.load_seconds
 
+    @property
+    def is_compiling(self) -> bool:
+        """Whether a pass is being compiled at this moment."""
+        return self._depth > 0
+
     def start(self) -> None:
         # Compiling a pass also compiles the passes that it calls, so its time includes theirs.
         if self._depth == 0:

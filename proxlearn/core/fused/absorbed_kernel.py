@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass
 from proxlearn.core.fused.neighbour_list import NeighbourList
 from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, exp, from_sortable_int, sortable_int
@@ -103,7 +103,7 @@ def sparse_kernel(
     return kind(rows, columns, scale, limit, neighbours.starts, neighbours.columns, ends, kept, K, diagonal, parts)
 
 
-@njit
+@compile_helper()
 def _count_below(row, limit):  # type: ignore[no-untyped-def]
     # This is a separate function so that its loop is vectorised; when ``exp`` was inlined, Numba dropped a statement
     # after the loop.
@@ -113,7 +113,7 @@ def _count_below(row, limit):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(fastmath=FINITE, error_model="numpy")
+@compile_helper(fastmath=FINITE, error_model="numpy")
 def _build_dense_rows(t, kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
     rows_t, columns_t, scale, limit, K, counts, _ = kernel
     p, N = rows_t.shape
@@ -147,7 +147,7 @@ def build_dense(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
 
 
 # With numpy's error model, u = 0 and q^ is infinite if all z^ of a row underflow, which the fixed point detects.
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def]
     """Compute the rows of block t, four at a time, because loads take longer than the arithmetic."""
     N, blocks, total = len(K), len(parts), parts[t]
@@ -178,7 +178,7 @@ def _sweep_dense_rows(t, K, z, rho, u, q, parts):  # type: ignore[no-untyped-def
             total[j] += row[j] * share
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _add_parts(parts, v):  # type: ignore[no-untyped-def]
     # A loop instead of v[:] = parts[0], because the error message for arrays of different shapes takes a second to
     # compile.
@@ -197,7 +197,7 @@ def sweep_dense(kernel, z, rho, u, q, v):  # type: ignore[no-untyped-def]
     _add_parts(kernel.parts, v)
 
 
-@njit(fastmath=FINITE, error_model="numpy")
+@compile_helper(fastmath=FINITE, error_model="numpy")
 def _build_sparse_row(i, kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
     rows, columns, scale, limit, starts, neighbours, ends, kept, K, diagonal, _ = kernel
     p = rows.shape[1]
@@ -239,7 +239,7 @@ def build_sparse(kernel, gamma, log_scale):  # type: ignore[no-untyped-def]
         _build_sparse_row(np.int64(i), kernel, gamma, log_scale)
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _sweep_sparse_rows(t, kernel, z, rho, u, q):  # type: ignore[no-untyped-def]
     _, _, _, _, starts, _, ends, kept, K, diagonal, parts = kernel
     N, blocks, total = len(diagonal), len(parts), parts[t]

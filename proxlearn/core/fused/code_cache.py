@@ -30,6 +30,7 @@ from typing import Any
 import llvmlite
 import numba
 import platformdirs
+from filelock import FileLock, Timeout
 from numba.core import event
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
@@ -41,19 +42,32 @@ from proxlearn.portability import NO_WAIT, PLAIN, user_id
 
 MAGIC = b"proxlearn compiled pass 1\n"
 DIGEST_BYTES = 32
+NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
+NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
+"""Options without which Numba also compiles an entry point for callers in C and in Python."""
 
 
 def compile_pass(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator ``numba.njit`` with the given options, using the cache of this module."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(**NOT_FROM_C, **options)(function)
         # With NUMBA_DISABLE_JIT, the dispatcher is the Python function itself.
         if isinstance(dispatcher, Dispatcher):
             dispatcher._cache = PassCache(function)  # type: ignore[attr-defined]
             PASSES.add(dispatcher)
         return dispatcher
 
+    return decorate
+
+
+def compile_helper(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator of a function that only compiled passes call, and that Python therefore cannot call.
+
+    Without the code that converts Python objects to its arguments, it compiles faster. It is not stored in the cache,
+    because the passes that call it contain its code.
+    """
+    decorate: Callable[[Callable[..., Any]], Any] = numba.njit(**NOT_FROM_C, **NOT_FROM_PYTHON, **options)
     return decorate
 
 
@@ -87,12 +101,24 @@ class PassCache(_Cache):
         return any((folder / name).is_file() for folder in folders())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the stored code for a signature, or None, in which case Numba compiles the function."""
+        """Return the stored code for a signature, or None, in which case Numba compiles the function.
+
+        If another process is compiling the same pass, this function waits for it.
+        """
         if not self._enabled:
             return None
         target_context.refresh()
-        start = time.monotonic()
         name = self._file_name(sig, target_context.codegen())
+        code = self._load(name, sig, target_context)
+        if code is None and _lock(name):
+            # Another process may have stored the code in the meantime.
+            code = self._load(name, sig, target_context)
+            if code is not None:
+                _unlock(name)
+        return code
+
+    def _load(self, name: str, sig: Any, target_context: Any) -> Any:
+        start = time.monotonic()
         for folder in folders():
             content = _read_private(folder / name)
             if content is None:
@@ -113,6 +139,12 @@ class PassCache(_Cache):
         if not self._enabled or data.library.has_dynamic_globals or any(not loop.can_cache for loop in data.lifted):
             return
         name = self._file_name(sig, data.codegen)
+        try:
+            self._save(name, sig, data)
+        finally:
+            _unlock(name)
+
+    def _save(self, name: str, sig: Any, data: Any) -> None:
         payload = dumps((sig, data._reduce()))  # type: ignore[no-untyped-call]
         content = MAGIC + _digest(name, payload) + payload
         COMPILE_TIME.cache_error = OSError(errno.ENOENT, "no cache folder is available")
@@ -163,6 +195,48 @@ def _candidates() -> Iterator[Path]:
         # The last fallback of tempfile is the working directory, which must not hold the cache.
         if temporary != Path.cwd():
             yield temporary / f"proxlearn-{user_id()}-compiled-{sources_key()}"
+
+
+PATIENCE = 60.0
+"""Seconds after which a process compiles a pass although another process has not finished compiling it."""
+_locks: dict[str, FileLock] = {}
+"""The locks of the passes that this process is compiling."""
+
+
+def _lock(name: str) -> bool:
+    """Wait until no other process compiles a pass, and announce that this process compiles it; return success.
+
+    The lock only saves work: jobs of a sweep that start together need the same passes. A process that waits holds only
+    the locks of passes that call this one, so processes cannot wait for each other.
+    """
+    if not COMPILE_TIME.is_compiling:
+        # The compilation of these passes has failed.
+        for stale in list(_locks):
+            _unlock(stale)
+    folder = next(iter(folders()), None)
+    if folder is None or name in _locks:
+        return False
+    lock = FileLock(folder / f".{name}.lock", thread_local=False)
+    with contextlib.suppress(OSError):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            COMPILE_TIME.start()
+            try:
+                lock.acquire(timeout=PATIENCE)
+            finally:
+                COMPILE_TIME.end()
+        _locks[name] = lock
+        return True
+    return False
+
+
+def _unlock(name: str) -> None:
+    lock = _locks.pop(name, None)
+    if lock is not None:
+        # The file is removed while it is locked; a process that waits for it then compiles or finds the code.
+        _discard(Path(lock.lock_file))
+        lock.release()
 
 
 def _make_private(path: Path) -> None:

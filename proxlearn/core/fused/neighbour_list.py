@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass
 from proxlearn.core.fused.thread_layer import row_blocks
 from proxlearn.core.fused.vector_math import FAST, FINITE, add_squares, from_sortable_int, sortable_int
 
@@ -263,7 +263,7 @@ def widest_empty_radius(cloud: np.ndarray, radius: float) -> float:
     return radius
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _largest_square(x, y, first, last):  # type: ignore[no-untyped-def]
     largest = x.dtype.type(0)
     for i in range(first, last):

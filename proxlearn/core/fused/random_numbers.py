@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from proxlearn.core import noise
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass
 from proxlearn.core.fused.thread_layer import MOST_BLOCKS
 from proxlearn.core.fused.vector_math import FAST, f4, f8, log4, log8, sincos4, sincos8
 
@@ -21,7 +21,7 @@ M0, M1 = (u8(factor) for factor in noise.MULTIPLIERS)
 W0, W1 = (u4(step) for step in noise.KEY_STEPS)
 
 
-@njit(error_model="numpy")
+@compile_helper(error_model="numpy")
 def _words(k0, k1, first, stream, a, b, c, d):  # type: ignore[no-untyped-def]
     """Compute the four words of the counters first, first + 1, ... into a, b, c, d."""
     for j in range(len(a)):
@@ -36,7 +36,7 @@ def _words(k0, k1, first, stream, a, b, c, d):  # type: ignore[no-untyped-def]
         a[j], b[j], c[j], d[j] = x0, x1, x2, x3
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _pairs4(radius, angle, x, y):  # type: ignore[no-untyped-def]
     for j in range(len(x)):
         r = np.sqrt(f4(-2) * log4((f4(radius[j]) + f4(0.5)) * f4(2.0**-32)))
@@ -48,7 +48,7 @@ def _pairs4(radius, angle, x, y):  # type: ignore[no-untyped-def]
         y[j] = r * (cosine if odd else sine)
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
     for j in range(len(x)):
         r = np.sqrt(-2.0 * log8((f8(radius[j]) + 0.5) * 2.0**-53))
@@ -60,7 +60,7 @@ def _pairs8(radius, angle, x, y):  # type: ignore[no-untyped-def]
         y[j] = r * (cosine if odd else sine)
 
 
-@njit(error_model="numpy")
+@compile_helper(error_model="numpy")
 def _normal4(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
     """Draw the normal numbers of the counters base + first to base + last into the flat ``out``.
 
@@ -81,7 +81,7 @@ def _normal4(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
                     out[at + k] = w[j] if k == 0 else x[j] if k == 1 else y[j]
 
 
-@njit(error_model="numpy")
+@compile_helper(error_model="numpy")
 def _normal8(k0, k1, base, first, last, out):  # type: ignore[no-untyped-def]
     a, b, c, d = np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4), np.empty(CHUNK, u4)
     radius, angle = np.empty(CHUNK, u8), np.empty(CHUNK, u8)

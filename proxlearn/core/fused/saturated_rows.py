@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper
 from proxlearn.core.fused.vector_math import FAST, from_sortable_int, sortable_int, tanh
 
 IN_ORDER = FAST - {"reassoc"}
@@ -22,7 +22,7 @@ DENSE = -1
 """Value that marks a dense row, in place of its number of pairs."""
 
 
-@compile_pass(fastmath=IN_ORDER)
+@compile_helper(fastmath=IN_ORDER)
 def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
     """Compute Z = [1 X] w for four rows of theta.
 
@@ -55,7 +55,7 @@ def products(theta, rows, X1t, Z):  # type: ignore[no-untyped-def]
             zd[m] = zd[m] + d[k] * x0[m]
 
 
-@compile_pass(fastmath=IN_ORDER)
+@compile_helper(fastmath=IN_ORDER)
 def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
     """Compute z[j] = <w, (1, x)> for the near samples, four at a time, with the same operations as ``products``."""
     for j in range(0, count, 4):
@@ -69,7 +69,7 @@ def near_products(w, X1, near, count, z):  # type: ignore[no-untyped-def]
         z[j], z[j + 1], z[j + 2], z[j + 3] = za, zb, zc, zd
 
 
-@compile_pass(fastmath=FAST)
+@compile_helper(fastmath=FAST)
 def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped-def]
     """List the samples within ``reach`` of leaving saturation; return their number and the distance of the next one.
 
@@ -95,7 +95,7 @@ def list_near(z, per_length, saturated, reach, near):  # type: ignore[no-untyped
     return -1, inf
 
 
-@compile_pass(fastmath=IN_ORDER, error_model="numpy")
+@compile_helper(fastmath=IN_ORDER, error_model="numpy")
 def classify_near(z, near, near_count, saturated, signs, sample, values):  # type: ignore[no-untyped-def]
     """Compute tanh of the near samples and return the number of pairs.
 
@@ -116,7 +116,7 @@ def classify_near(z, near, near_count, saturated, signs, sample, values):  # typ
     return pair_count
 
 
-@compile_pass(fastmath=IN_ORDER, error_model="numpy")
+@compile_helper(fastmath=IN_ORDER, error_model="numpy")
 def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
     """Classify a whole row and replace z by tanh z; return DENSE, without signs, if there are too many pairs."""
     one = z.dtype.type(1)
@@ -144,7 +144,7 @@ def classify_row(z, signs, sample, values):  # type: ignore[no-untyped-def]
     return number
 
 
-@compile_pass(fastmath=FAST)
+@compile_helper(fastmath=FAST)
 def add_signs(theta, rho, signs, first, end, r, s):  # type: ignore[no-untyped-def]
     """Add the signs of the rows to r, weighted by ``a rho``, and to s, weighted by ``a``.
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, potential, product, row_products, with_ones
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _forward_rows(first, last, Z, theta, rho, r, s):  # type: ignore[no-untyped-def]
     n = Z.shape[1]
     r[:] = 0
@@ -46,7 +46,7 @@ def forward(Z, theta, rho, sums):  # type: ignore[no-untyped-def]
         _forward_rows(N * t // blocks, N * (t + 1) // blocks, Z, theta, rho, sums[t, 0], sums[t, 1])
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _backward_rows(first, last, T, rho, c, d, inner_c, grad_a, active):  # type: ignore[no-untyped-def]
     n = T.shape[1]
     zero, one = T.dtype.type(0), T.dtype.type(1)
@@ -78,7 +78,7 @@ def backward(T, rho, c, d, inner_c, grad_a, active, blocks):  # type: ignore[no-
         _backward_rows(N * t // blocks, N * (t + 1) // blocks, T, rho, c, d, inner_c, grad_a, active)
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _update_rows(first, last, theta, grad_a, GX, places, h, diffusion, noise, new):  # type: ignore[no-untyped-def]
     p = theta.shape[1]
     for i in range(first, last):

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, potential, row_products
 from proxlearn.core.fused.vector_math import FAST, tanh
 from proxlearn.core.hyper import Hyper
 from proxlearn.core.samples import Samples
 
 
-@njit(fastmath=FAST, error_model="numpy", forceinline=True)
+@compile_helper(fastmath=FAST, error_model="numpy", forceinline=True)
 def _forward_rows(t, theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
     N, n = T.shape
     blocks, r, s = len(sums), sums[t, 0], sums[t, 1]
@@ -43,7 +43,7 @@ def forward(theta, rho, x, T, sums):  # type: ignore[no-untyped-def]
 
 # This function is inlined, because a separate one would give different bits in the process that compiles it and in
 # processes that load it from the cache.
-@njit(fastmath=FAST, error_model="numpy", forceinline=True)
+@compile_helper(fastmath=FAST, error_model="numpy", forceinline=True)
 def _backward_rows(t, blocks, T, theta, rho, x, c, d, h, diffusion, noise, inner_c, new):  # type: ignore[no-untyped-def]
     N, n = T.shape
     zero, one = T.dtype.type(0), T.dtype.type(1)

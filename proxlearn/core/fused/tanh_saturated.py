@@ -20,11 +20,11 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
 from proxlearn.core.functionals.risk import Risk
-from proxlearn.core.fused.code_cache import compile_pass
+from proxlearn.core.fused.code_cache import compile_helper, compile_pass
 from proxlearn.core.fused.drift_base import FusedDrift, potential, with_ones
 from proxlearn.core.fused.saturated_rows import (
     DENSE,
@@ -61,7 +61,7 @@ def saturates(problem: Risk) -> bool:
     return not problem.batch and bool(lengths.median() >= LARGE)
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _forward_rows(t, theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums):  # type: ignore[no-untyped-def]
     saturated, rounding, reach = bounds
     reference, squared_radius, near, near_count = lists
@@ -140,7 +140,7 @@ def forward(theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs
         _forward_rows(np.int64(t), theta, rho, X1t, X1, metric, per_length, bounds, lists, signs, pairs, sums)
 
 
-@njit(fastmath=FAST, error_model="numpy")
+@compile_helper(fastmath=FAST, error_model="numpy")
 def _backward_rows(t, theta, rho, X1t, X1, signs, pairs, c, d, e, h, diffusion, noise, inner_c, inner_e, new, blocks):  # type: ignore[no-untyped-def]
     sample, values, pair_count = pairs
     N, n = signs.shape

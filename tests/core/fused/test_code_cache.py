@@ -50,6 +50,25 @@ def stored(folder: Path, name: str = "*") -> list[Path]:
     return sorted(path for path in folder.rglob(name) if path.is_file())
 
 
+def test_processes_that_start_together_compile_a_pass_once(places: Path) -> None:
+    statement = (
+        "import sys; from proxlearn.core.compile_time import COMPILE_TIME; "
+        "from proxlearn.core.fused.screening import ranges; import numpy as np; x = np.ones(3); "
+        "sys.stdin.read(1); ranges(x, x, x, 1.0); print(COMPILE_TIME.seconds, COMPILE_TIME.load_seconds)"
+    )
+    command = [sys.executable, "-c", statement]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("x")
+        process.stdin.flush()
+    loaded = [float(process.communicate(timeout=60)[0].split()[1]) > 0 for process in processes]
+    # A process that loads the code was late or has waited for the one that compiled it.
+    assert loaded.count(False) == 1
+    assert len(stored(places)) == 1
+
+
 def test_a_pass_is_compiled_once_and_then_loaded(places: Path) -> None:
     assert is_compiled(double, 3, 6)
     assert not is_compiled(double, 4, 8)
