@@ -135,10 +135,9 @@ def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, 
 
 
 def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows: int) -> dict[str, Any]:
-    """Return F_beta of the solution and of the particles during a run, and the number of falls of the proximal
-    objective.
+    """Return F_beta of the solution and of the particles during a run, and the number of steps ``falls``.
 
-    A fall is a step in which the proximal objective does not rise.
+    ``falls`` counts the steps in which the proximal objective does not rise.
     """
     solved = make_flow(flow)
     rng = generator(seed, N)
