@@ -177,9 +177,10 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument(
         "--dataset", nargs="+", metavar="NAME", help="datasets to compare (default: all that are on this machine)"
     )
-    parser.add_argument("--recipe", nargs="+", choices=RECIPES, default=RECIPES)
-    parser.add_argument("--engine", nargs="+", choices=tuple(ENGINES), default=tuple(ENGINES))
-    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
+    for option, choices in (("recipe", RECIPES), ("engine", tuple(ENGINES)), ("dtype", DTYPES)):
+        parser.add_argument(
+            f"--{option}", nargs="+", choices=choices, default=choices, help="values to compare (default: all)"
+        )
     parsed = parser.parse_args(args)
     with tempfile.TemporaryDirectory(prefix="proxlearn-bits-") as name:
         folder = Path(name).resolve()

@@ -48,8 +48,7 @@ def search(dataset: str, sampler: str, seed: int, folder: Path) -> dict[str, obj
 
 
 def page(table: pd.DataFrame) -> str:
-    """Return the page with means and standard deviations over the seeds, and with the number of wins of each
-    sampler."""
+    """Return the page with means and standard deviations over the seeds, and how often each sampler is better."""
     rows = []
     for (dataset, metric), part in table.groupby(["dataset", "metric"], sort=False):
         wide = part.pivot(index="seed", columns="sampler", values="validation")
@@ -77,7 +76,7 @@ def page(table: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path)
+    parser.add_argument("table", type=Path, help="CSV file of the results, which is created if it does not exist")
     parser.add_argument("--most", type=int, default=100, help="maximum number of searches in this call")
     options = parser.parse_args()
     rows: list[Any] = pd.read_csv(options.table).to_dict("records") if options.table.is_file() else []

@@ -257,7 +257,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["rank"]:
         sys.exit(rank(sys.argv[2], sys.argv[3:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "probe", "page"))
+    parser.add_argument("action", choices=("run", "probe", "page"), help="one of the three actions described above")
     parser.add_argument("--busy", action="store_true", help="start even if other processes use the machine")
     parser.add_argument("--repeats", type=int, default=3, help="number of runs of each kind (default: 3)")
     parsed = parser.parse_args()

@@ -41,7 +41,7 @@ READINGS = Hyper(beta=1.0, h=1.0, epsilon=1.0, drift="first_variation", prox_pot
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the settings of the network, with the candidates and the rules of the selection."""
+    """Return all settings that affect the fit: those of the network, and the candidates and rules of the selection."""
     rules = network_settings() | {"rungs": RUNGS, "candidates": list(CANDIDATES), "most_steps": MAX_STEPS}
     return {"N": Settings().N, "dtype": str(DTYPE), **rules}
 

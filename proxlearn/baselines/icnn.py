@@ -118,7 +118,7 @@ class PackedNet:
         self.full_bar, self.lamda_bar = torch.zeros_like(self.full), torch.zeros_like(net.lamda)
 
     def respond(self, x: Tensor) -> NetResponse:
-        """Evaluate the gradient of f at the particles x."""
+        """Return grad f at the particles x, with the intermediate values for the Hessian and the backward pass."""
         return NetResponse(self, x)
 
     def gradient(self) -> Tensor:

@@ -111,7 +111,7 @@ def flow(
     generator: torch.Generator,
     progress: Callable[[str], None] = lambda text: None,
 ) -> SampleResult:
-    """Run all steps; return samples that were not used to train the networks, and notes with the ledger."""
+    """Run all JKO steps; return samples that were not used to train the networks, and notes with the ledger."""
     start = draw_prior if settings.from_prior else draw_standard_normal
     pool, _ = start(settings.pool, target.dim, generator)
     x, log_rho = start(NUM_SAMPLES, target.dim, generator)

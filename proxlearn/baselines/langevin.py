@@ -43,7 +43,7 @@ class LangevinSettings:
 
     eta: float
     steps: int
-    """Number of steps up to the first snapshot."""
+    """Number of steps before the first snapshot of all chains."""
     between: int
     """Number of steps between consecutive snapshots of all chains."""
     chains: int = 1024

@@ -39,7 +39,7 @@ def make_model(function: str, seed: int | None = None) -> Any:
 
 
 def settings(function: str, preset: Preset, dataset: str) -> dict[str, Any]:
-    """Return the scikit-learn model as text, without its seed, or an empty dict for a method without such a model."""
+    """Return a dict with the scikit-learn model as text, without its seed; the dict is empty for the other methods."""
     return {"model": repr(make_model(function))} if function in ("logistic", "svm", "boosting") else {}
 
 

@@ -60,7 +60,7 @@ def log_spaced(steps: int, largest_k: int) -> list[int]:
 
 
 def weights_of_clouds(ks: Sequence[int], steps: int) -> list[float]:
-    """Return how many of the ``steps`` recursions the cloud of each k represents (ks[0] = 0).
+    """Return, for the cloud at each k in ``ks``, how many of the ``steps`` recursions it represents (ks[0] = 0).
 
     The time of a recursion is assumed to be linear in k between two clouds (trapezoidal rule) and constant after the
     last cloud.

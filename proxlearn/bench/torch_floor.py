@@ -63,7 +63,8 @@ def kernel_use(after: PointCloud, info: Info | None) -> KernelUse:
     if info is None or regime == "identity":
         return KernelUse("identity", 0, 0.0)
     share = share_that_matters(info)
-    # If a list is built for a single step only, ``after`` has no screen. Lists of more pairs are never built.
+    # A list that is built for a single step is not stored in ``after.screen``, and no list has a larger share of the
+    # pairs.
     if regime == "all pairs" and share <= LONGEST_LIST:
         regime = "list"
     return KernelUse(regime, info.solution.rounds, 1.0 if regime == "all pairs" else share)
@@ -85,7 +86,7 @@ def share_that_matters(info: Info) -> float:
 
 
 def drift_floor(experiment: Experiment, cloud: PointCloud, generator: torch.Generator) -> Call:
-    """Return a function that runs the floor's drift operations on arrays of an experiment's shapes."""
+    """Return a function that runs the floor's drift operations on arrays with the shapes of an experiment."""
     X = experiment.problem.samples.X
     softmax = experiment.problem.neuron.name.startswith("softmax")
     rows = cloud.theta.numel() // X.shape[1] if softmax else len(cloud.theta)

@@ -75,7 +75,7 @@ class PackedRun:
     """The content of model.json, if clouds of the run are archived."""
     points: TextTable | None = None
     clouds: Mapping[int, PointCloud] = field(default_factory=dict)
-    """Clouds by step."""
+    """Archived clouds by step."""
     free_energy: TextTable | None = None
 
     def record(self) -> dict[str, Any]:

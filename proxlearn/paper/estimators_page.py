@@ -250,7 +250,7 @@ def median_rank(stored: dict[str, dict[str, Result]], figure: str, role: str, me
 
 
 def cpu_ratios(stored: dict[str, dict[str, Result]], role: str) -> list[float]:
-    """Return our CPU seconds divided by the CPU seconds of the MLP, for each table of a role."""
+    """Return the CPU seconds of ProxLearn divided by those of the MLP, for each table of a role."""
     return [
         mean(row[OURS]["cpu_seconds"]) / mean(row[MLP]["cpu_seconds"])
         for table, row in stored.items()

@@ -34,7 +34,7 @@ SELECTED = "fisher_rao, own selection"
 """Name of the fits whose hyperparameters were selected with weights=fisher_rao."""
 OTHERS = ("uniform", SELECTED)
 """The fits with which the proximal weights are compared in the first two tables. The third table compares them with
-fisher_rao with the same hyperparameters."""
+fisher_rao at the same hyperparameters."""
 DIVERGED_RISK = 10.0
 """Test risk above which a fit counts as diverged; the risk of always predicting 0 is about 1."""
 

@@ -38,7 +38,7 @@ def figure_of(result: Mapping[str, Any], variant: str, figure: str) -> float:
 
 
 def kappa_of(arguments: Mapping[str, Any]) -> float:
-    """Return beta epsilon / h, without the rounding error of h = epsilon / kappa."""
+    """Return kappa = beta epsilon / h, rounded to three significant digits to remove the rounding error of h."""
     return float(f"{make_flow(arguments['flow']).beta * arguments['epsilon'] / arguments['h']:.3g}")
 
 
@@ -109,7 +109,7 @@ class SlopeRatios:
     without_energy: float
     """Slope with w = 0 divided by the slope with the energy."""
     limit: float
-    """The same ratio for N = infinity, with the same h, epsilon and time."""
+    """The value of ``without_energy`` for N = infinity, with the same h, epsilon and time."""
     paper: float
     """Slope with orientation=paper divided by the slope with orientation=consistent."""
 

@@ -119,7 +119,10 @@ def measure_weights(flow: str, seeds: Sequence[int], times: Sequence[float], **s
 
 
 def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, Any]:
-    """Return how well the limit of the weights agrees with the density, with and without the energy."""
+    """Return how well the limit of the weights agrees with the density, for three variants of the proximal step.
+
+    The variants are the proximal step, the step without the energy (``w = 0``) and the step with orientation=paper.
+    """
     on_grid = make_flow(flow)
     assert isinstance(on_grid, GridFlow)
     at = tuple(times)
@@ -135,9 +138,9 @@ def measure_limit(flow: str, kappa: float, times: Sequence[float]) -> dict[str, 
 
 
 def measure_descent(flow: str, N: int, h: float, epsilon: float, seed: int, rows: int) -> dict[str, Any]:
-    """Return F_beta of the solution and of the particles during a run, and the number of steps ``falls``.
+    """Measure the descent during a run: F_beta of the solution and of the particles, and the proximal objective.
 
-    ``falls`` counts the steps in which the proximal objective does not rise.
+    ``falls`` is the number of steps in which the proximal objective does not rise.
     """
     solved = make_flow(flow)
     rng = generator(seed, N)
